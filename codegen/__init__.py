@@ -1,0 +1,1 @@
+"""Graph and schedule to source text."""

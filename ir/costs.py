@@ -1,0 +1,27 @@
+"""What each operation costs on the training device; stands beside the graph, keyed by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Time (median, device-synchronised) and the peak inside the operation beyond its outputs.
+
+    `modelled` marks a roofline estimate that stands where nothing could be measured.
+    """
+
+    time_us: float
+    workspace_bytes: int
+    modelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Costs by operation name, and how the device's allocator rounds a storage."""
+
+    device: str  # "cpu", or the name of the GPU
+    operations: Mapping[str, Cost]
+    alignment_bytes: int = 1  # each storage is rounded up to a multiple of this

@@ -1,0 +1,50 @@
+"""What can go wrong, by what the user can do about it. Only the command line prints these."""
+
+
+class RematError(Exception):
+    """Base of all errors that a user can act on; `exit_code` is the command line's."""
+
+    exit_code = 2
+
+
+class UsageError(RematError):
+    """The request cannot be carried out as it was written: a file, a name or an option is wrong."""
+
+
+class TraceError(RematError):
+    """The model cannot be traced; the message names the user's file, line and operation."""
+
+
+class InfeasibleBudgetError(RematError):
+    """No schedule of the strategy fits the budget.
+
+    `smallest_bytes` is the smallest budget feasible for `strategy`, set by `operation`.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, smallest_bytes: int, strategy: str, operation: str) -> None:
+        super().__init__(message)
+        self.smallest_bytes = smallest_bytes
+        self.strategy = strategy
+        self.operation = operation
+
+
+class StalePlanError(RematError):
+    """A committed plan or file no longer belongs to its source."""
+
+    exit_code = 1
+
+
+class VerificationError(RematError):
+    """The generated module and the original differ, or the peak exceeds the budget."""
+
+    exit_code = 4
+
+
+class EmitError(RematError):
+    """A schedule could not be printed: a defect of remat-gen, please report it."""
+
+
+class GraphError(RematError):
+    """A graph, costs or plan that contradict themselves."""

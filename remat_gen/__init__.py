@@ -1,0 +1,3 @@
+"""remat-gen: activation rematerialisation as source code."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Plain numbers in, schedule out. Imports neither torch nor the other folders."""

@@ -1,0 +1,63 @@
+"""The scheduling problem: plain numbers, no torch.
+
+Operations stand in traced order, forward before backward. Values are storages, by index. Inputs,
+parameters and buffers are not part of it: their bytes are there before the step and stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Held(Enum):
+    """Who else holds a value, so that a schedule cannot free it when it likes."""
+
+    FREE = "free"  # nobody: it may be freed at any time
+    SEGMENT = "segment"  # until a block's backward returns: parameter gradients, incoming ones
+    STEP = "step"  # until the step ends: outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A storage of `nbytes` (already rounded as the device's allocator rounds)."""
+
+    name: str
+    nbytes: int
+    held: Held = Held.FREE
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`inputs` and `outputs` are indices of values; the peak inside counts `workspace_bytes`.
+
+    `signature` is equal for operations that do the same work on the same shapes: identical blocks
+    are recognised by it. `rerunnable` is False where a second run would be wrong.
+    """
+
+    name: str
+    time_us: float
+    workspace_bytes: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    backward: bool
+    rerunnable: bool = True
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Operations over values; `given` values (incoming gradients) appear when backward begins."""
+
+    operations: tuple[Operation, ...]
+    values: tuple[Value, ...]
+    given: tuple[int, ...] = ()
+
+    @property
+    def forward_count(self) -> int:
+        """Return the number of forward operations; the first backward one stands at this index."""
+        return sum(not operation.backward for operation in self.operations)
+
+    def producers(self) -> dict[int, int]:
+        """Return for each value the operation that makes it; given values are absent."""
+        return {v: p for p, operation in enumerate(self.operations) for v in operation.outputs}
