@@ -32,7 +32,8 @@ class Operation:
     """`inputs` and `outputs` are indices of values; the peak inside counts `workspace_bytes`.
 
     `signature` is equal for operations that do the same work on the same shapes: identical blocks
-    are recognised by it. `rerunnable` is False where a second run would be wrong.
+    are recognised by it. `rerunnable` is False where a second run would be wrong. `layer` names
+    the repeated layer of the model a forward operation belongs to, "" outside of all.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Operation:
     backward: bool
     rerunnable: bool = True
     signature: str = ""
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
