@@ -1,0 +1,118 @@
+"""A chain of blocks over the forward operations, and which values must outlive their segment.
+
+Frontier f_i is the set of storages made before block i and used in it or after it (DESIGN: a cut's
+frontier); f_0 and f_n are empty. Three kinds of value are in no frontier, since no schedule decides
+about them: those held until the step ends, those that a forward operation makes which cannot run
+again while backward needs them (*pinned*), and those that only leave the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from remat_gen.solver.problem import Held, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Forward operations start … stop-1 and the backward operations that go with them."""
+
+    start: int
+    stop: int
+    backward: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Blocks in forward order; `frontiers[i]` enters block i, `pinned` stays once it is made."""
+
+    blocks: tuple[Block, ...]
+    frontiers: tuple[frozenset[int], ...]
+    pinned: frozenset[int]
+
+
+def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
+    """Cut the forward operations at `cuts` (positions, increasing) and assign the backward ones."""
+    bounds = (0, *cuts, problem.forward_count)
+    block_of = [b for b, (start, stop) in enumerate(pairwise(bounds)) for _ in range(start, stop)]
+    pinned = pinned_values(problem)
+    made = {
+        v: block_of[p]
+        for p in range(problem.forward_count)
+        for v in problem.operations[p].outputs
+        if v not in pinned and problem.values[v].held is not Held.STEP
+    }
+    used = dict(made)
+    for p in range(problem.forward_count):
+        for v in problem.operations[p].inputs:
+            if v in used:
+                used[v] = max(used[v], block_of[p])
+    n = len(bounds) - 1
+    backward = _assign_backward(problem, made, used, n)
+    frontiers = tuple(frozenset(v for v in made if made[v] < i <= used[v]) for i in range(n + 1))
+    blocks = tuple(Block(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds)))
+    return Chain(blocks, frontiers, pinned)
+
+
+def needed_values(problem: Problem) -> frozenset[int]:
+    """Return the forward values that backward, or a re-run for it, may read."""
+    producers = problem.producers()
+    forward = problem.forward_count
+    stack = [v for operation in problem.operations[forward:] for v in operation.inputs]
+    needed: set[int] = set()
+    while stack:
+        v = stack.pop()
+        p = producers.get(v, forward)
+        if p >= forward or v in needed:
+            continue
+        needed.add(v)
+        if problem.operations[p].rerunnable:
+            stack.extend(problem.operations[p].inputs)
+    return frozenset(needed)
+
+
+def pinned_values(problem: Problem) -> frozenset[int]:
+    """Return the forward values that backward may need and no re-run can give back."""
+    producers = problem.producers()
+    return frozenset(
+        v
+        for v in needed_values(problem)
+        if problem.values[v].held is Held.SEGMENT
+        or (problem.values[v].held is Held.FREE and not problem.operations[producers[v]].rerunnable)
+    )
+
+
+def _assign_backward(
+    problem: Problem, made: dict[int, int], used: dict[int, int], n: int
+) -> list[list[int]]:
+    """Give each backward operation a block, never rising; extend `used` where a value is missing.
+
+    An operation's own place is the largest block k whose frontier and own values hold all that it
+    reads. One that stands before operations of higher blocks waits for none of them: it runs with
+    them, and what it reads is carried there. One that reads nothing of forward follows its
+    predecessor.
+    """
+    start = problem.forward_count
+    reads = [[v for v in o.inputs if v in made] for o in problem.operations[start:]]
+    own = [_own_place(read, made, used) for read in reads]
+    later = [-1] * (len(own) + 1)
+    for t in range(len(own) - 1, -1, -1):
+        later[t] = max(own[t], later[t + 1])
+    backward: list[list[int]] = [[] for _ in range(n)]
+    current = n - 1
+    for t, read in enumerate(reads):
+        if read:
+            current = later[t]
+        backward[current].append(start + t)
+        for v in read:
+            used[v] = max(used[v], current)
+    return backward
+
+
+def _own_place(read: list[int], made: dict[int, int], used: dict[int, int]) -> int:
+    """Return the largest block at which all of `read` are there; -1 where nothing is read."""
+    if not read:
+        return -1
+    newest = max(made[v] for v in read)
+    return max(newest, min(used[v] for v in read))

@@ -1,0 +1,101 @@
+"""Cut the forward operations into a chain of blocks with small frontiers.
+
+The layers of the model, where they are known, are the first pieces: identical layers are cut
+identically, so that identical blocks arise and are solved once. A piece over the size limit is cut
+where the frontiers sum to the fewest bytes; neighbouring small pieces are merged.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from remat_gen.solver.blocks import Chain, build_chain, needed_values, pinned_values
+from remat_gen.solver.problem import Held, Problem
+
+BLOCK_LIMIT = 30  # forward operations: about what z3 solves in a second
+
+
+def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
+    """Return the chain of blocks of at most `limit` operations (an idle prefix is one block)."""
+    weights = frontier_bytes(problem)
+    idle = _idle_prefix(problem)
+    pieces = [p for piece in _layers(problem, idle) for p in _cut(piece, weights, limit)]
+    merged = _merge(problem, pieces, limit)
+    cuts = ([idle] if idle else []) + [start for start, _ in merged]
+    total = problem.forward_count
+    return build_chain(problem, tuple(c for c in sorted(set(cuts)) if 0 < c < total))
+
+
+def frontier_bytes(problem: Problem) -> list[int]:
+    """Return for each position between forward operations the bytes that cross it."""
+    total = problem.forward_count
+    last: dict[int, int] = {}
+    for p in range(total):
+        for v in problem.operations[p].inputs:
+            last[v] = p
+    pinned = pinned_values(problem)
+    delta = [0] * (total + 2)
+    for p in range(total):
+        for v in problem.operations[p].outputs:
+            free = problem.values[v].held is Held.FREE and v not in pinned
+            if free and last.get(v, p) > p:
+                delta[p + 1] += problem.values[v].nbytes
+                delta[last[v] + 1] -= problem.values[v].nbytes
+    for c in range(1, total + 1):
+        delta[c] += delta[c - 1]
+    return delta[: total + 1]
+
+
+def _idle_prefix(problem: Problem) -> int:
+    """Return how many leading operations make nothing that backward may need (frozen layers)."""
+    needed = needed_values(problem)
+    for p in range(problem.forward_count):
+        if not needed.isdisjoint(problem.operations[p].outputs):
+            return p
+    return problem.forward_count
+
+
+def _layers(problem: Problem, start: int) -> list[tuple[int, int]]:
+    """Return the ranges of operations of one layer (or of none), in order."""
+    positions = range(start, problem.forward_count)
+    groups = groupby(positions, key=lambda p: problem.operations[p].layer)
+    ranges = [list(group) for _, group in groups]
+    return [(r[0], r[-1] + 1) for r in ranges]
+
+
+def _cut(piece: tuple[int, int], weights: list[int], limit: int) -> list[tuple[int, int]]:
+    """Cut a range into parts of at most `limit`: least frontier bytes, then fewest, then even."""
+    start, stop = piece
+    best: dict[int, tuple[int, int, int, int]] = {start: (0, 0, 0, start)}
+    for c in range(start + 1, stop + 1):
+        here = weights[c] if c < stop else 0
+        choices = []
+        for a in range(max(start, c - limit), c):
+            bytes_sum, count, squares, _ = best[a]
+            choices.append((bytes_sum + here, count + 1, squares + (c - a) ** 2, a))
+        best[c] = min(choices)
+    parts = []
+    while stop > start:
+        parts.append((best[stop][3], stop))
+        stop = best[stop][3]
+    return parts[::-1]
+
+
+def _merge(problem: Problem, pieces: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """Merge small neighbours; layers merge with layers only, so that their rhythm stays."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in pieces:
+        if merged and stop - merged[-1][0] <= limit and _alike(problem, merged[-1][0], start):
+            merged[-1] = (merged[-1][0], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def _alike(problem: Problem, p: int, q: int) -> bool:
+    return bool(problem.operations[p].layer) == bool(problem.operations[q].layer)
+
+
+def block_ranges(chain: Chain) -> tuple[tuple[int, int], ...]:
+    """Return the range of forward operations of each block."""
+    return tuple((block.start, block.stop) for block in chain.blocks)
