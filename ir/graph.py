@@ -81,7 +81,10 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A view on a storage. Shape, strides and offset in elements; dtype without `torch.`."""
+    """A view on a storage. Shape, strides and offset in elements; dtype without `torch.`.
+
+    `hint` is the user's word for it, short and not unique; `name` is unique in the graph.
+    """
 
     name: str
     storage: str
@@ -90,6 +93,7 @@ class Tensor:
     offset: int
     dtype: str
     device: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,10 @@ class Operation:
 
     `outputs` has a tensor name per returned tensor, or None where nothing uses it. `hint` is the
     user's name for the result (a variable or a module), `module` the path of the module it ran in.
+    `state` is the recorded generator state that a second run of a random operation starts from.
+
+    Two targets are ours: `remat.rng_state` records the generator's state, `remat.constant` builds
+    a small tensor from the numbers in its arguments.
     """
 
     name: str
@@ -120,6 +128,7 @@ class Operation:
     source: Source
     module: str
     hint: str
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +211,8 @@ class Graph:
 
     def reads(self, operation: Operation) -> tuple[str, ...]:
         """Return the storages an operation reads, each once, in order of its arguments."""
-        refs = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
+        refs = [*refs_in((operation.args, tuple(value for _, value in operation.kwargs)))]
+        refs += [operation.state] if operation.state else []
         return tuple(dict.fromkeys(self.tensors[name].storage for name in refs))
 
     def writes(self, operation: Operation) -> tuple[str, ...]:

@@ -1,0 +1,98 @@
+"""What an FX node remembers of the user's program: the line, the module, the name of the variable."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from remat_gen.ir.graph import Source
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def source_of(node: torch.fx.Node, model_file: str) -> Source:
+    """Return the innermost line of the model's own file, else the innermost one outside of torch."""
+    frames = _FRAME.findall(node.stack_trace or "")
+    own = [frame for frame in frames if frame[0] == model_file]
+    others = [frame for frame in frames if not frame[0].startswith((_TORCH, "<"))]
+    for file, line, text in reversed(own or others):
+        return Source(Path(file).name, int(line), text.strip())
+    return Source("", 0, "")
+
+
+def module_path(node: torch.fx.Node) -> str:
+    """Return the path of the module that the operation (or the one it differentiates) ran in."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [clean_path(path) for path, _ in stack.values()]
+    return paths[-1] if paths else ""
+
+
+def clean_path(path: str) -> str:
+    """Turn Dynamo's `L['self'].h.0` or `L['self']._modules['h']` into `h.0`."""
+    path = re.sub(r"_modules\[['\"](.*?)['\"]\]", r"\1", path)
+    path = re.sub(r"\[['\"]?(.*?)['\"]?\]", r".\1", path.removeprefix("L['self']"))
+    return path.strip(".")
+
+
+def layer_of(path: str) -> str:
+    """Return the outermost repeated layer in a path: `h.0` of `h.0.attn.qkv`, or ""."""
+    parts = path.split(".")
+    for i, part in enumerate(parts):
+        if part.isdigit():
+            return ".".join(parts[: i + 1])
+    return ""
+
+
+def hint_of(node: torch.fx.Node) -> tuple[str, bool]:
+    """Return the user's name for a node's result, and whether it is a variable of the user's.
+
+    Otherwise it is the attribute of a torch.nn module, or the name of the function called.
+    """
+    variable = _origin(node)
+    function = without_number(_source_function(node))
+    if variable and variable != function and not variable.startswith("l_self_"):
+        return variable, True
+    return _leaf_module(node) or function or variable or operator_name(node), False
+
+
+def origin(node: torch.fx.Node) -> str:
+    """Return the node of Dynamo's graph that a node came from, "" where there was none."""
+    origins = node.meta.get("from_node") or []
+    return str(origins[-1].name) if origins else ""
+
+
+def operator_name(node: torch.fx.Node) -> str:
+    """Return the bare name of the operator: `softmax` of `aten._softmax.default`."""
+    return str(node.target.__name__.split(".")[0]).strip("_")  # type: ignore[union-attr]
+
+
+def _origin(node: torch.fx.Node) -> str:
+    return without_number(origin(node))
+
+
+def _source_function(node: torch.fx.Node) -> str:
+    stack = node.meta.get("source_fn_stack") or []
+    return str(stack[-1][0]) if stack else ""
+
+
+def _leaf_module(node: torch.fx.Node) -> str:
+    """Return the attribute of the torch.nn module that the node is the body of."""
+    stack = node.meta.get("nn_module_stack") or {}
+    if not stack:
+        return ""
+    path, kind = list(stack.values())[-1]
+    if not isinstance(kind, type) or not kind.__module__.startswith("torch.nn.modules"):
+        return ""
+    if kind in (nn.Sequential, nn.ModuleList):
+        return ""
+    name = clean_path(path).rpartition(".")[2]
+    return name if not name.isdigit() else kind.__name__.lower()
+
+
+def without_number(name: str) -> str:
+    """Strip the running numbers that Dynamo puts behind a name."""
+    return re.sub(r"(_\d+)+$", "", name).strip("_")

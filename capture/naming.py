@@ -1,0 +1,163 @@
+"""Names of operations and tensors: from the user's program, unique, stable under insertion.
+
+A name is the module's path and a hint (`h.0.attn.scores`); a second one of the same module gets a
+number that counts within the module only, so that inserting a layer renames nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from remat_gen.capture import metadata
+from remat_gen.capture.storages import Storages, is_getitem, is_view
+from remat_gen.ir.graph import Phase
+
+# What the results of an operation are called, after the operation itself.
+_ROLES: dict[str, tuple[str, ...]] = {
+    "native_layer_norm": ("", "mean", "rstd"),
+    "native_group_norm": ("", "mean", "rstd"),
+    "_fused_rms_norm": ("", "rstd"),
+    "native_batch_norm": ("", "mean", "invstd"),
+    "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
+    "native_dropout": ("", "mask"),
+    "max_pool2d_with_indices": ("", "indices"),
+    "nll_loss_forward": ("", "weight"),
+    "nll_loss2d_forward": ("", "weight"),
+    "_scaled_dot_product_flash_attention_for_cpu": ("", "logsumexp"),
+}
+
+
+@dataclass(slots=True)
+class Namer:
+    """Hands out unique names."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def unique(self, module: str, hint: str) -> str:
+        """Return `module.hint`, with a number if the module has one already."""
+        base = module if module.rpartition(".")[2] == hint else f"{module}.{hint}".strip(".")
+        self.counts[base] += 1
+        count = self.counts[base]
+        return base if count == 1 else f"{base}_{count}"
+
+
+def hints(
+    nodes: list[torch.fx.Node], storages: Storages, gradients: dict[int, str]
+) -> dict[torch.fx.Node, tuple[str, ...]]:
+    """Return the hints of each operation's results.
+
+    `gradients` maps the storage of a returned gradient to the hint of what it is the gradient of.
+    """
+    found: dict[torch.fx.Node, tuple[str, ...]] = {}
+    backward = _BackwardHints(storages, gradients)
+    last_of = {metadata.origin(n): n for n in nodes if not is_view(n)}
+    for node in nodes:
+        if node.op == "placeholder" or is_view(node):
+            continue
+        if phase_of(node) is Phase.FORWARD:
+            found[node] = _forward_hints(node, storages, last_of)
+            backward.learn(node)
+        else:
+            found[node] = backward.hints(node)
+        storages.name(node, found[node])
+    return found
+
+
+def phase_of(node: torch.fx.Node) -> Phase:
+    """Return the half of the step that AOTAutograd traced a node in."""
+    backward = node.meta.get("partitioner_tag") == "is_backward"
+    return Phase.BACKWARD if backward else Phase.FORWARD
+
+
+def _forward_hints(
+    node: torch.fx.Node, storages: Storages, last_of: dict[str, torch.fx.Node]
+) -> tuple[str, ...]:
+    hint, variable = metadata.hint_of(node)
+    origin = metadata.origin(node)
+    name = metadata.operator_name(node)
+    if name in ("clone", "to_copy") and not (variable and last_of.get(origin) is node):
+        hint = f"{_copied(node, storages) or hint}_{'copy' if name == 'clone' else 'cast'}"
+    elif origin and last_of.get(origin) is not node:
+        hint = name
+    return with_roles(node, hint)
+
+
+def _copied(node: torch.fx.Node, storages: Storages) -> str:
+    """Return the user's variable for what a copy is made of, looking through views."""
+    base = node.all_input_nodes[0]
+    while is_view(base):
+        hint, variable = metadata.hint_of(base) if not is_getitem(base) else _of_item(base)
+        if variable:
+            return hint
+        base = base.all_input_nodes[0]
+    return storages.hint(node.all_input_nodes[0])
+
+
+def _of_item(node: torch.fx.Node) -> tuple[str, bool]:
+    hint = metadata.without_number(metadata.origin(node))
+    return hint, bool(hint) and hint != "getitem" and not hint.startswith("split")
+
+
+def with_roles(node: torch.fx.Node, hint: str) -> tuple[str, ...]:
+    """Return a hint per result of an operation: `ln_1`, `ln_1_mean`, `ln_1_rstd`."""
+    hint = identifier(hint)
+    count = len(node.meta["val"]) if isinstance(node.meta["val"], tuple | list) else 1
+    name = node.target.__name__.split(".")[0]  # type: ignore[union-attr]
+    roles = _ROLES.get(name, ("", *(f"part{i}" for i in range(1, count))))
+    return tuple(f"{hint}_{role}" if role else hint for role in roles[:count])
+
+
+def identifier(text: str) -> str:
+    """Turn any text into an ASCII identifier; the only way from the user's names to code."""
+    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_") or "value"
+    return f"v_{word}" if word[0].isdigit() else word
+
+
+@dataclass(slots=True)
+class _BackwardHints:
+    """Name gradients after the forward value they belong to: same autograd node, same size."""
+
+    storages: Storages
+    gradients: dict[int, str]
+    inputs_of: dict[int, list[torch.fx.Node]] = field(default_factory=dict)
+
+    def learn(self, node: torch.fx.Node) -> None:
+        """Remember the inputs of a forward operation by the autograd node it belongs to."""
+        number = node.meta.get("seq_nr")
+        if number is not None:
+            self.inputs_of.setdefault(number, []).extend(node.all_input_nodes)
+
+    def hints(self, node: torch.fx.Node) -> tuple[str, ...]:
+        """Return the hints of a backward operation's results."""
+        vals = node.meta["val"]
+        values = list(vals) if isinstance(vals, tuple | list) else [vals]
+        return tuple(identifier(self._hint(node, value)) for value in values)
+
+    def _hint(self, node: torch.fx.Node, value: object) -> str:
+        if not isinstance(value, torch.Tensor):
+            return "nothing"
+        gradient = self.gradients.get(self.storages.key(value))
+        if gradient:
+            return f"d_{gradient}"
+        return self._of_input(node, value) or self._of_operand(node)
+
+    def _of_input(self, node: torch.fx.Node, value: torch.Tensor) -> str:
+        candidates = self.inputs_of.get(node.meta.get("seq_nr", -1), [])
+        for i, candidate in enumerate(candidates):
+            theirs = candidate.meta.get("val")
+            if isinstance(theirs, torch.Tensor) and theirs.numel() == value.numel():
+                del candidates[i]
+                hint = self.storages.hint(candidate)
+                return f"d_{hint}" if hint else ""
+        return ""
+
+    def _of_operand(self, node: torch.fx.Node) -> str:
+        operand = self.storages.hint_of_first_input(node)
+        name = metadata.operator_name(node)
+        if name == "add" and operand.startswith("d_"):
+            return f"{operand.removesuffix('_sum')}_sum"
+        return f"{operand}_{name}" if operand and operand.count("_") < 3 else f"d_{name}"

@@ -1,0 +1,74 @@
+"""Model and example inputs to the graph of one training step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from remat_gen.capture.arguments import Call, describe_call
+from remat_gen.capture.joint import Joint, explain, trace_joint
+from remat_gen.capture.lower import lower
+from remat_gen.capture.outputs import Returned, run_on_fakes
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Graph, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced step: its graph, its call, what it returned, and the example's own tensors."""
+
+    graph: Graph
+    call: Call
+    returned: Returned
+    examples: Mapping[str, torch.Tensor]
+    strict: bool
+
+
+def trace(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    source_file: Path | None = None,
+) -> Traced:
+    """Trace one training step of `model(*args, **kwargs)`.
+
+    Raises:
+        TraceError: the model cannot be traced, with the user's line and the reason.
+    """
+    call = describe_call(model, args, kwargs)
+    returned = _returned(model, call)
+    joint = trace_joint(model, call.args, call.kwargs, returned.loss_only)
+    file = str(source_file.resolve()) if source_file else ""
+    graph = lower(joint.graph_module.graph, call, file, joint.strict)
+    if not any(output.tangent for output in graph.outputs):
+        raise TraceError("no output of the model requires grad: there is no backward to plan")
+    return Traced(graph, call, returned, _examples(graph, call), joint.strict)
+
+
+def _returned(model: nn.Module, call: Call) -> Returned:
+    try:
+        return run_on_fakes(model, call.args, call.kwargs)
+    except Exception as error:  # Dynamo's reason for the same failure is the better one
+        joint = _refusal(model, call)
+        raise TraceError(explain(joint, error)) from error
+
+
+def _refusal(model: nn.Module, call: Call) -> Exception:
+    try:
+        trace_joint(model, call.args, call.kwargs, loss_only=False)
+    except TraceError as refused:
+        return refused
+    return TraceError("the model cannot be run on fake tensors")
+
+
+def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:
+    leaves = {leaf.path: leaf.value for leaf in call.leaves}
+    return {i.tensor: leaves[i.path] for i in graph.inputs if i.kind is Kind.INPUT}
+
+
+__all__ = ["Joint", "Traced", "trace"]

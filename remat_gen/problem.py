@@ -1,0 +1,94 @@
+"""Graph and costs to the scheduling problem: the same operations, in plain numbers."""
+
+from __future__ import annotations
+
+from remat_gen.capture.metadata import layer_of
+from remat_gen.capture.signature import signature
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Graph, Kind, Operation, Phase
+from remat_gen.solver import problem as plain
+
+BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+
+
+def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
+    """Translate a graph; operations keep their indices, values get theirs by `value_index`.
+
+    Raises:
+        TraceError: backward reads a buffer that forward has overwritten by then.
+    """
+    index = value_index(graph)
+    held = _held(graph)
+    mutated = {graph.tensors[m.target].storage for m in graph.mutations}
+    return plain.Problem(
+        operations=tuple(
+            _operation(graph, operation, costs.operations[operation.name], index, mutated)
+            for operation in graph.operations
+        ),
+        values=tuple(
+            plain.Value(
+                name,
+                _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
+                held.get(name, plain.Held.FREE),
+            )
+            for name in index
+        ),
+        given=tuple(i for name, i in index.items() if graph.storages[name].kind is Kind.TANGENT),
+    )
+
+
+def value_index(graph: Graph) -> dict[str, int]:
+    """Return the storages that the step allocates, numbered in the order of the graph."""
+    inside = [name for name, storage in graph.storages.items() if not storage.kind.outside]
+    return {name: i for i, name in enumerate(inside)}
+
+
+def _operation(
+    graph: Graph, operation: Operation, cost: Cost, index: dict[str, int], mutated: set[str]
+) -> plain.Operation:
+    reads = graph.reads(operation)
+    stale = mutated.intersection(reads)
+    backward = operation.phase is Phase.BACKWARD
+    if backward and stale:
+        where = f"{operation.source.file}:{operation.source.line}"
+        raise TraceError(f"{where}: backward needs a buffer that forward overwrites")
+    return plain.Operation(
+        name=operation.name,
+        time_us=cost.time_us,
+        workspace_bytes=cost.workspace_bytes,
+        inputs=tuple(index[s] for s in reads if s in index),
+        outputs=tuple(index[s] for s in graph.writes(operation) if s in index),
+        backward=backward,
+        rerunnable=not backward and _rerunnable(graph, operation, bool(stale)),
+        signature=signature(graph, operation),
+        layer=layer_of(operation.module),
+    )
+
+
+def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
+    """Tell whether a second run gives the first one's values, and leaves nothing changed.
+
+    BatchNorm is run again without its running statistics: same output, nothing updated.
+    """
+    if operation.target == BATCH_NORM:
+        return True
+    writes = {m.tensor for m in graph.mutations}
+    updates = any(output in writes for output in operation.outputs)
+    return not (updates or reads_stale or operation.target == "remat.rng_state")
+
+
+def _held(graph: Graph) -> dict[str, plain.Held]:
+    held = {
+        graph.tensors[g.tensor].storage: plain.Held.SEGMENT for g in graph.gradients if g.tensor
+    }
+    for output in graph.outputs:
+        if output.tangent:
+            held[graph.tensors[output.tangent].storage] = plain.Held.SEGMENT
+        if output.tensor:
+            held[graph.tensors[output.tensor].storage] = plain.Held.STEP
+    return held
+
+
+def _rounded(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment
