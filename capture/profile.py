@@ -1,0 +1,141 @@
+"""Measure what each operation of a graph costs on the training device.
+
+One operation at a time, on synthetic inputs, never the whole step: what does not fit as a whole
+can still be measured. Operations with equal signatures are measured once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from remat_gen.capture.calls import bind, resolve
+from remat_gen.capture.roofline import measured_rates, roofline_us
+from remat_gen.capture.signature import signature
+from remat_gen.capture.synthesize import Fill, Synthesizer
+from remat_gen.capture.timing import median_time_us, round_time_us
+from remat_gen.capture.workspace import Prepare, inside_bytes
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.graph import Graph, Operation
+
+# Called with the operation's target, how many are done, and how many there are.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+_CUDA_ALIGNMENT_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
+
+# What torch raises where an operation does not fit, or refuses the synthetic values.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runnable:
+    """An operation that ran on inputs of `fill`."""
+
+    operation: Operation
+    fill: Fill
+    time_us: float
+
+
+def profile(
+    graph: Graph,
+    device: torch.device,
+    examples: Mapping[str, torch.Tensor],
+    progress: Progress | None = None,
+) -> Costs:
+    """Return the time and workspace of every operation.
+
+    `examples` has the user's tensors for the step's inputs, by tensor name; they are read, never
+    written. The global random streams are left as they were. An operation that cannot be run
+    alone (no memory, or it refuses synthetic inputs) gets a roofline estimate, marked `modelled`.
+    """
+    signatures = {operation.name: signature(graph, operation) for operation in graph.operations}
+    distinct: dict[str, Operation] = {}
+    for operation in graph.operations:
+        distinct.setdefault(signatures[operation.name], operation)
+    synthesizer = Synthesizer(graph, examples)
+    with _undisturbed(device):
+        measured = _measure(synthesizer, distinct, device, progress or _silent)
+    return Costs(
+        device=device_name(device),
+        operations={name: measured[text] for name, text in signatures.items()},
+        alignment_bytes=_CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1,
+    )
+
+
+def device_name(device: torch.device) -> str:
+    """Return "cpu", or the name of the GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _measure(
+    synthesizer: Synthesizer,
+    distinct: Mapping[str, Operation],
+    device: torch.device,
+    progress: Progress,
+) -> dict[str, Cost]:
+    runnables: dict[str, _Runnable] = {}
+    for done, (text, operation) in enumerate(distinct.items()):
+        progress(operation.target, done, len(distinct))
+        timed = _time(synthesizer, operation, device)
+        if timed:
+            runnables[text] = timed
+    runs = {text: _prepare(synthesizer, r.operation, r.fill) for text, r in runnables.items()}
+    inside = inside_bytes(runs, device)
+    graph = synthesizer.graph
+    return {
+        text: Cost(
+            time_us=round_time_us(runnables[text].time_us),
+            workspace_bytes=max(0, inside[text] - output_bytes(graph, operation)),
+        )
+        if text in runnables
+        else _modelled(graph, operation, device)
+        for text, operation in distinct.items()
+    }
+
+
+def _time(synthesizer: Synthesizer, operation: Operation, device: torch.device) -> _Runnable | None:
+    """Time an operation; None where no kind of synthetic input makes it run."""
+    for fill in Fill:
+        try:
+            call = _prepare(synthesizer, operation, fill)()
+            call()
+        except _REFUSALS:
+            continue
+        return _Runnable(operation, fill, median_time_us(call, device))
+    return None
+
+
+def _prepare(synthesizer: Synthesizer, operation: Operation, fill: Fill) -> Prepare:
+    def prepare() -> Callable[[], object]:
+        function = resolve(operation.target)
+        args, kwargs = bind(operation, synthesizer.inputs(operation, fill))
+        return lambda: function(*args, **kwargs)
+
+    return prepare
+
+
+def output_bytes(graph: Graph, operation: Operation) -> int:
+    """Return the bytes of the storages that an operation makes; those it aliases count nothing."""
+    made = set(graph.writes(operation)) - set(graph.reads(operation))
+    return sum(graph.storages[name].nbytes for name in made)
+
+
+def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
+    time_us = roofline_us(graph, operation, measured_rates(device))
+    return Cost(round_time_us(time_us), workspace_bytes=0, modelled=True)
+
+
+@contextlib.contextmanager
+def _undisturbed(device: torch.device) -> Iterator[None]:
+    """Run without gradients, and put the global random streams back."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        yield
+
+
+def _silent(_target: str, _done: int, _total: int) -> None:
+    return None

@@ -1,0 +1,101 @@
+"""Estimate an operation's time where it cannot be measured: the roofline model.
+
+An operation takes as long as its arithmetic or its memory traffic needs at the device's rates,
+whichever is longer (Williams, Waterman, Patterson: "Roofline", CACM 2009), plus a launch.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch.utils.flop_counter import flop_registry
+
+from remat_gen.capture.calls import bind, resolve
+from remat_gen.capture.timing import Effort, median_time_us
+from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
+
+# The counter knows these operations by their CUDA names only; the arguments begin alike.
+_COUNTED_AS = {
+    "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": (
+        "_scaled_dot_product_flash_attention_backward"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a device sustains; `launch_us` is the least time of any operation."""
+
+    flops_per_us: float
+    bytes_per_us: float
+    launch_us: float
+
+
+NOMINAL_CPU = Rates(flops_per_us=5e4, bytes_per_us=1e4, launch_us=1.0)
+NOMINAL_CUDA = Rates(flops_per_us=2e7, bytes_per_us=1e6, launch_us=5.0)
+
+
+def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
+    """Return the modelled time of an operation in microseconds."""
+    arithmetic_us = flops(graph, operation) / rates.flops_per_us
+    traffic_us = moved_bytes(graph, operation) / rates.bytes_per_us
+    return rates.launch_us + max(arithmetic_us, traffic_us)
+
+
+def flops(graph: Graph, operation: Operation) -> int:
+    """Return the floating point operations of a matrix product, convolution or attention, else 0."""
+    packet = getattr(resolve(operation.target), "overloadpacket", None)
+    name = getattr(packet, "__name__", "")
+    if name in _COUNTED_AS:
+        packet = getattr(torch.ops.aten, _COUNTED_AS[name])
+    if packet not in flop_registry:
+        return 0
+    arguments = (operation.args, tuple(value for _, value in operation.kwargs))
+    args, kwargs = bind(operation, _meta(graph, refs_in(arguments)))
+    outputs = list(_meta(graph, (o for o in operation.outputs if o)).values())
+    value = outputs[0] if operation.single and outputs else outputs
+    return int(flop_registry[packet](*args, **kwargs, out_val=value))
+
+
+def moved_bytes(graph: Graph, operation: Operation) -> int:
+    """Return the bytes read and written once; an expanded tensor counts what it really holds."""
+    arguments = (operation.args, tuple(value for _, value in operation.kwargs))
+    names = dict.fromkeys([*refs_in(arguments), *(o for o in operation.outputs if o)])
+    tensors = [graph.tensors[name] for name in names]
+    return sum(min(_nbytes(t), graph.storages[t.storage].nbytes) for t in tensors)
+
+
+@functools.cache
+def measured_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> Rates:
+    """Return what a device sustains on a matrix product of `dtype` and on a copy, once measured."""
+    side = 4096 if device.type == "cuda" else 512
+    effort = Effort(fewest=3, most=20)
+    factor = torch.ones(side, side, dtype=dtype, device=device)
+    product_us = median_time_us(lambda: factor @ factor, device, effort)
+    block = torch.ones(1 << 25, dtype=torch.uint8, device=device)
+    copy_us = median_time_us(block.clone, device, effort)
+    tiny = torch.ones(1, device=device)
+    return Rates(
+        flops_per_us=2 * side**3 / product_us,
+        bytes_per_us=2 * block.numel() / copy_us,
+        launch_us=median_time_us(lambda: tiny + tiny, device, effort),
+    )
+
+
+def _meta(graph: Graph, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """Return tensors without bytes, of the right shapes."""
+    tensors = [graph.tensors[name] for name in names]
+    return {
+        t.name: torch.empty_strided(t.shape, t.stride, dtype=getattr(torch, t.dtype), device="meta")
+        for t in tensors
+    }
+
+
+def _nbytes(tensor: Tensor) -> int:
+    dtype: torch.dtype = getattr(torch, tensor.dtype)
+    return math.prod(tensor.shape) * dtype.itemsize

@@ -1,0 +1,32 @@
+"""What makes two operations the same work: target, shapes, strides, dtypes, other arguments."""
+
+from __future__ import annotations
+
+from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, Tensor
+
+
+def signature(graph: Graph, operation: Operation) -> str:
+    """Return a text that is equal for operations that do the same work and cost the same.
+
+    Names do not enter it. Which results are used does: a result nobody uses is workspace.
+    """
+    args = [_argument(graph, argument) for argument in operation.args]
+    args += [f"{name}={_argument(graph, value)}" for name, value in operation.kwargs]
+    used = "".join("_" if output is None else "x" for output in operation.outputs)
+    return f"{operation.target}({', '.join(args)}) -> {used}"
+
+
+def _argument(graph: Graph, argument: Argument) -> str:
+    if isinstance(argument, Ref):
+        return _tensor(graph.tensors[argument.name])
+    if isinstance(argument, Literal):
+        return f"{argument.kind}:{argument.text}"
+    if isinstance(argument, tuple):
+        return "[" + ", ".join(_argument(graph, item) for item in argument) + "]"
+    return repr(argument)
+
+
+def _tensor(tensor: Tensor) -> str:
+    shape = ",".join(map(str, tensor.shape))
+    stride = ",".join(map(str, tensor.stride))
+    return f"{tensor.dtype}[{shape}]({stride})@{tensor.device}"

@@ -1,0 +1,75 @@
+"""How long a call takes on a device: the median of repeats, device-synchronised."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure one call: at least `fewest` and at most `most` repeats."""
+
+    fewest: int = 5
+    most: int = 50
+    enough_us: float = 30_000.0
+
+    def repeats(self, once_us: float) -> int:
+        """Return how many repeats fit for a call that takes about `once_us`."""
+        wanted = int(self.enough_us / max(once_us, 1e-3))
+        return min(max(wanted, self.fewest), self.most)
+
+
+def median_time_us(
+    call: Callable[[], object], device: torch.device, effort: Effort | None = None
+) -> float:
+    """Return the median time of a call in microseconds, after a warm-up run."""
+    once_us = clock_us(call, device)
+    repeats = (effort or Effort()).repeats(once_us)
+    if device.type == "cuda":
+        return statistics.median(_cuda_times_us(call, device, repeats))
+    return statistics.median([clock_us(call, device) for _ in range(repeats)])
+
+
+def clock_us(call: Callable[[], object], device: torch.device) -> float:
+    """Return the wall time of one call, the device idle before and after, in microseconds.
+
+    What the call returns is freed outside of the measured time.
+    """
+    synchronise(device)
+    start_ns = time.perf_counter_ns()
+    result = call()
+    synchronise(device)
+    elapsed_ns = time.perf_counter_ns() - start_ns
+    del result
+    return elapsed_ns / 1e3
+
+
+def round_time_us(time_us: float) -> float:
+    """Round to 3 significant digits: what measurement noise leaves, and what a plan commits."""
+    return float(f"{time_us:.3g}")
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done all its work; the CPU always has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _cuda_times_us(call: Callable[[], object], device: torch.device, repeats: int) -> list[float]:
+    """Time by events on the stream, so that the host's way to the device is not counted twice."""
+    pairs = []
+    with torch.cuda.device(device):
+        for _ in range(repeats):
+            start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            start.record()
+            call()
+            end.record()
+            pairs.append((start, end))
+        torch.cuda.synchronize(device)
+    return [start.elapsed_time(end) * 1e3 for start, end in pairs]

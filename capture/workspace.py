@@ -1,0 +1,44 @@
+"""The peak inside single operations: CPU allocation events, or the CUDA allocator's statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import torch
+
+from remat_gen.capture.memory_events import recorded_memory
+
+# Makes the inputs, and returns the call that is to be watched.
+Prepare: TypeAlias = Callable[[], Callable[[], object]]
+
+
+def inside_bytes(runs: Mapping[str, Prepare], device: torch.device) -> dict[str, int]:
+    """Return for each run the highest number of bytes allocated inside it, its outputs included.
+
+    Only one run's inputs and outputs exist at a time.
+    """
+    if device.type == "cuda":
+        return {name: _inside_bytes_cuda(prepare(), device) for name, prepare in runs.items()}
+    return _inside_bytes_cpu(runs)
+
+
+def _inside_bytes_cpu(runs: Mapping[str, Prepare]) -> dict[str, int]:
+    with recorded_memory() as recording:  # starting it costs more than many operations: once
+        for name, prepare in runs.items():
+            call = prepare()
+            with recording.mark(name):
+                result = call()
+            del result, call
+    return {span.name: span.highest_bytes - span.before_bytes for span in recording.spans}
+
+
+def _inside_bytes_cuda(call: Callable[[], object], device: torch.device) -> int:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before: int = torch.cuda.memory_stats(device)["requested_bytes.all.current"]
+    result = call()
+    torch.cuda.synchronize(device)
+    highest: int = torch.cuda.memory_stats(device)["requested_bytes.all.peak"]
+    del result
+    return highest - before
