@@ -1,0 +1,110 @@
+"""Run a user's file among our own modules: what it imports, prints and raises stays its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from remat_gen.ir.errors import RematError, UsageError
+
+
+@dataclass(slots=True)
+class Isolation:
+    """What the user's file imported from its own folder while the isolation lasted."""
+
+    siblings: dict[str, ModuleType] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isolation]:
+    """Put a folder on `sys.path` and its modules into `sys.modules`; afterwards take both out.
+
+    Modules from elsewhere (torch, transformers) stay: importing them twice does not work. What the
+    user's code prints goes to stderr: stdout is for results.
+    """
+    isolation = Isolation()
+    path, before = list(sys.path), dict(sys.modules)
+    sys.path.insert(0, str(folder.resolve()))
+    sys.modules.update(siblings)
+    importlib.invalidate_caches()
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield isolation
+    finally:
+        sys.path[:] = path
+        isolation.siblings = _of_folder(folder.resolve(), before)
+        for name in isolation.siblings:
+            del sys.modules[name]
+            if name in before:
+                sys.modules[name] = before[name]
+
+
+def _of_folder(folder: Path, before: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
+    """Return the modules whose top-level package lies in the folder and was not there before."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        fresh = before.get(top) is not sys.modules.get(top)
+        if fresh and _lies_in(sys.modules.get(top), folder):
+            found[name] = module
+    return found
+
+
+def _lies_in(module: ModuleType | None, folder: Path) -> bool:
+    spec = getattr(module, "__spec__", None)
+    if spec is None or spec.name.startswith("_remat_gen_"):
+        return False
+    places = spec.submodule_search_locations or [spec.origin or ""]
+    return any(Path(place).resolve().parent == folder for place in places)
+
+
+@dataclass(slots=True)
+class UserCode:
+    """Turn whatever the user's code raises into a `UsageError` with the user's file and line.
+
+    A class, because user code may raise anything: `KeyboardInterrupt` alone passes.
+    """
+
+    path: Path
+    doing: str  # "importing it", "build_model()"
+    advice: str = ""
+
+    def __enter__(self) -> None:
+        """Begin; nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        """Raise the `UsageError` for an error that is not ours."""
+        if error is None or isinstance(error, RematError | KeyboardInterrupt):
+            return
+        where = place_of(self.path, frames)
+        if isinstance(error, SystemExit):
+            raise UsageError(
+                f"{where}: {self.doing} calls exit(); put what is not the model under "
+                f'`if __name__ == "__main__":`'
+            ) from error
+        if isinstance(error, SyntaxError) and error.filename:
+            where = f"{error.filename}:{error.lineno}"
+        text = str(error).strip().splitlines()
+        what = type(error).__name__ + (f": {text[0]}" if text else "")
+        raise UsageError(f"{where}: {self.doing} failed: {what}{self.advice}") from error
+
+
+def place_of(path: Path, frames: TracebackType | None) -> str:
+    """Return `file:line` of the innermost frame in the user's file, or just the file."""
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(frames)
+        if Path(frame.filename) == path.resolve()
+    ]
+    return f"{path}:{lines[-1]}" if lines else str(path)

@@ -1,0 +1,165 @@
+"""Load a model file: import it apart from everything else, build the model and its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from remat_gen.capture.builders import build_model
+from remat_gen.capture.isolation import Isolation, UserCode, isolated
+from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
+from remat_gen.ir.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model file, imported: the model in training mode and the arguments of one step.
+
+    `builder` is the name in the file that built the model, `inputs_name` the one that made the
+    arguments. Modules that the file imported from its own folder are out of `sys.modules` again:
+    work that may import them (tracing does) belongs inside `with loaded.importable():`.
+    """
+
+    path: Path
+    source: str
+    source_sha256: str
+    module: ModuleType
+    model: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    builder: str
+    inputs_name: str
+    device: torch.device
+    siblings: Mapping[str, ModuleType]
+
+    @property
+    def model_name(self) -> str:
+        """Return the name of the model's class."""
+        return type(self.model).__name__
+
+    def importable(self) -> AbstractContextManager[Isolation]:
+        """Put the file's folder on `sys.path`, and what it imported from there back."""
+        return isolated(self.path.parent, self.siblings)
+
+
+def load(
+    path: Path,
+    model: str | None = None,
+    inputs: str | None = None,
+    device: str | torch.device = "auto",
+) -> Loaded:
+    """Import a model file, build its model in training mode and its example inputs.
+
+    Builders run from a fixed seed; the caller's generators are left as they were.
+
+    Raises:
+        UsageError: anything that the file lacks or does wrong, with its place and what to do.
+    """
+    target = resolve_device(device)
+    text = read_source(path)
+    with isolated(path.parent, {}) as isolation:
+        module = import_file(path, text)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            builder, built = build_model(module, path, model)
+            step = step_inputs(module, path, inputs or INPUTS)
+        built, step = _on_device(built, step, target, path)
+    check_step(built, step, path, inputs or INPUTS)
+    return Loaded(
+        path=path,
+        source=text,
+        source_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        module=module,
+        model=built,
+        args=step.args,
+        kwargs=step.kwargs,
+        builder=builder,
+        inputs_name=inputs or INPUTS,
+        device=target,
+        siblings=isolation.siblings,
+    )
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device that is there.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise UsageError(f"--device {device}: no such device; use auto, cpu or cuda") from error
+    if found.type not in ("cpu", "cuda"):
+        raise UsageError(f"--device {device}: not supported; use auto, cpu or cuda")
+    count = torch.cuda.device_count()
+    if found.type == "cuda" and (found.index or 0) >= count:
+        raise UsageError(f"--device {device}: PyTorch sees {count} CUDA devices; use --device cpu")
+    return found
+
+
+def read_source(path: Path) -> str:
+    """Return the text of a Python file, newlines normalised.
+
+    Raises:
+        UsageError: there is no such file, or it holds no Python text.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name the Python file that defines the model")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if path.suffix != ".py":
+        raise UsageError(f"{path}: is not a Python file; name the .py file that defines the model")
+    try:
+        return importlib.util.decode_source(content)
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path}: is not Python text: {error}") from error
+
+
+def import_file(path: Path, text: str) -> ModuleType:
+    """Run a file's text as a module under a private name; no byte code is left beside the file.
+
+    The module stays in `sys.modules`: dataclasses, pickle and Dynamo look classes up there.
+
+    Raises:
+        UsageError: a syntax error, or any error while it is imported.
+    """
+    place = str(path.resolve())
+    digest = hashlib.sha256(place.encode()).hexdigest()[:12]
+    name = re.sub(r"\W", "_", f"_remat_gen_{path.stem}_{digest}")
+    try:
+        code = compile(text, place, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        raise UsageError(f"{path}:{error.lineno}: syntax error: {error.msg}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is not Python text: {error}") from error
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None  # there is a loader for every .py file
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    with UserCode(path, "importing it"):
+        exec(code, module.__dict__)
+    return module
+
+
+def _on_device(
+    model: nn.Module, step: StepInputs, device: torch.device, path: Path
+) -> tuple[nn.Module, StepInputs]:
+    with UserCode(path, f"moving the model to {device}", "; try --device cpu"):
+        return model.to(device).train(), moved(step, device)
