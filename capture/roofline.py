@@ -48,7 +48,7 @@ def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
 
 
 def flops(graph: Graph, operation: Operation) -> int:
-    """Return the floating point operations of a matrix product, convolution or attention, else 0."""
+    """Return the arithmetic of a matrix product, convolution or attention; 0 for the rest."""
     packet = getattr(resolve(operation.target), "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name in _COUNTED_AS:
