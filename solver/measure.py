@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.program import Program
 

@@ -1,0 +1,142 @@
+"""The options of a block as a weighted MaxSAT problem for z3, one (saved, peak) budget at a time.
+
+Each operation is re-run at most once. Letters follow Checkmate (Jain et al., 2020), with stages
+t = the backward operations that read forward values:
+- K[v]: value v is retained from forward (S[v,0] there);
+- X[p,t]: operation p was re-run in stage t or before, so R[p,t] = X[p,t] and not X[p,t-1];
+- a read of u in stage t needs K[u] or X[producer(u), t].
+The memory inside a step is a pseudo-Boolean row over "v is there and still needed". Rows are added
+only where a solution, measured exactly, exceeds the peak; measured solutions are never cheaper in
+memory than the rows say, so the last one is optimal for the model with all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import z3
+
+from remat_gen.solver.block_rows import Rows
+from remat_gen.solver.block_variables import Variables
+from remat_gen.solver.local import LocalBlock, Role
+from remat_gen.solver.option import Option, Stages, evaluate
+
+ENGINE = "rc2"
+WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
+
+
+class Status(Enum):
+    """What z3 said about a budget."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Budgets for an option; with `exits_free` the frontier behind the block is there anyway."""
+
+    saved_bytes: int
+    peak_bytes: int
+    exits_free: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An option within a point's budgets, or None, and what is known about it."""
+
+    option: Option | None
+    status: Status
+
+
+def solve_point(block: LocalBlock, point: Point, rlimit: int) -> Answer:
+    """Find the option of least re-run time within a point's budgets.
+
+    `rlimit` bounds z3's work in its own deterministic units; wall-clock never decides.
+    """
+    return _Model(block, point, rlimit).solve()
+
+
+class _Model:
+    def __init__(self, block: LocalBlock, point: Point, rlimit: int) -> None:
+        self.block, self.point = block, point
+        self.optimizer = z3.Optimize()
+        self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit)
+        self.variables = Variables(block)
+        self.rows = Rows(block, self.variables, self.optimizer, point.peak_bytes)
+        self._add_rules()
+        self._add_saved_row()
+        self._add_weights()
+
+    def solve(self) -> Answer:
+        """Solve, measure exactly, add the rows that were exceeded, until none is."""
+        while True:
+            result = self.optimizer.check()
+            if result == z3.unsat:
+                return Answer(None, Status.INFEASIBLE)
+            if result != z3.sat:
+                raise_if_interrupted(self.optimizer.reason_unknown())
+                return Answer(None, Status.UNKNOWN)
+            option = evaluate(self.block, self._stages_of(self.optimizer.model()))
+            if option.peak_bytes <= self.point.peak_bytes:
+                return Answer(option, Status.OPTIMAL)
+            if not self.rows.add_exceeded(option):
+                return Answer(None, Status.UNKNOWN)
+
+    def _add_rules(self) -> None:
+        variables = self.variables
+        for s, t in enumerate(variables.stages):
+            self.optimizer.add(
+                *(
+                    variables.there(v, s)
+                    for v in self.block.backward[t].inputs
+                    if v in variables.kept
+                )
+            )
+            for p in variables.operations:
+                now = variables.ran[p, s]
+                if s:
+                    self.optimizer.add(z3.Implies(variables.ran[p, s - 1], now))
+                for v in self.block.forward[p].inputs:
+                    if v in variables.kept:
+                        self.optimizer.add(z3.Implies(now, variables.there(v, s)))
+
+    def _add_saved_row(self) -> None:
+        free = Role.EXIT if self.point.exits_free else None
+        terms = [
+            (literal, self.block.values[v].nbytes)
+            for v, literal in self.variables.kept.items()
+            if self.block.values[v].role is not free
+        ]
+        self.rows.at_most(terms, self.point.saved_bytes - self.block.bytes_of(Role.PINNED))
+
+    def _add_weights(self) -> None:
+        """Weigh each re-run by its time; one unit more, so that fewer re-runs break ties."""
+        times = {p: self.block.forward[p].time_us for p in self.variables.operations}
+        total = sum(times.values()) or 1.0
+        for p, time_us in times.items():
+            weight = round(time_us / total * WEIGHT_UNITS) + 1
+            self.optimizer.add_soft(z3.Not(self.variables.ran[p, self.variables.last]), weight)
+
+    def _stages_of(self, model: z3.ModelRef) -> Stages:
+        stages: list[tuple[int, ...]] = [()] * len(self.block.backward)
+        done: set[int] = set()
+        for s, t in enumerate(self.variables.stages):
+            now = [
+                p for p in self.variables.operations if z3.is_true(model[self.variables.ran[p, s]])
+            ]
+            stages[t] = tuple(p for p in now if p not in done)
+            done.update(now)
+        return tuple(stages)
+
+
+def raise_if_interrupted(reason: str) -> None:
+    """Raise KeyboardInterrupt where z3 swallowed a Ctrl-C and answered unknown.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted the check.
+    """
+    if "interrupt" in reason or "cancel" in reason:
+        raise KeyboardInterrupt

@@ -1,0 +1,69 @@
+"""The terms of the chain recurrence: what each choice for a range of blocks needs and costs.
+
+Shared by the table over memory slots and the slot-free minimax, so that both mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
+from remat_gen.solver.option import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A choice: `number` >= 0 is an option, -k a checkpoint at block k.
+
+    `need_bytes` must fit by itself; while the rest of the range runs, `held_bytes` are taken from
+    it; `time_us` is what the choice re-runs.
+    """
+
+    number: int
+    need_bytes: int
+    held_bytes: int
+    time_us: float
+
+
+class Moves:
+    """All moves of one chain for given options per block."""
+
+    def __init__(self, costs: ChainCosts, choices: Sequence[BlockChoices]) -> None:
+        self.costs, self.choices = costs, choices
+
+    def leaf_options(self, i: int, j: int) -> tuple[Option, ...]:
+        """Return the options of block i alone, first run or re-run."""
+        return self.choices[i].options if j == self.costs.n else self.choices[i].leaves
+
+    def leaves(self, i: int, j: int) -> Iterator[Move]:
+        """Yield the moves that run block i alone, j = i + 1."""
+        for number, option in enumerate(self.leaf_options(i, j)):
+            need = option.backward_peak_bytes + self.costs.around_backward[i]
+            if j == self.costs.n:
+                before = self.costs.around_forward(i, i, j)
+                need = max(need, option.first_peak_bytes + before)
+            yield Move(number, need, 0, option.rerun_us)
+
+    def inners(self, i: int, j: int) -> Iterator[Move]:
+        """Yield the moves that keep an option of block i around the range from i + 1."""
+        extra = self.costs.frontier_extra(i, i + 1)
+        around = self.costs.around_forward(i, i, j)
+        first = j == self.costs.n
+        for number, option in enumerate(self.choices[i].options):
+            forward = option.first_peak_bytes if first else option.again_peak_bytes
+            backward = option.backward_peak_bytes + self.costs.around_backward[i]
+            again_us = 0.0 if first else option.again_us
+            need = max(forward + around, backward)
+            yield Move(number, need, option.saved_bytes + extra, option.rerun_us + again_us)
+
+    def checkpoints(self, i: int, j: int) -> Iterator[Move]:
+        """Yield the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
+        first = j == self.costs.n
+        need, time_us = 0, 0.0
+        for k in range(i + 1, j):
+            advance = self.costs.advance(i, k - 1, first=first)
+            need = max(need, advance.peak_bytes + self.costs.around_forward(i, k - 1, j))
+            time_us += 0.0 if first else advance.time_us
+            held = self.costs.frontier_extra(i, k) + self.costs.pinned(i, k)
+            yield Move(-k, need, held, time_us)
