@@ -1,0 +1,158 @@
+"""Frozen dataclasses to JSON and back: sorted keys, short lists on one line, strict reading.
+
+coded ::= dataclass (an object, or a row: a list of its fields) | bool | int | float | str
+        | tuple of coded (a list) | mapping of str to coded (an object) | coded or None
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from remat_gen.ir.errors import GraphError
+
+_SCALARS = (bool, int, float, str, types.NoneType)
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_WIDTH = 100
+
+
+def dump(value: object, rows: frozenset[type] = frozenset()) -> str:
+    """Write a dataclass as JSON text; dataclasses in `rows` become lists of their fields."""
+    return _text(_plain(value, rows), "") + "\n"
+
+
+def _plain(value: Any, rows: frozenset[type]) -> Any:
+    if is_dataclass(value) and type(value) in rows:
+        return _row(value)
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name), rows) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(item, rows) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item, rows) for item in value]
+    return value
+
+
+def _row(value: Any) -> list[Any]:
+    """Return the fields of a row; defaults at its end are left out."""
+    row = [getattr(value, f.name) for f in fields(value)]
+    for f in reversed(fields(value)):
+        if f.default is MISSING or row[-1] != f.default:
+            break
+        row.pop()
+    return row
+
+
+def _text(plain: Any, indent: str) -> str:
+    inner = indent + " "
+    if isinstance(plain, dict) and plain:
+        items = [f"{json.dumps(k)}: {_text(plain[k], inner)}" for k in sorted(plain)]
+        return "{\n" + ",\n".join(inner + item for item in items) + "\n" + indent + "}"
+    line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    flat = isinstance(plain, list) and all(isinstance(item, _SCALARS) for item in plain)
+    if not isinstance(plain, list) or not plain or (flat and len(line) <= _WIDTH):
+        return line
+    items = [_text(item, inner) for item in plain]
+    return "[\n" + ",\n".join(inner + item for item in items) + "\n" + indent + "]"
+
+
+def load(kind: type[Any], text: str, rows: frozenset[type] = frozenset()) -> Any:
+    """Read what `dump` wrote as a `kind`.
+
+    Raises:
+        GraphError: it is no JSON, or not what `kind` says; the message names the key.
+    """
+    return read(kind, _parse(text), "", rows)
+
+
+def peek(text: str, key: str) -> object:
+    """Return one entry of a JSON object, None where there is none.
+
+    Raises:
+        GraphError: the text is no JSON.
+    """
+    plain = _parse(text)
+    return plain.get(key) if isinstance(plain, dict) else None
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise GraphError(f"is no JSON: {error}") from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def read(kind: Any, plain: Any, where: str, rows: frozenset[type]) -> Any:
+    """Read one value of type `kind` at the key `where`.
+
+    Raises:
+        GraphError: it is something else.
+    """
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        if plain is None:
+            return None
+        (kind,) = (option for option in get_args(kind) if option is not types.NoneType)
+        return read(kind, plain, where, rows)
+    if origin is tuple:
+        return tuple(
+            read(get_args(kind)[0], item, f"{where}[{i}]", rows)
+            for i, item in enumerate(_expect(list, "a list", plain, where))
+        )
+    if origin is Mapping:
+        items = _expect(dict, "an object", plain, where)
+        item_kind = get_args(kind)[1]
+        return {k: read(item_kind, v, _join(where, k), rows) for k, v in items.items()}
+    if kind in rows:
+        return _read_row(kind, _expect(list, "a list", plain, where), where, rows)
+    if is_dataclass(kind):
+        return _read_object(kind, _expect(dict, "an object", plain, where), where, rows)
+    return _read_scalar(kind, plain, where)
+
+
+def _read_object(kind: Any, plain: dict[str, Any], where: str, rows: frozenset[type]) -> Any:
+    hints = get_type_hints(kind)
+    names = [f.name for f in fields(kind)]
+    missing = [name for name in names if name not in plain]
+    unknown = [name for name in plain if name not in names]
+    if missing or unknown:
+        what = f"has no {missing[0]!r}" if missing else f"has an unknown {unknown[0]!r}"
+        raise GraphError(f"{where or 'the file'} {what}")
+    return kind(**{n: read(hints[n], plain[n], _join(where, n), rows) for n in names})
+
+
+def _read_row(kind: Any, plain: list[Any], where: str, rows: frozenset[type]) -> Any:
+    hints = get_type_hints(kind)
+    parts: tuple[Field[Any], ...] = fields(kind)
+    needed = sum(f.default is MISSING for f in parts)
+    if not needed <= len(plain) <= len(parts):
+        names = ", ".join(f.name for f in parts)
+        raise GraphError(f"{where}: expected a row of {names}, found {len(plain)} items")
+    pairs = zip(parts, plain, strict=False)
+    return kind(*(read(hints[f.name], v, f"{where}.{f.name}", rows) for f, v in pairs))
+
+
+def _read_scalar(kind: Any, plain: Any, where: str) -> Any:
+    right = type(plain) is kind or (kind is float and type(plain) is int)
+    if not right or (kind is float and not math.isfinite(plain)):
+        raise GraphError(f"{where}: expected {_NAMES[kind]}, found {json.dumps(plain)[:60]}")
+    return float(plain) if kind is float else plain
+
+
+def _expect(kind: type[Any], name: str, plain: Any, where: str) -> Any:
+    if not isinstance(plain, kind):
+        found = json.dumps(plain)[:60]
+        raise GraphError(f"{where or 'the file'}: expected {name}, found {found}")
+    return plain
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

@@ -1,0 +1,155 @@
+"""The plan of a generated module: all that is needed to write the same bytes again.
+
+It lies beside the module as JSON and is meant to be committed, read and compared. It holds no time
+stamp, host or absolute path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from remat_gen.ir import coding
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import GraphError, UsageError
+
+SCHEMA = 1
+_ROWS: frozenset[type] = frozenset({Cost})
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What made the plan."""
+
+    remat_gen: str
+    torch: str
+    z3: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The user's file, relative to the generated one, and the hash of its text."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for; `budget` as it was written, `command` to ask again."""
+
+    command: str
+    model: str | None
+    inputs: str | None
+    device: str
+    strategy: str
+    budget: str
+    budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of the chain: its name, its operations and what its option retains (names)."""
+
+    name: str
+    operations: int
+    retained: tuple[str, ...]
+    rematerialised: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSegment:
+    """One block in forward or backward: steps are `run OPERATION` or `free VALUE VALUE …`."""
+
+    block: int
+    backward: bool
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """How the schedule was found; `proved` only where the solver finished every proof."""
+
+    strategy: str
+    proved: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The replayed step; `peak_bytes_without_grads` starts with `.grad` set to None."""
+
+    peak_bytes: int
+    peak_bytes_without_grads: int
+    time_us: float
+    eager_peak_bytes: int
+    eager_time_us: float
+    reruns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes."""
+
+    schema: int
+    versions: Versions
+    source: SourceFile
+    asked: Asked
+    device: str
+    alignment_bytes: int
+    graph_sha256: str
+    inputs: Mapping[str, str]
+    costs: Mapping[str, Cost]
+    blocks: tuple[Block, ...]
+    schedule: tuple[PlannedSegment, ...]
+    solver: Solver
+    predicted: Predicted
+
+    def measured(self) -> Costs:
+        """Return the costs, to be used again."""
+        return Costs(self.device, self.costs, self.alignment_bytes)
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the plan as JSON: sorted keys, ends with a newline."""
+    return coding.dump(plan, _ROWS)
+
+
+def text_sha256(text: str) -> str:
+    """Return the hash that a generated module's header gives for its plan."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_plan(text: str) -> Plan:
+    """Read a plan, strictly.
+
+    Raises:
+        GraphError: it is no plan of this schema; the message names the key.
+    """
+    schema = coding.peek(text, "schema")
+    if schema != SCHEMA:
+        raise GraphError(
+            f"has schema {schema!r}, this remat-gen reads {SCHEMA}; generate the module again"
+        )
+    plan: Plan = coding.load(Plan, text, _ROWS)
+    return plan
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file.
+
+    Raises:
+        UsageError: there is no such file, or it is no plan.
+    """
+    try:
+        return parse_plan(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such plan; generate the module again") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is no JSON: not UTF-8 text") from error
+    except GraphError as error:
+        raise UsageError(f"{path}: {error}") from error
