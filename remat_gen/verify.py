@@ -1,0 +1,144 @@
+"""Run the original and the planned model, and compare all that their steps leave behind."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from remat_gen.compare import Comparison, Match, compare, largest_difference
+from remat_gen.measure import PeakMeasurement, model_peak
+from remat_gen.outcome import Outcome, State, run_steps
+from remat_gen.pace import TimeRatio, time_ratio
+from remat_gen.report import Report
+from remat_gen.step import training_step
+
+_STEPS = 2  # the second one accumulates into `.grad`
+
+# What a step of someone else's model raises; reported, as a verification must end in a verdict.
+_STEP_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What both models are run on."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: State
+    device: torch.device
+    seed: int
+
+    def outcomes(self, model: nn.Module) -> list[Outcome]:
+        return run_steps(model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed)
+
+    def peak(self, model: nn.Module) -> PeakMeasurement:
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        return model_peak(model, args, kwargs, self.device)
+
+    def step(self, model: nn.Module) -> Callable[[], object]:
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        return lambda: training_step(model, args, kwargs)
+
+
+def verify_models(
+    original: nn.Module,
+    planned: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    device: torch.device,
+    predicted_peak_bytes: int | None,
+    budget_bytes: int | None,
+    seed: int = 0,
+    time_steps: int = 0,
+) -> Report:
+    """Run two training steps of both models from one state and seed, and compare.
+
+    Compared are outputs, gradients, buffers, inputs and random streams after each step; the
+    planned model's activation peak is measured and held against budget and prediction. With
+    `time_steps` the steps are timed in that many pairs. Both models are changed: their state is the
+    original's after some steps. The global random streams are put back.
+    """
+    original.train()
+    planned.train()
+    subject = _Subject(tuple(args), dict(kwargs), State.of(original), device, seed)
+    report = Report(predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        return _verify(original, planned, subject, time_steps, report)
+
+
+def _verify(
+    original: nn.Module, planned: nn.Module, subject: _Subject, time_steps: int, report: Report
+) -> Report:
+    try:
+        actual = subject.outcomes(planned)
+        report = replace(report, planned_peak=subject.peak(planned))
+    except _STEP_ERRORS as error:
+        return replace(report, failure=_reason(error))
+    try:
+        expected = subject.outcomes(original)
+        comparisons = _compare(expected, actual, lambda: subject.outcomes(original))
+        report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
+    except _STEP_ERRORS as error:
+        return replace(
+            report,
+            original_failure=_reason(error),
+            original_fits=not isinstance(error, torch.OutOfMemoryError),
+        )
+    return replace(report, time=_time(original, planned, subject, time_steps))
+
+
+def _compare(
+    expected: list[Outcome], actual: list[Outcome], repeat: Callable[[], list[Outcome]]
+) -> tuple[Comparison, ...]:
+    """Compare all steps; where not all is bitwise, first see how well the original repeats."""
+    comparisons = tuple(_compare_all(expected, actual, [{}] * _STEPS))
+    if all(c.match is Match.BITWISE for c in comparisons):
+        return comparisons
+    noise = [
+        {key: largest_difference(once[key], again.get(key)) for key in once}
+        for once, again in zip(expected, repeat(), strict=True)
+    ]
+    return tuple(_compare_all(expected, actual, noise))
+
+
+def _compare_all(
+    expected: list[Outcome],
+    actual: list[Outcome],
+    noise: Sequence[Mapping[tuple[str, str], float]],
+) -> Iterator[Comparison]:
+    for step, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
+        for kind, name in dict.fromkeys([*wanted, *got]):
+            key = (kind, name)
+            label = f"{name}, step {step + 1}"
+            if key not in wanted or key not in got:
+                side = "the original" if key in wanted else "the planned model"
+                detail = f"only {side} has it"
+                yield Comparison(kind, label, Match.DIFFERENT, detail=detail)
+            else:
+                yield compare(kind, label, wanted[key], got[key], noise[step].get(key, 0.0))
+
+
+def _time(
+    original: nn.Module, planned: nn.Module, subject: _Subject, pairs: int
+) -> TimeRatio | None:
+    if pairs <= 0:
+        return None
+    return time_ratio(subject.step(original), subject.step(planned), subject.device, pairs)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
