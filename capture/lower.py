@@ -321,11 +321,10 @@ class _Lowering:
                 mutations.append(ir.Mutation(target, self._name(node)))
             elif descriptor is not None:
                 raise TraceError(f"the model returns what cannot be planned: {descriptor}")
+        self._name_tangents(outputs)
         differentiated = {gradient.of for gradient in gradients}
         graph = ir.Graph(
-            inputs=tuple(
-                replace(i, requires_grad=i.tensor in differentiated) for i in self.inputs
-            ),
+            inputs=tuple(replace(i, requires_grad=i.tensor in differentiated) for i in self.inputs),
             operations=tuple(sorted(self.operations, key=lambda o: o.phase is ir.Phase.BACKWARD)),
             views=tuple(self.views),
             tensors=self.tensors,
@@ -335,6 +334,13 @@ class _Lowering:
             mutations=tuple(mutations),
         )
         return ir.verify(graph)
+
+    def _name_tangents(self, outputs: dict[int, ir.Output]) -> None:
+        """Call each incoming gradient after its output: `d_loss`."""
+        for output in outputs.values():
+            if output.tensor and output.tangent:
+                hint = f"d_{self.tensors[output.tensor].hint}"
+                self.tensors[output.tangent] = replace(self.tensors[output.tangent], hint=hint)
 
     def _output(self, node: Any, index: int) -> ir.Output:
         if not isinstance(node, torch.fx.Node):

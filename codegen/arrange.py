@@ -1,0 +1,159 @@
+"""Blocks that do the same work are written once: group the bodies, then name what is in them.
+
+Two bodies are the same if their statements are, up to the names of values, parameters and the
+blocks that keep them. Names are then given to *roles*: the third value of a class is the same role
+in all of its instances, and what one class keeps another reads under the same name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from remat_gen.codegen.bodies import Body, Function
+from remat_gen.codegen.marks import Mark, fill
+from remat_gen.codegen.paths import relative, roots
+from remat_gen.ir.graph import Graph, Input, Kind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockClass:
+    """Bodies that read the same; the first one stands for all."""
+
+    bodies: tuple[Body, ...]
+    owners: tuple[int, ...]  # other blocks that the first body touches, in order
+    relative_owners: bool  # whether `owners` are reached from the block's own position
+
+    @property
+    def body(self) -> Body:
+        """Return the body that is written."""
+        return self.bodies[0]
+
+
+def group(graph: Graph, bodies: tuple[Body, ...]) -> tuple[BlockClass, ...]:
+    """Group equal bodies, in order of their first block."""
+    inputs = {i.tensor: i for i in graph.inputs}
+    by_key: dict[object, list[Body]] = {}
+    for body in bodies:
+        by_key.setdefault(_key(body, inputs), []).append(body)
+    classes = [c for same in by_key.values() for c in _split_by_owners(same)]
+    return tuple(sorted(classes, key=lambda c: c.body.block))
+
+
+def _key(body: Body, inputs: Mapping[str, Input]) -> object:
+    numbers: dict[Mark, int] = {}
+    owners: dict[int, int] = {body.block: 0}
+
+    def canonical(mark: Mark) -> str:
+        number = numbers.setdefault(mark, len(numbers))
+        owner = owners.setdefault(mark.owner, len(owners)) if mark.kind == "kept" else -1
+        return f"<{mark.kind} {owner} {number}>"
+
+    def of(function: Function) -> object:
+        return (
+            tuple(
+                (fill(s.text, canonical), s.comment, s.source, fill(s.again, canonical))
+                for s in function.statements
+            ),
+            tuple(fill(text, canonical) for text in function.returns.values()),
+        )
+
+    texts = of(body.forward), of(body.backward)
+    arguments = tuple(inputs[name] for name in body.arguments())
+    paths = tuple(i.path if i.kind is Kind.INPUT else relative(i.path) for i in arguments)
+    models = [i.path for i in arguments if i.kind is not Kind.INPUT]
+    which = tuple(roots(models).index(r) for r in map(lambda p: roots([p])[0], models))
+    given = tuple(body.backward.returns).__len__()
+    positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
+    return texts, paths, which, given, positions, tuple(body.forward.returns), body.tangents
+
+
+def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
+    """Tell how the other blocks are reached: at the same distance, or always the same ones."""
+    owners = [other_owners(body) for body in bodies]
+    distances = [tuple(o - body.block for o in os) for body, os in zip(bodies, owners, strict=True)]
+    if len(set(distances)) == 1:
+        return [BlockClass(tuple(bodies), owners[0], True)]
+    if len(set(owners)) == 1:
+        return [BlockClass(tuple(bodies), owners[0], False)]
+    pairs = sorted(zip(distances, range(len(bodies)), strict=True))
+    return [
+        BlockClass(
+            tuple(bodies[i] for _, i in same),
+            tuple(d + bodies[same[0][1]].block for d in key),
+            True,
+        )
+        for key, grouped in itertools.groupby(pairs, key=lambda pair: pair[0])
+        for same in [list(grouped)]
+    ]
+
+
+def other_owners(body: Body) -> tuple[int, ...]:
+    """Return the other blocks whose kept values a body touches, in order of appearance."""
+    marks = body.forward.marks() + body.backward.marks()
+    found = dict.fromkeys(m.owner for m in marks if m.kind == "kept" and m.owner != body.block)
+    return tuple(found)
+
+
+@dataclass(slots=True)
+class KeptNames:
+    """Attribute names of what blocks keep: one for all values that play the same role."""
+
+    graph: Graph
+    classes: tuple[BlockClass, ...]
+    parent: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        owners: dict[str, int] = {}
+        for block_class in self.classes:
+            rows = [_kept_marks(body) for body in block_class.bodies]
+            for row in rows:
+                owners.update((mark.name, mark.owner) for mark in row)
+            for same in zip(*rows, strict=True):
+                for mark in same[1:]:
+                    self._unite(same[0].name, mark.name)
+        self._assign(owners)
+
+    def __getitem__(self, storage: str) -> str:
+        return self.names[self._root(storage)]
+
+    def _root(self, name: str) -> str:
+        while self.parent.setdefault(name, name) != name:
+            name = self.parent[name]
+        return name
+
+    def _unite(self, one: str, other: str) -> None:
+        self.parent[self._root(other)] = self._root(one)
+
+    def _assign(self, owners: dict[str, int]) -> None:
+        members: dict[str, list[str]] = {}
+        for name in owners:
+            members.setdefault(self._root(name), []).append(name)
+        taken: dict[int, set[str]] = {}
+        for root, storages in members.items():
+            blocks = {owners[s] for s in storages}
+            used = set().union(*(taken.get(b, set()) for b in blocks))
+            name = free_name(hint_of(self.graph, storages[-1]), storages[0], used)
+            self.names[root] = name
+            for block in blocks:
+                taken.setdefault(block, set()).add(name)
+
+
+def _kept_marks(body: Body) -> list[Mark]:
+    marks = body.forward.marks() + body.backward.marks()
+    return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))
+
+
+def hint_of(graph: Graph, storage: str) -> str:
+    """Return the short name of a storage."""
+    return graph.tensors[storage].hint or "value"
+
+
+def free_name(hint: str, path: str, taken: set[str]) -> str:
+    """Return the hint, or with more of its path where it is taken: `x`, `mlp_x`, last `x_2`."""
+    parts = [part for part in path.split(".")[:-1] if not part.isdigit()]
+    candidates = [hint, *(f"{'_'.join(parts[-n:])}_{hint}" for n in range(1, len(parts) + 1))]
+    numbered = (f"{hint}_{n}" for n in itertools.count(2))
+    return next(name for name in itertools.chain(candidates, numbered) if name not in taken)

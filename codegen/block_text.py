@@ -1,0 +1,217 @@
+"""A class of blocks as text: everything the template prints, decided and named."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of
+from remat_gen.codegen.bodies import Function, Statement
+from remat_gen.codegen.marks import Mark, fill, find
+from remat_gen.codegen.prose import prose, user_line
+from remat_gen.codegen.sizes import size
+from remat_gen.ir.graph import Graph, Input, Kind, Source
+
+RESERVED = frozenset(
+    """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
+    self begin_backward rerun_random check_version pick incoming Kept""".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Lines under a comment; the comment is "" where nothing is to be said."""
+
+    comment: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockText:
+    """A block class for the template. `parameters` are the arguments that come from the model."""
+
+    name: str
+    title: str
+    summary: str
+    arguments: tuple[str, ...]
+    frames_forward: tuple[str, ...]
+    frames_backward: tuple[str, ...]
+    forward: tuple[Paragraph, ...]
+    backward: tuple[Paragraph, ...]
+    saved: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tangents: tuple[str, ...]
+    unplanned: tuple[str, ...]
+    gradients: tuple[str, ...]
+    last: bool
+
+
+@dataclass(slots=True)
+class Writer:
+    """Names the marks of one class and fills them in."""
+
+    graph: Graph
+    block_class: BlockClass
+    kept_names: KeptNames
+    names: dict[str, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: {*RESERVED, *keyword.kwlist, *dir(builtins)})
+    inputs: Mapping[str, Input] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = {i.tensor: i for i in self.graph.inputs}
+        body = self.block_class.body
+        self.taken.update(self._owner_name(o) for o in self.block_class.owners)
+        for name in (*body.arguments(), *body.tangents):
+            self._name(name)
+        for mark in (*body.forward.marks(), *body.backward.marks()):
+            if mark.kind != "kept":
+                self._name(mark.name)
+
+    def write(self, name: str, title: str) -> BlockText:
+        """Return the text of the class."""
+        body = self.block_class.body
+        read = {m.name for m in body.backward.marks() if m.kind == "argument"}
+        returns = body.backward.returns
+        outputs = tuple(map(self.fill, body.forward.returns.values()))
+        return BlockText(
+            name=name,
+            title=title,
+            summary=prose(self._summary()),
+            arguments=tuple(self.names[a] for a in body.arguments()),
+            frames_forward=self._frames(body.forward, "step"),
+            frames_backward=self._frames(body.backward, "step"),
+            forward=self._paragraphs(body.forward),
+            backward=self._paragraphs(body.backward),
+            saved=tuple(self.names[a] for a in body.arguments() if a in read),
+            outputs=outputs,
+            tangents=self._incoming(),
+            unplanned=tuple(n for n in self._incoming() if n.startswith("d_unplanned")),
+            gradients=tuple(
+                self.fill(returns[a]) if a in returns else "None" for a in body.arguments()
+            ),
+            last=body.last,
+        )
+
+    def fill(self, text: str) -> str:
+        """Replace the marks in a text by names."""
+        return fill(text, self._spell)
+
+    def retained(self) -> list[str]:
+        """Return the names of what the class keeps until backward."""
+        marks = [
+            mark
+            for s in self.block_class.body.forward.statements
+            if s.comment.startswith("retain")
+            for mark in _targets(s)
+        ]
+        return list(dict.fromkeys(self.kept_names[m.name] for m in marks if m.kind == "kept"))
+
+    def rematerialised(self) -> list[str]:
+        """Return the names of what the class's backward runs again."""
+        names = [
+            part.rpartition(".")[2]
+            for s in self.block_class.body.backward.statements
+            if s.again
+            for part in self.fill(s.again).split(", ")
+        ]
+        return list(dict.fromkeys(names))
+
+    def _summary(self) -> str:
+        retained, again = self.retained(), self.rematerialised()
+        parts = [f"Retains {', '.join(retained)}" if retained else "Retains nothing"]
+        parts += [f"re-runs {', '.join(again)}"] if again else []
+        return "; ".join(parts) + "."
+
+    def _incoming(self) -> tuple[str, ...]:
+        """Return backward's arguments: one per output of the last block."""
+        if not self.block_class.body.last:
+            return ()
+        return tuple(
+            self.names[output.tangent]
+            if (output := self.graph.outputs[int(i)]).tangent
+            else f"d_unplanned_{i}"
+            for i in self.block_class.body.forward.returns
+        )
+
+    def _name(self, name: str) -> None:
+        if name in self.names:
+            return
+        hint = hint_of(self.graph, name)
+        if name in self.inputs and self.inputs[name].kind is Kind.INPUT:
+            hint = self.graph.tensors[name].hint
+        self.names[name] = free_name(hint, name, self.taken)
+        self.taken.add(self.names[name])
+
+    def _spell(self, mark: Mark) -> str:
+        if mark.kind != "kept":
+            return self.names[mark.name]
+        own = mark.owner == self.block_class.body.block
+        return f"{'own' if own else self._owner_name(mark.owner)}.{self.kept_names[mark.name]}"
+
+    def _owner_name(self, owner: int) -> str:
+        if not self.block_class.relative_owners:
+            return f"block_{owner}"
+        distance = owner - self.block_class.body.block
+        name = "before" if distance < 0 else "after"
+        return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
+
+    def _frames(self, function: Function, step: str) -> tuple[str, ...]:
+        block = self.block_class.body.block
+        owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
+        return tuple(self._frame(o, block, step) for o in sorted(owners, key=lambda o: o != block))
+
+    def _frame(self, owner: int, block: int, step: str) -> str:
+        if owner == block:
+            return f"own = {step}[at]"
+        if not self.block_class.relative_owners:
+            return f"{self._owner_name(owner)} = {step}[{owner}]"
+        distance = owner - block
+        sign = "-" if distance < 0 else "+"
+        return f"{self._owner_name(owner)} = {step}[at {sign} {abs(distance)}]"
+
+    def _paragraphs(self, function: Function) -> tuple[Paragraph, ...]:
+        return tuple(paragraphs(function.statements, self.fill))
+
+
+def paragraphs(statements: tuple[Statement, ...], spell: Callable[[str], str]) -> list[Paragraph]:
+    """Group statements under the user's lines, and what is re-run under a heading of its own."""
+    found: list[Paragraph] = []
+    lines: list[str] = []
+    group: list[Statement] = []
+    source: Source | None = None
+
+    def close() -> None:
+        if lines:
+            found.append(Paragraph(_heading(group, spell), tuple(lines)))
+        lines.clear()
+        group.clear()
+
+    for statement in statements:
+        again = bool(group and group[0].again)
+        if statement.source is not None:
+            new = bool(statement.again) != again or (not again and statement.source != source)
+            if new:
+                close()
+            source = statement.source
+        group.append(statement)
+        comment = f"  # {statement.comment}" if statement.comment else ""
+        lines.append(spell(statement.text) + comment)
+    close()
+    return found
+
+
+def _heading(group: list[Statement], spell: Callable[[str], str]) -> str:
+    again = [s for s in group if s.again]
+    if again:
+        names = ", ".join(
+            part.rpartition(".")[2] for s in again for part in spell(s.again).split(", ")
+        )
+        return f"rematerialise {names}: {size(sum(s.nbytes for s in again))}"
+    source = next((s.source for s in group if s.source is not None), None)
+    return user_line(source) if source else ""
+
+
+def _targets(statement: Statement) -> list[Mark]:
+    return find(statement.text.partition(" = ")[0])

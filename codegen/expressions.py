@@ -1,0 +1,137 @@
+"""Arguments, views and calls as text with marks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from remat_gen.codegen import spelling
+from remat_gen.codegen.marks import Mark, argument
+from remat_gen.ir.errors import EmitError
+from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
+
+BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
+_OMITTED = {"layout": ("strided",), "pin_memory": (False, None)}  # the defaults, said by the trace
+
+
+@dataclass(slots=True)
+class Expressions:
+    """Writes tensors of a graph; `place` tells where a storage is found at the moment."""
+
+    graph: Graph
+    place: Callable[[str], Mark]
+    views: Mapping[str, View] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.views = {view.tensor: view for view in self.graph.views}
+
+    def tensor(self, name: str) -> str:
+        """Write a tensor: the variable of its storage, and the views on it as method calls."""
+        view = self.views.get(name)
+        if view is None:
+            storage = self.graph.storage_of(name)
+            return str(argument(name) if storage.kind.outside else self.place(storage.name))
+        return self._view(view)
+
+    def _view(self, view: View) -> str:
+        index = "" if view.index is None else f"[{view.index}]"
+        method = spelling.method(view.target)
+        first, *rest = view.args
+        if method is None or not (isinstance(first, Ref) and first.name == view.base):
+            return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
+        if method in _SIZES and isinstance(rest[0], tuple):
+            rest = [*rest[0], *rest[1:]]  # view(64, 64) for view((64, 64))
+        written = (*map(self.argument, rest), *self._keywords(view.kwargs))
+        return f"{self.tensor(self._viewed(view))}.{method}({', '.join(written)}){index}"
+
+    def _viewed(self, view: View) -> str:
+        """Return what a view is made of: of a view of a contiguous tensor, that tensor."""
+        inner = self.views.get(view.base)
+        if inner and _reshapes(view) and _reshapes(inner) and self._contiguous(inner.base):
+            return self._viewed(inner)
+        return view.base
+
+    def _contiguous(self, name: str) -> bool:
+        tensor = self.graph.tensors[name]
+        expected = 1
+        for length, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
+            if length != 1 and stride != expected:
+                return False
+            expected *= length
+        return True
+
+    def call(self, operation: Operation, *, again: bool) -> str:
+        """Write an operation's call; `again` where it is a re-run, which updates no buffer."""
+        if operation.target == "remat.rng_state":
+            return self._rng_state(operation)
+        if operation.target == "remat.constant":
+            return f"torch.tensor({self._arguments(operation)})"
+        function, arguments = self._function_and_arguments(operation, again)
+        if again and operation.state:
+            state = self.tensor(operation.state)
+            return f"rerun_random({state}, {function}, {arguments})"
+        return f"{function}({arguments})"
+
+    def _function_and_arguments(self, operation: Operation, again: bool) -> tuple[str, str]:
+        if operation.target != BATCH_NORM:
+            return spelling.function(operation.target), self._arguments(operation)
+        # the same kernel, which updates the running statistics in place unless it gets none
+        args = list(map(self.argument, operation.args))
+        args[3:5] = ["None", "None"] if again else args[3:5]
+        return "torch.native_batch_norm", ", ".join(args)
+
+    def _rng_state(self, operation: Operation) -> str:
+        (device,) = operation.args
+        if isinstance(device, Literal) and device.text.startswith("cuda"):
+            return f"torch.cuda.get_rng_state({device.text!r})"
+        return "torch.get_rng_state()"
+
+    def _arguments(self, node: Operation | View) -> str:
+        return ", ".join((*map(self.argument, node.args), *self._keywords(node.kwargs)))
+
+    def _keywords(self, kwargs: tuple[tuple[str, Argument], ...]) -> tuple[str, ...]:
+        return tuple(f"{k}={self.argument(v)}" for k, v in kwargs if not _is_default(k, v))
+
+    def argument(self, value: Argument) -> str:
+        """Write one argument."""
+        if isinstance(value, Ref):
+            return self.tensor(value.name)
+        if isinstance(value, Literal):
+            return literal(value)
+        if isinstance(value, tuple):
+            inner = ", ".join(map(self.argument, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def literal(value: Literal) -> str:
+    """Write a constant that Python has no literal for."""
+    if value.kind == "float":
+        return f'float("{value.text}")'
+    if value.kind == "complex":
+        return f'complex("{value.text.strip("()")}")'
+    if value.kind == "device":
+        return f'torch.device("{value.text}")'
+    if not value.text.isidentifier():
+        raise EmitError(f"no spelling for {value}")
+    return f"torch.{value.text}"
+
+
+def quoted(text: str) -> str:
+    """Write a string literal; the only way from the user's text to code, besides `identifier`."""
+    written = ascii(text)
+    if ast.literal_eval(written) != text:
+        raise EmitError(f"cannot quote {text!r}")
+    plain = written.startswith("'") and '"' not in written and "\\" not in written
+    return f'"{written[1:-1]}"' if plain else written
+
+
+def _reshapes(view: View) -> bool:
+    return view.target in ("aten.view.default", "aten._unsafe_view.default")
+
+
+def _is_default(name: str, value: Argument) -> bool:
+    plain = value.text if isinstance(value, Literal) else value
+    return name in _OMITTED and plain in _OMITTED[name]

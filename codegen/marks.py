@@ -1,0 +1,59 @@
+"""Marks: placeholders for names inside statements, until the names are known.
+
+A statement is written before it is decided what its variables are called, because blocks that do
+the same work must read the same. A mark is `⟦kind:owner:name⟧`, with characters that no source has:
+
+    value     a local variable             kept   an attribute of what a block keeps (owner: block)
+    argument  a parameter, buffer or input  tangent  an incoming gradient
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"  # private use: in no one's source
+_MARK = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}(-?\\d+){_SEPARATOR}([^{_CLOSE}]*){_CLOSE}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A placeholder: `owner` is the block that keeps the value, -1 for all other kinds."""
+
+    kind: str
+    owner: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{_OPEN}{self.kind}{_SEPARATOR}{self.owner}{_SEPARATOR}{self.name}{_CLOSE}"
+
+
+def value(name: str) -> Mark:
+    """Mark a local variable for a storage."""
+    return Mark("value", -1, name)
+
+
+def kept(owner: int, name: str) -> Mark:
+    """Mark a storage that a block keeps beyond the function that made it."""
+    return Mark("kept", owner, name)
+
+
+def argument(name: str) -> Mark:
+    """Mark a parameter, buffer or input of the model."""
+    return Mark("argument", -1, name)
+
+
+def tangent(name: str) -> Mark:
+    """Mark an incoming gradient, an argument of the last block's backward."""
+    return Mark("tangent", -1, name)
+
+
+def find(text: str) -> list[Mark]:
+    """Return the marks in a text, in order, with repetitions."""
+    return [Mark(kind, int(owner), name) for kind, owner, name in _MARK.findall(text)]
+
+
+def fill(text: str, name_of: Callable[[Mark], str]) -> str:
+    """Replace each mark by its name."""
+    return _MARK.sub(lambda m: name_of(Mark(m[1], int(m[2]), m[3])), text)

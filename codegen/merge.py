@@ -1,0 +1,204 @@
+"""libcst: the planned forward and the blocks go into the user's source, which stays as it is."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import libcst as cst
+
+from remat_gen.ir.errors import EmitError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The user's own `forward`: its parameters and return annotation as written."""
+
+    parameters: str
+    returns: str
+
+
+def forward_signature(source: str, class_name: str) -> Signature | None:
+    """Return the signature of a class's forward, or None where the class does not define one."""
+    found = _find_class(cst.parse_module(source), class_name)
+    method = _forward_of(found) if found else None
+    if method is None:
+        return None
+    empty = cst.Module([])
+    returns = f" -> {empty.code_for_node(method.returns.annotation)}" if method.returns else ""
+    parameters = method.params.with_changes()
+    return Signature(empty.code_for_node(parameters).strip().rstrip(","), returns)
+
+
+def replace_forward(source: str, class_name: str, planned: str) -> str:
+    """Rename a class's forward to `forward_eager` and put the planned one behind it."""
+    module = cst.parse_module(source)
+    replaced = module.visit(_ReplaceForward(class_name, planned))
+    if replaced.deep_equals(module):
+        raise EmitError(f"class {class_name} has no forward to replace")
+    return replaced.code
+
+
+class _ReplaceForward(cst.CSTTransformer):
+    def __init__(self, class_name: str, planned: str) -> None:
+        self.class_name = class_name
+        self.planned = cst.parse_statement(planned)
+        self.depth = 0
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        self.depth += 1
+        return self.depth == 1 and node.name.value == self.class_name
+
+    def leave_ClassDef(
+        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
+    ) -> cst.ClassDef:
+        self.depth -= 1
+        if self.depth or original_node.name.value != self.class_name:
+            return updated_node
+        body: list[cst.BaseStatement] = []
+        for statement in updated_node.body.body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == "forward":
+                body.append(statement.with_changes(name=cst.Name("forward_eager")))
+                body.append(_spaced(self.planned))
+            else:
+                body.append(statement)  # type: ignore[arg-type]
+        return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
+
+
+def _spaced(statement: cst.BaseStatement) -> cst.BaseStatement:
+    return statement.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+
+
+def rename_function(source: str, name: str, new_name: str) -> str:
+    """Rename a top-level function's definition (calls to it keep the old name)."""
+    module = cst.parse_module(source)
+    body = [
+        s.with_changes(name=cst.Name(new_name))
+        if isinstance(s, cst.FunctionDef) and s.name.value == name
+        else s
+        for s in module.body
+    ]
+    return module.with_changes(body=body).code
+
+
+def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
+    """Put imports behind the user's own, leaving out those that are there; then `after`.
+
+    Raises:
+        UsageError: the file uses a name that the imports need for something else.
+    """
+    missing = [line for line in lines if not _has(source, line)]
+    for line in [*missing, after]:
+        _refuse_clash(source, line)
+    module = cst.parse_module(source)
+    position = _behind_imports(module)
+    header, footer = list(module.body[:position]), list(module.body[position:])
+    added = [cst.parse_statement(line) for line in missing]
+    if after:
+        added.append(_spaced(cst.parse_statement(after)))
+    return module.with_changes(body=[*header, *added, *footer]).code
+
+
+def insert_before_main(source: str, text: str) -> str:
+    """Append definitions to a file, but before `if __name__ == "__main__":`, which may use them."""
+    module = cst.parse_module(source)
+    end = len(module.body)
+    for i, statement in enumerate(module.body):
+        if isinstance(statement, cst.If) and "__name__" in module.code_for_node(statement.test):
+            end = i
+            break
+    before = module.with_changes(body=module.body[:end], footer=[]).code
+    after = cst.Module([*module.body[end:]], footer=module.footer).code
+    return f"{before.rstrip()}\n\n\n{text.strip()}\n\n\n{after.lstrip()}".rstrip() + "\n"
+
+
+def names_in(source: str) -> frozenset[str]:
+    """Return every name that a file binds or uses, so that new ones stay clear of them."""
+    tree = ast.parse(source)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add((node.asname or node.name).partition(".")[0])
+    return frozenset(names)
+
+
+def _top_level_names(source: str) -> set[str]:
+    names = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= set(_bindings(ast.unparse(node)))
+        else:
+            names |= {
+                n.id
+                for n in ast.walk(node)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+    return names
+
+
+def _find_class(module: cst.Module, name: str) -> cst.ClassDef | None:
+    classes = (s for s in module.body if isinstance(s, cst.ClassDef))
+    return next((c for c in classes if c.name.value == name), None)
+
+
+def _forward_of(found: cst.ClassDef) -> cst.FunctionDef | None:
+    methods = (s for s in found.body.body if isinstance(s, cst.FunctionDef))
+    return next((m for m in methods if m.name.value == "forward"), None)
+
+
+def _bindings(line: str) -> dict[str, str]:
+    """Return what a line of imports binds: `{"F": "torch.nn.functional"}`."""
+    found = {}
+    for node in ast.walk(ast.parse(line)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.partition(".")[0]
+                found[bound] = alias.name if alias.asname else bound
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return found
+
+
+def _has(source: str, line: str) -> bool:
+    top = "\n".join(
+        ast.unparse(n) for n in ast.parse(source).body if isinstance(n, ast.Import | ast.ImportFrom)
+    )
+    return _bindings(line).items() <= _bindings(top).items()
+
+
+def _refuse_clash(source: str, line: str) -> None:
+    bound = set(_bindings(line)) or {line.partition(" = ")[0]} - {""}
+    clash = sorted(bound & _top_level_names(source))
+    same = _bindings(source)
+    for name in clash:
+        if same.get(name) != _bindings(line).get(name) or name not in same:
+            raise UsageError(
+                f"the model's file uses the name {name!r}, which the generated code needs for "
+                f"`{line}`: rename it"
+            )
+
+
+def _behind_imports(module: cst.Module) -> int:
+    position = 0
+    for i, statement in enumerate(module.body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            break
+        first = statement.body[0]
+        docstring = isinstance(first, cst.Expr) and isinstance(
+            first.value, cst.SimpleString | cst.ConcatenatedString
+        )
+        if isinstance(first, cst.Import | cst.ImportFrom):
+            position = i + 1
+        elif not (docstring and i == 0):
+            break
+        elif docstring:
+            position = max(position, 1)
+    return position

@@ -1,0 +1,232 @@
+"""Emit the generated module: the user's source, the planned forward, the blocks, the helpers."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import nn
+
+from remat_gen.capture.trace import Traced
+from remat_gen.codegen.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.block_text import BlockText, Writer
+from remat_gen.codegen.bodies import write_bodies
+from remat_gen.codegen.class_names import name_classes, title_of
+from remat_gen.codegen.environment import render
+from remat_gen.codegen.expressions import quoted
+from remat_gen.codegen.format import ruff_format
+from remat_gen.codegen.merge import (
+    add_imports,
+    forward_signature,
+    insert_before_main,
+    names_in,
+    rename_function,
+    replace_forward,
+)
+from remat_gen.codegen.paths import access, relative, root, roots
+from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
+from remat_gen.ir.graph import Graph, Input, Kind
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.schedule import Schedule
+
+_HELPERS = ("rerun_random", "check_version", "pick", "incoming", "refuse_gradient")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is emitted for: the user's file, the model in it, and where the result goes.
+
+    `builder` is the name of the callable in the file that makes the model: a function or a class.
+    """
+
+    source: str
+    file_name: str
+    namespace: Mapping[str, object]  # of the user's module as it was imported
+    model: nn.Module
+    builder: str
+    output: Path
+    command: str
+    device: str  # "cpu" or "cuda"
+
+
+def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedule) -> str:
+    """Return the module's text without its header, formatted.
+
+    Raises:
+        EmitError: the schedule cannot be printed (a defect).
+        UsageError: names of the user's file are in the way.
+    """
+    graph = traced.graph
+    classes = group(graph, write_bodies(graph, problem, schedule))
+    kept_names = KeptNames(graph, classes)
+    writers = {c: Writer(graph, c, kept_names) for c in classes}
+    names = name_classes(classes, target.model, names_in(target.source))
+    forward = _forward(target, traced, writers, names)
+    blocks = [
+        render("block.py.jinja", block=_block(target, graph, c, writers[c].write(n, title_of(c))))
+        for c, n in names.items()
+    ]
+    helpers = _helpers(target, "\n".join(blocks))
+    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, helpers])
+    return ruff_format(text, target.output)
+
+
+def _forward(
+    target: Target,
+    traced: Traced,
+    writers: dict[BlockClass, Writer],
+    names: dict[BlockClass, str],
+) -> ForwardText:
+    writer = ForwardWriter(traced, target.model, writers, names, target.device)
+    own = _own_class(target)
+    signature = forward_signature(target.source, own) if own else None
+    if signature:
+        return writer.write(signature.parameters, signature.returns, target.namespace)
+    parameters = str(_plain(inspect.signature(type(target.model).forward)))
+    return writer.write(parameters.strip("()"), " -> Any", target.namespace)
+
+
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """Return a library's signature without its annotations, whose names this file lacks."""
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+
+
+def _own_class(target: Target) -> str | None:
+    """Return the model's class if the user's file defines it together with its forward."""
+    kind = type(target.model)
+    if target.namespace.get(kind.__name__) is not kind:
+        return None
+    return kind.__name__ if forward_signature(target.source, kind.__name__) else None
+
+
+def _block(
+    target: Target, graph: Graph, block_class: BlockClass, text: BlockText
+) -> dict[str, object]:
+    inputs = {i.tensor: i for i in graph.inputs}
+    body = block_class.body
+    arguments = [inputs[a] for a in body.arguments()]
+    order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
+    owned = [i for i in arguments if i.kind is not Kind.INPUT]
+    layers = roots(i.path for i in owned)
+    constant = [
+        position
+        for position, i in enumerate(body.forward.returns)
+        if not graph.outputs[int(i)].requires_grad
+    ]
+    fields = asdict(text)
+    fields["arguments"] = [text.arguments[i] for i in order]
+    fields["gradients"] = [text.gradients[i] for i in order]
+    return fields | {
+        "layers": _layer_parameters(layers),
+        "parameters": [_parameter(target, i, layers) for i in owned],
+        "constant_outputs": constant,
+        "token_device": "" if target.device == "cpu" else f', device="{target.device}"',
+        "incoming": _incoming(graph, text),
+    }
+
+
+def _layer_parameters(layers: list[str]) -> list[str]:
+    return [f"{name}: Any" for name in _layer_names(layers)]
+
+
+def _layer_names(layers: list[str]) -> list[str]:
+    names = ["model" if not layer else "layer" for layer in layers]
+    return [n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)]
+
+
+def _parameter(target: Target, found: Input, layers: list[str]) -> str:
+    layer = root(found.path)
+    start = _layer_names(layers)[layers.index(layer)]
+    return access(start, target.model.get_submodule(layer), relative(found.path))
+
+
+def _incoming(graph: Graph, text: BlockText) -> list[str]:
+    """Return the lines that bring incoming gradients into the planned form."""
+    if not text.last:
+        return []
+    lines = []
+    if text.unplanned:
+        lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
+    tangents = [o for o in graph.outputs if o.tangent]
+    for output in tangents:
+        tensor = graph.tensors[str(output.tangent)]
+        name = text.tangents[_position(graph, text, output.tangent)]
+        if len(tangents) == 1 and not tensor.shape:
+            continue  # a scalar has one layout, and without it backward would not have been called
+        like = f"({list(tensor.shape)}, {list(tensor.stride)}, torch.{tensor.dtype})"
+        lines.append(f"{name} = incoming({name}, {like})")
+    return lines
+
+
+def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
+    planned = [n for n in text.tangents if n not in text.unplanned]
+    tangents = [o.tangent for o in graph.outputs if o.tangent]
+    return text.tangents.index(planned[tangents.index(tangent)])
+
+
+def _helpers(target: Target, blocks: str) -> str:
+    model = target.model
+    dtypes = [p.dtype for p in model.parameters()]
+    common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
+    odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
+    return render(
+        "helpers.py.jinja",
+        file=target.output.name.replace('"', "'").replace("{", "(").replace("}", ")"),
+        used={name for name in _HELPERS if f"{name}(" in blocks},
+        device=target.device,
+        regenerate=quoted(target.command),
+        dtype=common,
+        dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
+        frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
+        eval=_strings(n for n, m in model.named_modules() if not m.training),
+    )
+
+
+def _strings(names: object) -> str:
+    listed = [quoted(str(name)) for name in names]  # type: ignore[attr-defined]
+    return "{" + ", ".join(listed) + "}" if listed else ""
+
+
+def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
+    planned = render("forward.py.jinja", forward=forward)
+    own = _own_class(target)
+    if own:
+        source = replace_forward(target.source, own, planned)
+    else:
+        kind = type(target.model)
+        if target.namespace.get(kind.__name__) is not kind:
+            forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
+        source = rename_function(target.source, target.builder, f"{target.builder}_eager")
+        parts = [_subclass(kind.__name__, planned, target.builder), *parts]
+    text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
+    return add_imports(text, _imports(text, forward, target), "aten = torch.ops.aten")
+
+
+def _subclass(name: str, planned: str, builder: str) -> str:
+    return (
+        f"class Planned{name}({name}):\n"
+        f'    """{name}, with a training step that fits the budget."""\n\n'
+        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n\n"
+        f"def {builder}() -> nn.Module:\n"
+        f'    """Build the model, with the planned forward."""\n'
+        f"    model = {builder}_eager()\n"
+        f"    model.__class__ = Planned{name}\n"
+        f"    return model\n"
+    )
+
+
+def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]:
+    lines = ["import torch"]
+    if "F." in text:
+        lines.append("import torch.nn.functional as F")
+    lines += ["from torch import Tensor", "from torch import nn"]
+    lines += ["from types import SimpleNamespace", "from typing import Any"]
+    for module, names in sorted(forward.imports.items()):
+        lines += [f"from {module} import {name}" for name in sorted(names)]
+    return tuple(lines)

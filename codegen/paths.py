@@ -1,0 +1,62 @@
+"""Paths of parameters as Python expressions, and the layer that a path belongs to."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable
+
+from torch import nn
+
+from remat_gen.codegen.expressions import quoted
+
+
+def root(path: str) -> str:
+    """Return the outermost repeated layer of a path: `h.0` of `h.0.attn.qkv.weight`, or ""."""
+    parts = path.split(".")
+    for i, part in enumerate(parts[:-1]):
+        if part.isdigit():
+            return ".".join(parts[: i + 1])
+    return ""
+
+
+def roots(paths: Iterable[str]) -> list[str]:
+    """Return the layers of paths, each once, in order."""
+    return list(dict.fromkeys(map(root, paths)))
+
+
+def relative(path: str) -> str:
+    """Return a path from its layer: `attn.qkv.weight`."""
+    return path.removeprefix(root(path)).removeprefix(".")
+
+
+def access(start: str, module: nn.Module, path: str) -> str:
+    """Write how a path is reached from a variable: `self.h[0].attn`, whatever its parts are named.
+
+    Each part is an index, a key or an attribute as its container wants it; odd names are quoted.
+    """
+    text, owner = start, module
+    for part in filter(None, path.split(".")):
+        text = _step(text, owner, part)
+        owner = _child(owner, part)
+    return text
+
+
+def _step(text: str, owner: object, part: str) -> str:
+    if isinstance(owner, nn.ModuleList | nn.Sequential | nn.ParameterList) and part.isdigit():
+        return f"{text}[{int(part)}]"
+    if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
+        return f"{text}[{quoted(part)}]"
+    if part.isidentifier() and part.isascii() and not keyword.iskeyword(part):
+        return f"{text}.{part}"
+    return f"getattr({text}, {quoted(part)})"
+
+
+def _child(owner: object, part: str) -> object:
+    if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
+        return owner[part]
+    return getattr(owner, part)
+
+
+def module_at(model: nn.Module, path: str) -> nn.Module:
+    """Return the submodule at a path."""
+    return model.get_submodule(path)

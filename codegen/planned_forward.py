@@ -1,0 +1,200 @@
+"""The planned forward: a short program over blocks, with the schedule's table above it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from remat_gen.capture.trace import Traced
+from remat_gen.codegen.arrange import BlockClass
+from remat_gen.codegen.block_text import Writer
+from remat_gen.codegen.bodies import Body
+from remat_gen.codegen.expressions import Expressions, quoted
+from remat_gen.codegen.marks import Mark, fill
+from remat_gen.codegen.paths import access, root, roots
+from remat_gen.codegen.prose import prose
+from remat_gen.codegen.result import ResultWriter
+from remat_gen.codegen.sizes import size
+from remat_gen.ir.errors import EmitError, TraceError
+from remat_gen.ir.graph import Kind, Output
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardText:
+    """The planned forward for the template."""
+
+    parameters: str
+    returns: str
+    passed: str
+    expected: str
+    table: tuple[str, ...]
+    step: str
+    token: str
+    token_device: str
+    count: int
+    calls: tuple[str, ...]
+    result: str
+    imports: dict[str, set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardWriter:
+    """Writes the planned forward of a traced model from its named classes."""
+
+    traced: Traced
+    model: nn.Module
+    writers: dict[BlockClass, Writer]
+    names: dict[BlockClass, str]
+    device: str
+
+    def write(self, parameters: str, returns: str, namespace: Mapping[str, object]) -> ForwardText:
+        """Return the text; `parameters` and `returns` are the user's own signature."""
+        signature = inspect.signature(type(self.model).forward)
+        taken = set(signature.parameters)
+        step, token = free("step", taken), free("token", taken)
+        outputs = self._output_names(taken | {step, token})
+        writer = ResultWriter(self._leaves(outputs), namespace=namespace)
+        result = writer.write(self.traced.returned.value)
+        return ForwardText(
+            parameters=parameters,
+            returns=returns,
+            passed=passed(signature),
+            expected=self._expected(signature),
+            table=self._table(),
+            step=step,
+            token=token,
+            token_device="" if self.device == "cpu" else f', device="{self.device}"',
+            count=len(self._instances()),
+            calls=tuple(self._calls(step, token, list(outputs.values()))),
+            result=result,
+            imports=writer.imports,
+        )
+
+    def _instances(self) -> list[tuple[Body, BlockClass]]:
+        pairs = [(body, c) for c in self.writers for body in c.bodies]
+        return sorted(pairs, key=lambda pair: pair[0].block)
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def _calls(self, step: str, token: str, outputs: list[str]) -> Iterator[str]:
+        for body, block_class in self._instances():
+            name = self.names[block_class]
+            target = ", ".join(outputs) if body.last else token
+            arguments = [token, step, str(body.block), *self._arguments(body, name)]
+            yield f"{target} = {name}.apply({', '.join(arguments)})"
+
+    def _arguments(self, body: Body, name: str) -> list[str]:
+        inputs = {i.tensor: i for i in self.traced.graph.inputs}
+        mine = [inputs[a] for a in body.arguments()]
+        paths = [i.path for i in mine if i.kind is not Kind.INPUT]
+        given = [i.path for i in mine if i.kind is Kind.INPUT]
+        layers = [access("self", self.model, layer) for layer in roots(paths)]
+        return [*([f"*{name}.parameters({', '.join(layers)})"] if paths else []), *given]
+
+    # -- inputs and outputs -------------------------------------------------------------------
+
+    def _expected(self, signature: inspect.Signature) -> str:
+        rows = [
+            f"{quoted(leaf.path)}: ({leaf.path}, {quoted(_describe(leaf.value))})"
+            for leaf in self.traced.call.leaves
+        ]
+        for name in self.traced.call.defaults:
+            default = repr(signature.parameters[name].default)
+            rows.append(f"{quoted(name)}: ({name}, {quoted(default)})")
+        return "{" + ", ".join(rows) + "}"
+
+    def _output_names(self, taken: set[str]) -> dict[str, str]:
+        """Return a variable for each tensor that leaves the last block, by tensor."""
+        last = self._instances()[-1][0]
+        names: dict[str, str] = {}
+        for i in last.forward.returns:
+            tensor = self.traced.graph.outputs[int(i)].tensor
+            if tensor is None:
+                raise EmitError(f"output {i} has no tensor")
+            names[tensor] = free(self.traced.graph.tensors[tensor].hint, taken)
+            taken.add(names[tensor])
+        return names
+
+    def _leaves(self, names: dict[str, str]) -> Iterator[str]:
+        for output in self.traced.graph.outputs:
+            yield self._leaf(output, names)
+
+    def _leaf(self, output: Output, names: dict[str, str]) -> str:
+        if output.tensor is None:
+            if isinstance(output.constant, str):
+                return quoted(output.constant)
+            return repr(output.constant)
+        if output.tensor in names:
+            return names[output.tensor]
+        return fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), self._outside)
+
+    def _outside(self, mark: Mark) -> str:
+        (found,) = (i for i in self.traced.graph.inputs if i.tensor == mark.name)
+        return found.path if found.kind is Kind.INPUT else access("self", self.model, found.path)
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def _table(self) -> tuple[str, ...]:
+        rows = [("block", "retained", "rematerialised", "saved")]
+        rows += [self._row(body, block_class) for body, block_class in self._instances()]
+        widths = [max(len(row[i]) for row in rows) for i in range(3)]
+        return tuple(
+            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip()
+            for a, b, c, d in rows
+        )
+
+    def _row(self, body: Body, block_class: BlockClass) -> tuple[str, str, str, str]:
+        writer = self.writers[block_class]
+        operations = body.operations
+        first, last = (operations[0].name, operations[-1].name) if operations else ("", "")
+        layer = root(f"{first}.")
+        last = last.removeprefix(f"{layer}.") if layer else last
+        name = prose(f"{first} … {last}" if last and last != first else first)
+        retained, again = shorten(writer.retained()), shorten(writer.rematerialised())
+        nbytes = sum(s.retained for s in body.forward.statements)
+        return name, retained, again, size(nbytes) if nbytes else "-"
+
+
+def passed(signature: inspect.Signature) -> str:
+    """Return the arguments that hand a call on unchanged: `ids, *rest, mask=mask, **options`."""
+    words = []
+    for name, parameter in list(signature.parameters.items())[1:]:
+        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(
+            parameter.kind, ""
+        )
+        keyword = parameter.kind is parameter.KEYWORD_ONLY
+        words.append(f"{name}={name}" if keyword else f"{prefix}{name}")
+    return ", ".join(words)
+
+
+def free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, with underscores behind it where needed."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def shorten(names: list[str], most: int = 4) -> str:
+    """Return names for a cell of the table; a long list says how many more there are."""
+    if not names:
+        return "-"
+    rest = f" + {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+def _describe(value: object) -> str:
+    if not isinstance(value, torch.Tensor):
+        if value is not None and not isinstance(value, bool | int | float | str):
+            raise TraceError(f"forward takes a {type(value).__name__}, which cannot be checked")
+        return repr(value)
+    grad = ", requires grad" if value.requires_grad else ""
+    dtype = str(value.dtype).removeprefix("torch.")
+    return f"{dtype}{list(value.shape)} on {value.device.type}{grad}"
+
+
+def _nowhere(storage: str) -> Mark:
+    raise EmitError(f"{storage} does not leave the last block")

@@ -1,0 +1,26 @@
+"""The user's text inside comments and docstrings: data, never code."""
+
+from __future__ import annotations
+
+from remat_gen.ir.graph import Source
+
+_WIDTH = 88  # of a comment, indented twice, within a line of 100
+
+
+def prose(text: str) -> str:
+    """Return a text that can neither end a comment or a docstring nor escape anything in it."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return printable.replace("\\", "/").replace('"', "'").strip()
+
+
+def user_line(source: Source) -> str:
+    """Return `gpt.py:22  q, k, v = …` for a comment, or "" where the line is unknown."""
+    if not source.file:
+        return ""
+    text = prose(f"{source.file}:{source.line}  {source.text}")
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1].rstrip() + "…"
+
+
+def camel(text: str) -> str:
+    """Return a class name's part: `ln_1` becomes `Ln1`."""
+    return "".join(part[:1].upper() + part[1:] for part in text.replace(".", "_").split("_"))

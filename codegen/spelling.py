@@ -1,0 +1,44 @@
+"""How operators are spelled: public torch functions where they are the same operation."""
+
+from __future__ import annotations
+
+import keyword
+
+# Operators whose `torch.NAME` takes the same positional arguments and calls the same kernel.
+_PUBLIC = frozenset(
+    """abs acos add addcdiv addcmul addmm all amax amin any arange argmax argmin asin atan atan2
+    baddbmm bernoulli bitwise_and bitwise_not bitwise_or bitwise_xor bmm cat ceil clamp clamp_max
+    clamp_min clone convolution cos cosh cumprod cumsum div embedding empty_like eq erf erfc exp
+    expm1 flip floor fmod full full_like gather ge gt index_add index_select isfinite isinf isnan le
+    log log10 log1p log2 logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
+    maximum mean minimum mm mul native_batch_norm native_dropout native_group_norm
+    native_layer_norm ne neg ones ones_like pow prod rand rand_like randn randn_like reciprocal relu
+    remainder roll round rsqrt rsub scatter scatter_add sgn sigmoid sign sin sinh sqrt square std
+    sub sum tan tanh topk tril triu trunc var where zeros zeros_like""".split()
+)
+_FUNCTIONAL = frozenset("elu gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
+# Views that are methods of a tensor with the same arguments.
+_METHODS = frozenset(
+    """alias as_strided detach diagonal expand movedim narrow permute select split split_with_sizes
+    squeeze t transpose unbind unfold unsqueeze view""".split()
+)
+
+
+def function(target: str) -> str:
+    """Return the Python spelling of an operator: `torch.addmm`, `aten.gelu_backward.default`."""
+    namespace, name, overload = target.split(".")
+    if namespace == "aten" and overload != "out":
+        if name in _PUBLIC:
+            return f"torch.{name}"
+        if name in _FUNCTIONAL:
+            return f"F.{name}"
+    root = "aten" if namespace == "aten" else f"torch.ops.{namespace}"
+    parts = (root, name, overload)
+    return ".".join(part if not keyword.iskeyword(part) else f"{part}_" for part in parts)
+
+
+def method(target: str) -> str | None:
+    """Return the method of a tensor that makes a view, if there is one with the same arguments."""
+    namespace, name, _ = target.split(".")
+    name = {"_unsafe_view": "view", "alias": "detach"}.get(name, name)
+    return name if namespace == "aten" and name in _METHODS else None
