@@ -51,26 +51,31 @@ class Answer:
     status: Status
 
 
-def solve_point(block: LocalBlock, point: Point, rlimit: int) -> Answer:
-    """Find the option of least re-run time within a point's budgets.
+class BlockModel:
+    """The model of one block, in a z3 context of its own: no other block's history reaches it."""
 
-    `rlimit` bounds z3's work in its own deterministic units; wall-clock never decides.
-    """
-    return _Model(block, point, rlimit).solve()
-
-
-class _Model:
-    def __init__(self, block: LocalBlock, point: Point, rlimit: int) -> None:
-        self.block, self.point = block, point
-        self.optimizer = z3.Optimize()
+    def __init__(self, block: LocalBlock, rlimit: int) -> None:
+        """Set the rules up; `rlimit` bounds z3's work per point in its own deterministic units."""
+        self.block = block
+        self.context = z3.Context()
+        self.optimizer = z3.Optimize(ctx=self.context)
         self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit)
-        self.variables = Variables(block)
-        self.rows = Rows(block, self.variables, self.optimizer, point.peak_bytes)
+        self.variables = Variables(block, self.context)
+        self.rows = Rows(block, self.variables, self.optimizer)
         self._add_rules()
-        self._add_saved_row()
         self._add_weights()
 
-    def solve(self) -> Answer:
+    def solve(self, point: Point) -> Answer:
+        """Find the option of least re-run time within a point's budgets."""
+        self.optimizer.push()
+        self._add_saved_row(point)
+        self.rows.begin(point.peak_bytes)
+        answer = self._refine(point)
+        self.optimizer.pop()
+        self.rows.end()
+        return answer
+
+    def _refine(self, point: Point) -> Answer:
         """Solve, measure exactly, add the rows that were exceeded, until none is."""
         while True:
             result = self.optimizer.check()
@@ -80,37 +85,30 @@ class _Model:
                 raise_if_interrupted(self.optimizer.reason_unknown())
                 return Answer(None, Status.UNKNOWN)
             option = evaluate(self.block, self._stages_of(self.optimizer.model()))
-            if option.peak_bytes <= self.point.peak_bytes:
+            if option.peak_bytes <= point.peak_bytes:
                 return Answer(option, Status.OPTIMAL)
             if not self.rows.add_exceeded(option):
                 return Answer(None, Status.UNKNOWN)
 
     def _add_rules(self) -> None:
-        variables = self.variables
+        variables, add = self.variables, self.optimizer.add
         for s, t in enumerate(variables.stages):
-            self.optimizer.add(
-                *(
-                    variables.there(v, s)
-                    for v in self.block.backward[t].inputs
-                    if v in variables.kept
-                )
-            )
+            add(*(variables.there(v, s) for v in variables.own(self.block.backward[t].inputs)))
             for p in variables.operations:
                 now = variables.ran[p, s]
                 if s:
-                    self.optimizer.add(z3.Implies(variables.ran[p, s - 1], now))
-                for v in self.block.forward[p].inputs:
-                    if v in variables.kept:
-                        self.optimizer.add(z3.Implies(now, variables.there(v, s)))
+                    add(z3.Implies(variables.ran[p, s - 1], now))
+                for v in variables.own(self.block.forward[p].inputs):
+                    add(z3.Implies(now, variables.there(v, s)))
 
-    def _add_saved_row(self) -> None:
-        free = Role.EXIT if self.point.exits_free else None
+    def _add_saved_row(self, point: Point) -> None:
+        free = Role.EXIT if point.exits_free else None
         terms = [
             (literal, self.block.values[v].nbytes)
             for v, literal in self.variables.kept.items()
             if self.block.values[v].role is not free
         ]
-        self.rows.at_most(terms, self.point.saved_bytes - self.block.bytes_of(Role.PINNED))
+        self.rows.at_most(terms, point.saved_bytes - self.block.bytes_of(Role.PINNED))
 
     def _add_weights(self) -> None:
         """Weigh each re-run by its time; one unit more, so that fewer re-runs break ties."""
@@ -121,15 +119,16 @@ class _Model:
             self.optimizer.add_soft(z3.Not(self.variables.ran[p, self.variables.last]), weight)
 
     def _stages_of(self, model: z3.ModelRef) -> Stages:
-        stages: list[tuple[int, ...]] = [()] * len(self.block.backward)
-        done: set[int] = set()
-        for s, t in enumerate(self.variables.stages):
-            now = [
-                p for p in self.variables.operations if z3.is_true(model[self.variables.ran[p, s]])
-            ]
-            stages[t] = tuple(p for p in now if p not in done)
-            done.update(now)
-        return tuple(stages)
+        stages: list[list[int]] = [[] for _ in self.block.backward]
+        variables = self.variables
+        for p in variables.operations:
+            if z3.is_true(model[variables.ran[p, variables.last]]):
+                first = next(s for s in range(len(variables.stages)) if self._ran(model, p, s))
+                stages[variables.stages[first]].append(p)
+        return tuple(tuple(stage) for stage in stages)
+
+    def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
+        return z3.is_true(model[self.variables.ran[p, s]])
 
 
 def raise_if_interrupted(reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import z3
 
@@ -10,40 +11,57 @@ from remat_gen.solver.block_variables import Variables
 from remat_gen.solver.local import LocalBlock, LocalOperation
 from remat_gen.solver.option import Option, backward_inside, forward_inside, gradient_line
 
-Terms = Sequence[tuple[z3.BoolRef, int]]
+Term: TypeAlias = tuple[z3.BoolRef, int]
+Row: TypeAlias = tuple[str, int, int]
 
 
 class Rows:
-    """Pseudo-Boolean rows: what is there and still needed in a step is at most the peak."""
+    """Pseudo-Boolean rows: what is there and still needed in a step is at most the peak.
 
-    def __init__(
-        self, block: LocalBlock, variables: Variables, optimizer: z3.Optimize, peak_bytes: int
-    ) -> None:
+    What defines "there and still needed" does not depend on budgets: after a point it moves from
+    the popped scope to the solver's base, and rows that were needed once are added from the start.
+    """
+
+    def __init__(self, block: LocalBlock, variables: Variables, optimizer: z3.Optimize) -> None:
         self.block, self.variables, self.optimizer = block, variables, optimizer
-        self.peak_bytes = peak_bytes
+        self.peak_bytes = 0
         self.gradients = gradient_line(block)
-        self.added: set[tuple[str, int, int]] = set()
+        self.known: dict[Row, tuple[list[Term], int]] = {}
+        self.pending: list[z3.BoolRef] = []
+        self.names = 0
+
+    def begin(self, peak_bytes: int) -> None:
+        """Start a point: bind all rows known so far to its peak."""
+        self.peak_bytes = peak_bytes
+        for terms, base in self.known.values():
+            self.at_most(terms, peak_bytes - base)
+
+    def end(self) -> None:
+        """End a point, after the solver's pop: keep the definitions it made."""
+        self.optimizer.add(*self.pending)
+        self.pending.clear()
 
     def add_exceeded(self, option: Option) -> bool:
         """Add the rows of the steps at which an option exceeds the peak; tell if any was new."""
-        rows = [("backward", t, p) for t, p in self._exceeded_backward(option)]
+        rows: list[Row] = [("backward", t, p) for t, p in self._exceeded_backward(option)]
         rows += [("forward", x, -1) for x in self._exceeded_forward(option)]
-        new = [row for row in rows if row not in self.added]
-        self.added.update(new)
-        for kind, t, p in new:
-            if kind == "forward":
-                self._add_forward_row(t)
-            elif p < 0:
-                self._add_backward_row(t)
-            else:
-                self._add_rerun_row(t, p)
+        new = [row for row in rows if row not in self.known]
+        for row in new:
+            terms, base = self.known[row] = self._row(*row)
+            self.at_most(terms, self.peak_bytes - base)
         return bool(new)
 
-    def at_most(self, terms: Terms, room: int) -> None:
+    def _row(self, kind: str, t: int, p: int) -> tuple[list[Term], int]:
+        """Return the terms of a row and the bytes that are there in any case."""
+        if kind == "forward":
+            return self._forward_row(t)
+        return self._backward_row(t) if p < 0 else self._rerun_row(t, p)
+
+    def at_most(self, terms: Sequence[Term], room: int) -> None:
         """Add: the bytes of the true literals are at most `room`."""
         terms = [(literal, nbytes) for literal, nbytes in terms if nbytes]
         if room < 0:
-            self.optimizer.add(z3.BoolVal(False))
+            self.optimizer.add(z3.BoolVal(False, self.variables.context))
         elif sum(nbytes for _, nbytes in terms) > room:
             self.optimizer.add(z3.PbLe(terms, room))
 
@@ -59,48 +77,48 @@ class Rows:
         runs = tuple(range(len(self.block.forward)))
         return forward_inside(self.block, runs, self.block.exits() | retained, first=True)
 
-    def _add_forward_row(self, x: int) -> None:
+    def _forward_row(self, x: int) -> tuple[list[Term], int]:
         """What is retained comes on top of what forward has there anyway."""
         base = self._forward_inside(set())[x]
         terms = [
             (literal, self._forward_inside({v})[x] - base)
             for v, literal in self.variables.kept.items()
         ]
-        self.at_most(terms, self.peak_bytes - base)
+        return terms, base
 
-    def _add_backward_row(self, t: int) -> None:
+    def _backward_row(self, t: int) -> tuple[list[Term], int]:
         """Count the values made before operation t that it or a later step reads."""
         variables = self.variables
         done = sum(stage <= t for stage in variables.stages) - 1
         needed = done if t in variables.stages else done + 1
-        base = self.gradients[t] + self._made(self.block.backward[t])
         terms = self._alive(needed, lambda _: done, lambda _: done)
-        self.at_most(terms, self.peak_bytes - base)
+        return terms, self.gradients[t] + self._made(self.block.backward[t])
 
-    def _add_rerun_row(self, t: int, p: int) -> None:
-        """Bind only if operation p is re-run in the stage of t."""
+    def _rerun_row(self, t: int, p: int) -> tuple[list[Term], int]:
+        """Bind only if operation p is re-run in the stage of t: then all that is there counts."""
         variables = self.variables
         s = variables.stages.index(t)
-        room = self.peak_bytes - self.gradients[t] - self._made(self.block.forward[p])
-        now = variables.ran[p, s]
+        now = [variables.ran[p, s]]
         if s:
-            now = z3.And(now, z3.Not(variables.ran[p, s - 1]))
-        terms = self._alive(s, lambda q: s if q < p else s - 1, lambda q: s if q < p else s - 1)
-        total = sum(nbytes for _, nbytes in terms)
-        if room < 0:
-            self.optimizer.add(z3.Not(now))
-        elif total > room:
-            switch = z3.FreshBool("now")
-            self.optimizer.add(z3.Implies(now, switch))
-            self.at_most([*terms, (switch, total - room)], total)
+            now.append(z3.Not(variables.ran[p, s - 1]))
+        made = [(self._named([now]), self._made(self.block.forward[p]) + self.gradients[t])]
+        terms = self._alive(
+            s, lambda q: s if q < p else s - 1, lambda q: s if q < p else s - 1, given=now
+        )
+        return made + terms, 0
 
     def _alive(
-        self, needed: int, made_by: Callable[[int], int], read_by: Callable[[int], int]
-    ) -> list[tuple[z3.BoolRef, int]]:
+        self,
+        needed: int,
+        made_by: Callable[[int], int],
+        read_by: Callable[[int], int],
+        given: Sequence[z3.BoolRef] = (),
+    ) -> list[Term]:
         """Return literals that are true where a value is there and still needed, with its bytes.
 
         Backward's reads from stage `needed` on count; operation q's re-run counts as done up to
-        stage `made_by(q)` as a producer and `read_by(q)` as a reader (-1: not at all).
+        stage `made_by(q)` as a producer and `read_by(q)` as a reader (-1: not at all). Only what
+        holds under `given` counts.
         """
         variables = self.variables
         terms = []
@@ -109,17 +127,22 @@ class Rows:
             producer = variables.producer[v]
             if made_by(producer) >= 0:
                 makers.append(variables.ran[producer, made_by(producer)])
-            if variables.last_read[v] >= needed:
-                reasons: list[list[z3.BoolRef]] = [[]]
-            else:
+            reasons: list[list[z3.BoolRef]] = [[]]
+            if variables.last_read[v] < needed:
                 reasons = [variables.still_to_run(q, read_by(q)) for q in variables.readers[v]]
             if reasons and self.block.values[v].nbytes:
-                alive = z3.FreshBool("alive")
-                for maker in makers:
-                    for reason in reasons:
-                        self.optimizer.add(z3.Implies(z3.And(maker, *reason), alive))
-                terms.append((alive, self.block.values[v].nbytes))
+                causes = [[*given, maker, *reason] for maker in makers for reason in reasons]
+                terms.append((self._named(causes), self.block.values[v].nbytes))
         return terms
+
+    def _named(self, causes: list[list[z3.BoolRef]]) -> z3.BoolRef:
+        """Return a new literal that is true where all literals of some cause are."""
+        literal = z3.Bool(f"row{self.names}", self.variables.context)
+        self.names += 1
+        rules = [z3.Or(literal, *(z3.Not(part) for part in cause)) for cause in causes]
+        self.optimizer.add(*rules)
+        self.pending.extend(rules)
+        return literal
 
     def _made(self, operation: LocalOperation) -> int:
         made = sum(self.block.values[v].nbytes for v in operation.outputs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import z3
 
 from remat_gen.solver.local import LocalBlock
@@ -15,8 +17,8 @@ class Variables:
     values. A re-run before any other backward operation could wait for the next of these.
     """
 
-    def __init__(self, block: LocalBlock) -> None:
-        self.block = block
+    def __init__(self, block: LocalBlock, context: z3.Context) -> None:
+        self.block, self.context = block, context
         self.stages = [
             t for t, o in enumerate(block.backward) if any(block.decided(v) for v in o.inputs)
         ]
@@ -29,10 +31,16 @@ class Variables:
             v: [p for p in self.operations if v in block.forward[p].inputs] for v in self.values
         }
         self.last_read = {v: self._last_read(v) for v in self.values}
-        self.kept = {v: z3.Bool(f"K{v}") for v in self.values}
+        self.kept = {v: z3.Bool(f"K{v}", context) for v in self.values}
         self.ran = {
-            (p, s): z3.Bool(f"X{p}_{s}") for p in self.operations for s in range(self.last + 1)
+            (p, s): z3.Bool(f"X{p}_{s}", context)
+            for p in self.operations
+            for s in range(self.last + 1)
         }
+
+    def own(self, values: Iterable[int]) -> list[int]:
+        """Return those of `values` that have variables."""
+        return [v for v in values if v in self.kept]
 
     def there(self, v: int, s: int) -> z3.BoolRef:
         """Return that `v` was retained, or made again in stage `s` or before."""

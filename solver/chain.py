@@ -58,7 +58,7 @@ class ChainTable:
     def steps(self) -> list[int]:
         """Return the slots at which T(0, n, ·) falls, in order."""
         times = self.ranges[0, self.n].times
-        falls = np.flatnonzero(np.diff(times, prepend=np.inf) < 0)
+        falls = np.flatnonzero(times < np.concatenate(([np.inf], times[:-1])))
         return [int(m) for m in falls]
 
     def plan(self, m: int) -> Plan:

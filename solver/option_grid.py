@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat_gen.solver.block_model import Point, Status, solve_point
+from remat_gen.solver.block_model import BlockModel, Point, Status
 from remat_gen.solver.chain_costs import BlockChoices
 from remat_gen.solver.local import LocalBlock, Role
 from remat_gen.solver.option import Option
 from remat_gen.solver.options import keep_all, keep_input, with_leaves
 
-SAVED_LEVELS = 16  # saved budgets: k/16 of what retaining everything needs
-PEAK_LEVELS = 12  # peak budgets: k/12 of the peak of retaining everything
 RLIMIT = 40_000_000  # z3's own units of work for one point, about ten seconds
+ALL_LEVELS = 48  # saved budgets that all distinct blocks share
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Budgets asked: shares k/saved_levels and k/peak_levels of what retaining everything takes."""
+
+    saved_levels: int
+    peak_levels: int
+    rlimit: int = RLIMIT
+
+
+def grid_for(distinct: int) -> Grid:
+    """Return a grid that is the finer the fewer blocks there are to solve."""
+    saved = max(4, min(32, ALL_LEVELS // max(1, distinct)))
+    return Grid(saved, max(4, 3 * saved // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +42,18 @@ class GridResult:
     unproved: int
 
 
-def grid_choices(block: LocalBlock, rlimit: int = RLIMIT) -> GridResult:
+def grid_choices(block: LocalBlock, grid: Grid) -> GridResult:
     """Return the options that z3 finds over the grid, and rotor's two."""
-    search = _Search(block, rlimit)
+    search = _Search(block, grid)
     search.run()
     choices = with_leaves(block, search.found)
     return GridResult(choices, search.asked, search.unproved)
 
 
 class _Search:
-    def __init__(self, block: LocalBlock, rlimit: int) -> None:
-        self.block, self.rlimit = block, rlimit
+    def __init__(self, block: LocalBlock, grid: Grid) -> None:
+        self.block, self.grid = block, grid
+        self.model = BlockModel(block, grid.rlimit)
         self.everything = keep_all(block)
         self.found: list[Option] = [self.everything, keep_input(block)]
         self.asked = self.unproved = 0
@@ -51,8 +66,8 @@ class _Search:
         room = self.everything.saved_bytes - pinned
         too_low = -1
         known = self.everything
-        for level in range(SAVED_LEVELS, -1, -1):
-            saved = pinned + room * level // SAVED_LEVELS
+        for level in range(self.grid.saved_levels, -1, -1):
+            saved = pinned + room * level // self.grid.saved_levels
             known, too_low = self._descend(saved, True, known, too_low)
         self._descend(pinned, False, None, -1)
 
@@ -67,8 +82,9 @@ class _Search:
         top = max(option.peak_bytes for option in self.found)
         loosest: Option | None = None
         current = known if known and known.saved_bytes <= saved else None
-        for level in range(PEAK_LEVELS + 1, 0, -1):
-            peak = top if level > PEAK_LEVELS else self.everything.peak_bytes * level // PEAK_LEVELS
+        levels = self.grid.peak_levels
+        for level in range(levels + 1, 0, -1):
+            peak = top if level > levels else self.everything.peak_bytes * level // levels
             if peak <= too_low:
                 break
             if current is None or current.peak_bytes > peak:
@@ -80,7 +96,7 @@ class _Search:
         return loosest or known or self.everything, too_low
 
     def _ask(self, point: Point, current: Option | None) -> tuple[Status, Option | None]:
-        answer = solve_point(self.block, point, self.rlimit)
+        answer = self.model.solve(point)
         self.asked += 1
         self.unproved += answer.status is Status.UNKNOWN
         if answer.option is not None:

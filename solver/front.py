@@ -1,0 +1,155 @@
+"""All programs a strategy has for a problem, from the smallest peak to the least time.
+
+Nothing here knows the budget: a budget only chooses among programs that are there anyway, so that
+more memory never costs time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from remat_gen.solver.blocks import Chain
+from remat_gen.solver.chain import ChainTable, Progress
+from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
+from remat_gen.solver.improve import Candidate, candidate, retain_more
+from remat_gen.solver.local import LocalBlock, gradients, localise
+from remat_gen.solver.minimax import smallest_plan
+from remat_gen.solver.moves import Moves
+from remat_gen.solver.option_grid import grid_choices, grid_for
+from remat_gen.solver.options import simple_choices
+from remat_gen.solver.partition import partition
+from remat_gen.solver.plan import to_program
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.scaling import in_units
+from remat_gen.solver.straight import keep_all, per_layer
+
+SLOTS = 500  # at least, for the peak with nothing re-run
+SLOTS_PER_BLOCK = 20
+STEPS = 400  # programs read from one table
+RUNGS = ((200, 150), (40, 1000), (20, 1 << 60))  # improved budgets, for up to so many operations
+
+
+@dataclass(slots=True)
+class Front:
+    """Programs in order of their peak; bytes are in units of `unit` bytes."""
+
+    problem: Problem
+    unit: int
+    chain: Chain
+    eager: Candidate
+    candidates: list[Candidate]
+    improves: bool
+    asked: int
+    unproved: int
+    _improved: dict[int, Candidate] = field(default_factory=dict)
+
+    def best(self, budget: int) -> Candidate | None:
+        """Return the quickest program whose peak fits `budget` units, or None."""
+        found = [self._quickest(budget)]
+        if self.improves and found[0] is not None and found[0].time_us > self.eager.time_us:
+            found += [self._rung(rung) for rung in range(1, self._rung_count(budget) + 1)]
+        return min((c for c in found if c is not None), key=_by_time, default=None)
+
+    def smallest(self) -> Candidate:
+        """Return the program of least peak."""
+        return min(self.candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments))
+
+    def _quickest(self, budget: int) -> Candidate | None:
+        fitting = [c for c in self.candidates if c.peak_bytes <= budget]
+        return min(fitting, key=_by_time, default=None)
+
+    def _rungs(self) -> int:
+        return next(r for r, limit in RUNGS if len(self.problem.operations) <= limit)
+
+    def _rung_count(self, budget: int) -> int:
+        return min(self._rungs(), budget * self._rungs() // max(1, self.eager.peak_bytes))
+
+    def _rung(self, rung: int) -> Candidate | None:
+        """Return the best program for a fixed share of the plain peak, improved up to it.
+
+        Improving for the budget itself could make a larger budget slower than a smaller one.
+        """
+        budget = self.eager.peak_bytes * rung // self._rungs()
+        start = self._quickest(budget)
+        if start is None:
+            return None
+        if rung not in self._improved:
+            self._improved[rung] = retain_more(self.problem, start, budget)
+        return self._improved[rung]
+
+
+def build_front(problem: Problem, strategy: str, progress: Progress | None = None) -> Front:
+    """Search all programs of a strategy; `progress` hears "solve block" and "chain"."""
+    problem, unit = in_units(problem)
+    chain = partition(problem)
+    eager = candidate(problem, keep_all(problem, chain))
+    front = Front(problem, unit, chain, eager, [], strategy == "rockmate", 0, 0)
+    if strategy != "per-layer":
+        front.candidates.append(eager)
+    if strategy in ("per-layer", "rockmate"):
+        front.candidates.append(candidate(problem, per_layer(problem, chain)))
+    if strategy in ("rotor", "rockmate"):
+        _add_chain_programs(front, strategy, progress)
+    front.candidates = _pareto(front.candidates)
+    return front
+
+
+def _add_chain_programs(front: Front, strategy: str, progress: Progress | None) -> None:
+    problem, chain = front.problem, front.chain
+    grads = gradients(problem, chain)
+    blocks = [localise(problem, chain, grads, i) for i in range(len(chain.blocks))]
+    costs = ChainCosts(problem, chain, blocks)
+    simple = {block: simple_choices(block) for block in dict.fromkeys(blocks)}
+    front.candidates += _programs(front, costs, [simple[block] for block in blocks], None)
+    if strategy == "rockmate":
+        more = _grid(front, list(simple), progress)
+        front.candidates += _programs(front, costs, [more[block] for block in blocks], progress)
+
+
+def _grid(
+    front: Front, distinct: list[LocalBlock], progress: Progress | None
+) -> dict[LocalBlock, BlockChoices]:
+    grid = grid_for(sum(bool(block.backward) for block in distinct))
+    choices = {}
+    for number, block in enumerate(distinct):
+        if progress:
+            progress("solve block", number + 1, len(distinct))
+        result = grid_choices(block, grid)
+        front.asked += result.asked
+        front.unproved += result.unproved
+        choices[block] = result.choices
+    return choices
+
+
+def _programs(
+    front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress | None
+) -> list[Candidate]:
+    moves = Moves(costs, choices)
+    slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
+    slot = Fraction(max(1, front.eager.peak_bytes), slots)
+    table = ChainTable(moves, slot, slots * 3 // 2, progress)
+    plans = [table.plan(m) for m in _thinned(table.steps())]
+    plans.append(smallest_plan(moves))
+    return [candidate(front.problem, to_program(costs, plan)) for plan in plans]
+
+
+def _thinned(steps: list[int]) -> list[int]:
+    """Return at most STEPS of the slots, evenly, the first and the last among them."""
+    if len(steps) <= STEPS:
+        return steps
+    return [steps[k * (len(steps) - 1) // (STEPS - 1)] for k in range(STEPS)]
+
+
+def _by_time(c: Candidate) -> tuple[float, int, int]:
+    return (c.time_us, c.peak_bytes, len(c.program.flat()))
+
+
+def _pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates that no other beats, by rising peak."""
+    front: list[Candidate] = []
+    for c in sorted(candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments)):
+        if not front or c.time_us < front[-1].time_us:
+            front.append(c)
+    return front
