@@ -38,7 +38,7 @@ def split_header(text: str) -> tuple[str, str]:
 
 def body_hash(text: str) -> str:
     """Return the hash of a module's text without its header."""
-    return hashlib.sha256(split_header(text)[1].encode()).hexdigest()
+    return _sha256(split_header(text)[1])
 
 
 def read_header(text: str) -> Header | None:
@@ -51,6 +51,19 @@ def read_header(text: str) -> Header | None:
 
 
 def is_unedited(text: str) -> bool:
-    """Tell whether the body of a generated module still has the hash in its header."""
+    """Tell whether the body of a generated module still has the hash in its header.
+
+    Where the user's own file begins with comments, those follow the header: every end of the
+    header is tried.
+    """
     header = read_header(text)
-    return header is not None and body_hash(text).startswith(header.body_sha256)
+    if header is None:
+        return False
+    lines = text.splitlines(keepends=True)
+    count = len(split_header(text)[0].splitlines())
+    bodies = ("".join(lines[k:]) for k in range(count, 0, -1))
+    return any(_sha256(body).startswith(header.body_sha256) for body in bodies)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,133 @@
+"""From a schedule to the plan file and the text of the module."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from remat_gen import __version__
+from remat_gen.budget import Budget
+from remat_gen.capture.load import Loaded
+from remat_gen.capture.trace import Traced
+from remat_gen.codegen.header import Heading, with_header
+from remat_gen.codegen.module import Target, emit_body
+from remat_gen.ir.costs import Costs
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.plan import (
+    SCHEMA,
+    Asked,
+    Plan,
+    Predicted,
+    Solver,
+    SourceFile,
+    Versions,
+    plan_text,
+    text_sha256,
+)
+from remat_gen.planned import blocks_of, planned_schedule
+from remat_gen.planning import Planned
+from remat_gen.request import Request, default_output, relative
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.schedule import Schedule
+
+
+def describe(
+    request: Request, loaded: Loaded, traced: Traced, planned: Planned, costs: Costs
+) -> Plan:
+    """Return the plan of a module that is about to be emitted."""
+    output = request.output or default_output(request.model_file)
+    solution = planned.solution
+    return Plan(
+        schema=SCHEMA,
+        versions=Versions(__version__, torch_version(), version("z3-solver")),
+        source=SourceFile(relative(request.model_file, output.parent), loaded.source_sha256),
+        asked=_asked(request, planned),
+        device=costs.device,
+        alignment_bytes=costs.alignment_bytes,
+        graph_sha256=graph_sha256(traced.graph),
+        inputs=_shapes(traced.graph),
+        costs=dict(costs.operations),
+        blocks=blocks_of(traced.graph, planned.problem, planned.schedule),
+        schedule=planned_schedule(planned.problem, planned.schedule),
+        solver=Solver(solution.strategy, solution.proved, tuple(solution.notes)),
+        predicted=_predicted(planned),
+    )
+
+
+def _asked(request: Request, planned: Planned) -> Asked:
+    limit = request.limit
+    return Asked(
+        command=request.command(),
+        model=request.model,
+        inputs=request.inputs,
+        device=request.device,
+        strategy=request.strategy.value,
+        budget=limit.text if isinstance(limit, Budget) else f"device memory {limit.text}",
+        budget_bytes=planned.budget_bytes,
+    )
+
+
+def _shapes(graph: Graph) -> dict[str, str]:
+    tensors = {i.path: graph.tensors[i.tensor] for i in graph.inputs if i.kind is Kind.INPUT}
+    return {path: f"{t.dtype}{list(t.shape)}" for path, t in tensors.items()}
+
+
+def _predicted(planned: Planned) -> Predicted:
+    return Predicted(
+        peak_bytes=planned.solution.replay.peak_bytes,
+        peak_bytes_without_grads=planned.without_grads.peak_bytes,
+        time_us=round(planned.solution.replay.time_us, 3),
+        eager_peak_bytes=planned.solution.eager.peak_bytes,
+        eager_time_us=round(planned.solution.eager.time_us, 3),
+        reruns=len(planned.solution.replay.reruns),
+    )
+
+
+def module_text(
+    loaded: Loaded,
+    traced: Traced,
+    problem: Problem,
+    schedule: Schedule,
+    plan: Plan,
+    output: Path,
+) -> str:
+    """Return the generated module; all of it follows from the source, the trace and the plan."""
+    target = Target(
+        source=loaded.source,
+        file_name=loaded.path.name,
+        namespace=vars(loaded.module),
+        model=loaded.model,
+        builder=loaded.builder,
+        output=output,
+        command=plan.asked.command,
+        device=loaded.device.type,
+    )
+    return with_header(emit_body(target, traced, problem, schedule), _heading(plan, problem))
+
+
+def _heading(plan: Plan, problem: Problem) -> Heading:
+    predicted = plan.predicted
+    return Heading(
+        source_name=Path(plan.source.file).name,
+        command=plan.asked.command,
+        tool_version=plan.versions.remat_gen,
+        torch_version=plan.versions.torch,
+        device=plan.device,
+        source_sha256=plan.source.sha256,
+        plan_sha256=text_sha256(plan_text(plan)),
+        eager_peak_bytes=predicted.eager_peak_bytes,
+        peak_bytes=predicted.peak_bytes,
+        budget_bytes=plan.asked.budget_bytes,
+        operations=len(problem.operations),
+        extra_operations=predicted.reruns,
+        extra_time=predicted.time_us / predicted.eager_time_us - 1,
+        strategy=plan.solver.strategy,
+    )
+
+
+def torch_version() -> str:
+    """Return torch's version without the build, so that `2.13.0+cpu` is `2.13.0`."""
+    return str(torch.__version__).partition("+")[0]

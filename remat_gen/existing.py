@@ -1,0 +1,94 @@
+"""Generated modules that lie in a folder: load them beside their original, write them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from remat_gen.capture.load import Loaded, load, read_source
+from remat_gen.capture.trace import trace
+from remat_gen.emission import module_text
+from remat_gen.ir.errors import StalePlanError, UsageError
+from remat_gen.ir.header import read_header
+from remat_gen.ir.plan import Plan, read_plan
+from remat_gen.output import plan_path
+from remat_gen.planned import schedule_of
+from remat_gen.problem import problem_of
+from remat_gen.report import Report
+from remat_gen.verify import verify_models
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A generated module's file, its plan, and the file of the original."""
+
+    path: Path
+    plan: Plan
+    original: Path
+
+    @classmethod
+    def find(cls, path: Path) -> Existing:
+        """Read the header and the plan of a generated module.
+
+        Raises:
+            UsageError: the file is not ours, or its plan is not there.
+        """
+        if read_header(read_source(path)) is None:
+            raise UsageError(f"{path}: was not written by remat-gen")
+        plan = read_plan(plan_path(path))
+        return cls(path, plan, path.parent / plan.source.file)
+
+    def load_original(self) -> Loaded:
+        """Load the original as it was loaded for the plan.
+
+        Raises:
+            StalePlanError: it changed since.
+        """
+        asked = self.plan.asked
+        loaded = load(self.original, asked.model, asked.inputs, self.device)
+        if loaded.source_sha256 != self.plan.source.sha256:
+            raise StalePlanError(
+                f"{self.path}: {self.original} changed since it was generated; run: {asked.command}"
+            )
+        return loaded
+
+    @property
+    def device(self) -> str:
+        """Return the kind of device that the plan was measured on."""
+        return "cpu" if self.plan.device == "cpu" else "cuda"
+
+
+def emit_again(existing: Existing) -> str:
+    """Return the module's text as its plan says, from a new trace and no measurement.
+
+    Raises:
+        RematError: the original changed, or cannot be traced any more.
+    """
+    loaded = existing.load_original()
+    with loaded.importable():
+        traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)
+        problem = problem_of(traced.graph, existing.plan.measured())
+        schedule = schedule_of(problem, existing.plan.schedule)
+        return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
+
+
+def verify_file(path: Path, *, time_steps: int = 0) -> Report:
+    """Run a generated module and its original, and compare all that a step leaves behind.
+
+    Raises:
+        RematError: one of them cannot be loaded, or the original changed.
+    """
+    existing = Existing.find(path)
+    original = existing.load_original()
+    planned = load(path, original.builder, existing.plan.asked.inputs, existing.device)
+    with original.importable():
+        return verify_models(
+            original.model,
+            planned.model,
+            original.args,
+            original.kwargs,
+            device=original.device,
+            predicted_peak_bytes=existing.plan.predicted.peak_bytes,
+            budget_bytes=existing.plan.asked.budget_bytes,
+            time_steps=time_steps,
+        )

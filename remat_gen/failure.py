@@ -1,0 +1,72 @@
+"""Turn whatever ends a command into a readable line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+
+from remat_gen.ir.errors import InfeasibleBudgetError, RematError
+
+INTERRUPTED = 130
+_USAGE = 2
+
+
+@dataclass(slots=True)
+class Failure:
+    """Ends a command; `code` is what the process exits with.
+
+    A class, because anything may arrive here, and nobody wants a traceback unasked.
+    """
+
+    debug: bool
+    as_json: bool
+    code: int = 0
+
+    def __enter__(self) -> None:
+        """Begin; nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> bool:
+        """Report an error, and swallow it."""
+        if error is None:
+            return False
+        self.code, text = _explain(error)
+        if text and self.debug:
+            traceback.print_exception(error, file=sys.stderr)
+        if text:
+            print(f"remat-gen: {text}", file=sys.stderr)
+        if text and self.as_json:
+            print(json.dumps({"error": _details(error, self.code, text)}, indent=1))
+        return True
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and what to print of an error."""
+    if isinstance(error, RematError):
+        return error.exit_code, f"error: {error}"
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return INTERRUPTED, "interrupted; nothing was written"
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else _USAGE, ""
+    wrong_option = getattr(error, "format_message", None)  # typer brings its own click, or click's
+    if wrong_option is not None:
+        return _USAGE, f"error: {wrong_option()} See remat-gen --help."
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return _USAGE, f"error: a defect of remat-gen: {what} (--debug shows where; please report it)"
+
+
+def _details(error: BaseException, code: int, text: str) -> dict[str, object]:
+    details: dict[str, object] = {"exit_code": code, "message": text.removeprefix("error: ")}
+    details["kind"] = type(error).__name__
+    if isinstance(error, InfeasibleBudgetError):
+        details["smallest_bytes"] = error.smallest_bytes
+        details["strategy"] = error.strategy
+        details["operation"] = error.operation
+    return details

@@ -1,0 +1,100 @@
+"""Schedules to the names in a plan, and back."""
+
+from __future__ import annotations
+
+from itertools import groupby, takewhile
+
+from remat_gen.ir.errors import GraphError
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import Block, PlannedSegment
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
+
+
+def planned_schedule(problem: Problem, schedule: Schedule) -> tuple[PlannedSegment, ...]:
+    """Write a schedule down by name: `run OPERATION`, `free VALUE VALUE …`."""
+    return tuple(
+        PlannedSegment(s.block, s.backward, tuple(_lines(problem, s.steps)))
+        for s in schedule.segments
+    )
+
+
+def _lines(problem: Problem, steps: tuple[Step, ...]) -> list[str]:
+    lines: list[str] = []
+    for is_run, group in groupby(steps, key=lambda step: isinstance(step, Run)):
+        names = [_name(problem, step) for step in group]
+        lines += [f"run {name}" for name in names] if is_run else ["free " + " ".join(names)]
+    return lines
+
+
+def _name(problem: Problem, step: Step) -> str:
+    if isinstance(step, Run):
+        return problem.operations[step.operation].name
+    return problem.values[step.value].name
+
+
+def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedule:
+    """Read a plan's schedule for a problem.
+
+    Raises:
+        GraphError: a step is not written as it should be, or names what the problem lacks.
+    """
+    operations = {operation.name: i for i, operation in enumerate(problem.operations)}
+    values = {value.name: i for i, value in enumerate(problem.values)}
+
+    def steps(line: str) -> list[Step]:
+        verb, *names = line.split(" ")
+        if verb == "run" and len(names) == 1 and names[0] in operations:
+            return [Run(operations[names[0]])]
+        if verb == "free" and names and all(name in values for name in names):
+            return [Free(values[name]) for name in names]
+        raise GraphError(f"the schedule's step {line!r} is none of this graph")
+
+    return Schedule(
+        tuple(
+            Segment(s.block, s.backward, tuple(step for line in s.steps for step in steps(line)))
+            for s in planned
+        )
+    )
+
+
+def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:
+    """Say for each block what its forward retains and what its backward runs again."""
+    n = schedule.block_count
+    names = [operation.name for operation in problem.operations]
+    ran: set[int] = set()
+    kept: list[list[int]] = []
+    again: list[list[str]] = [[] for _ in range(n)]
+    for segment in schedule.segments[:n]:
+        runs = [step.operation for step in segment.steps if isinstance(step, Run)]
+        ran.update(runs)
+        kept.append([v for p in runs for v in problem.operations[p].outputs])
+    freed = _freed(schedule.segments[:n])
+    for segment in schedule.segments[n:]:
+        for step in segment.steps:
+            if isinstance(step, Run) and step.operation in ran:
+                again[segment.block].append(names[step.operation])
+    return tuple(
+        Block(
+            name=_title(graph, segment),
+            operations=sum(isinstance(step, Run) for step in segment.steps),
+            retained=tuple(problem.values[v].name for v in kept[segment.block] if v not in freed),
+            rematerialised=tuple(again[segment.block]),
+        )
+        for segment in schedule.segments[:n]
+    )
+
+
+def _freed(segments: tuple[Segment, ...]) -> set[int]:
+    return {s.value for segment in segments for s in segment.steps if isinstance(s, Free)}
+
+
+def _title(graph: Graph, segment: Segment) -> str:
+    """Return the module path that the block's operations share, or its first operation's name."""
+    operations = [graph.operations[s.operation] for s in segment.steps if isinstance(s, Run)]
+    if not operations:
+        return ""
+    paths = [operation.module.split(".") for operation in operations]
+    columns = zip(*paths, strict=False)
+    shared = takewhile(lambda column: len(set(column)) == 1, columns)
+    return ".".join(column[0] for column in shared) or operations[0].name

@@ -1,0 +1,105 @@
+"""From a problem and a budget to a schedule that was replayed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remat_gen.budget import Budget, human
+from remat_gen.capture.profile import device_name
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import read_plan
+from remat_gen.progress import Step
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.solve import InfeasibleError, Solution, solve
+
+if TYPE_CHECKING:
+    import torch
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`."""
+
+    problem: Problem
+    solution: Solution
+    budget_bytes: int
+    without_grads: Replay
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the schedule that is emitted."""
+        return self.solution.schedule
+
+
+def make_plan(
+    problem: Problem, graph: Graph, limit: Budget | int, strategy: str, progress: Step
+) -> Planned:
+    """Solve a problem for a limit.
+
+    Raises:
+        InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
+            would fit and the user's line that sets it.
+    """
+    eager = solve(problem, _everything(problem), "none", progress).eager
+    budget = limit.resolve(eager.peak_bytes) if isinstance(limit, Budget) else limit
+    try:
+        solution = solve(problem, budget, strategy, progress)
+    except InfeasibleError as error:
+        raise _infeasible(graph, error, budget, eager.peak_bytes) from error
+    without = replay(problem, solution.schedule, keep_gradients=True)
+    return Planned(problem, solution, budget, without)
+
+
+def _everything(problem: Problem) -> int:
+    workspace = max((o.workspace_bytes for o in problem.operations), default=0)
+    return 2 * sum(value.nbytes for value in problem.values) + workspace
+
+
+def _infeasible(
+    graph: Graph, error: InfeasibleError, budget_bytes: int, eager_bytes: int
+) -> InfeasibleBudgetError:
+    operation = graph.operations[error.operation_index]
+    source = operation.source
+    place = f"{operation.name} ({operation.target})"
+    if source.file:
+        place = f"{source.file}:{source.line}: {operation.name} ({source.text.strip()})"
+    share = 100 * error.smallest_bytes / max(eager_bytes, 1)
+    message = (
+        f"no schedule of strategy {error.strategy} fits {human(budget_bytes)}; the smallest budget "
+        f"feasible for {error.strategy} is {error.smallest_bytes} bytes "
+        f"({human(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
+    )
+    return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
+
+
+def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | None:
+    """Return the costs of an existing plan, if it is of the same graph, shapes and device."""
+    try:
+        plan = read_plan(plan_file)
+    except UsageError:
+        return None
+    same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
+    complete = all(operation.name in plan.costs for operation in graph.operations)
+    return plan.measured() if same and complete else None
+
+
+def rounded(costs: Costs) -> Costs:
+    """Round times to three significant digits: a plan's costs, read again, give the same plan."""
+    times = {name: replace(cost, time_us=_round(cost)) for name, cost in costs.operations.items()}
+    return replace(costs, operations=times)
+
+
+def _round(cost: Cost) -> float:
+    if cost.time_us <= 0:
+        return 0.0
+    return round(cost.time_us, _DIGITS - 1 - math.floor(math.log10(cost.time_us)))

@@ -1,0 +1,121 @@
+"""What a user asks for, and the command that asks for it again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from remat_gen.budget import (
+    Breakdown,
+    Budget,
+    Optimizer,
+    Resident,
+    break_down,
+    parse_budget,
+    parse_size,
+)
+from remat_gen.ir.errors import UsageError
+
+DEFAULT_HEADROOM = "1GB"
+
+
+class Strategy(StrEnum):
+    """How a schedule is searched; the first is the default."""
+
+    ROCKMATE = "rockmate"
+    ROTOR = "rotor"
+    PER_LAYER = "per-layer"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """The other way to say a budget: what the whole step may take on the device."""
+
+    text: str
+    optimizer: Optimizer = Optimizer.ADAMW
+    headroom: str = DEFAULT_HEADROOM
+
+    def break_down(self, resident: Resident) -> Breakdown:
+        """Subtract what is no activation.
+
+        Raises:
+            UsageError: a size is none, or nothing is left.
+        """
+        nbytes = parse_size(self.text, "--device-memory")
+        headroom = 0 if self.headroom == "0" else parse_size(self.headroom, "--headroom")
+        return break_down(nbytes, resident, self.optimizer, headroom)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
+    --device-memory said."""
+
+    model_file: Path
+    limit: Budget | DeviceMemory
+    output: Path | None
+    model: str | None = None
+    inputs: str | None = None
+    device: str = "auto"
+    strategy: Strategy = Strategy.ROCKMATE
+    force: bool = False
+    reprofile: bool = False
+
+    def command(self) -> str:
+        """Return the command, with paths as seen from the model's folder."""
+        words = ["remat-gen", self.model_file.name, *self._limit_words()]
+        named = (("--model", self.model), ("--inputs", self.inputs))
+        words += [word for option, value in named if value for word in (option, value)]
+        if self.device != "auto":
+            words += ["--device", self.device]
+        if self.strategy is not Strategy.ROCKMATE:
+            words += ["--strategy", self.strategy.value]
+        return shlex.join([*words, "-o", self._output_word()])
+
+    def _limit_words(self) -> list[str]:
+        if isinstance(self.limit, Budget):
+            return ["--budget", self.limit.text]
+        memory = self.limit
+        words = ["--device-memory", memory.text, "--optimizer", memory.optimizer.value]
+        return words + ["--headroom", memory.headroom] * (memory.headroom != DEFAULT_HEADROOM)
+
+    def _output_word(self) -> str:
+        return "-" if self.output is None else relative(self.output, self.model_file.parent)
+
+
+def make_limit(
+    budget: str | None, device_memory: str | None, optimizer: Optimizer | None, headroom: str | None
+) -> Budget | DeviceMemory:
+    """Read the options that limit memory; exactly one of the two ways must be used.
+
+    Raises:
+        UsageError: none or both are, or a size is none.
+    """
+    if device_memory is None and (optimizer or headroom):
+        raise UsageError("--optimizer and --headroom belong to --device-memory")
+    if budget is not None and device_memory is not None:
+        raise UsageError("--budget and --device-memory exclude each other; give one of them")
+    if budget is not None:
+        return parse_budget(budget)
+    if device_memory is None:
+        raise UsageError(
+            "give --budget 6GB (or 70%, of the eager activation peak), or --device-memory 24GB"
+        )
+    parse_size(device_memory, "--device-memory")
+    if headroom not in (None, "0"):
+        parse_size(headroom or "", "--headroom")
+    return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
+
+
+def default_output(model_file: Path) -> Path:
+    """Return `model_remat.py` beside `model.py`."""
+    return model_file.with_name(f"{model_file.stem}_remat.py")
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as seen from a folder, with forward slashes."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()

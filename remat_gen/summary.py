@@ -1,0 +1,98 @@
+"""What a run says at its end: a few lines for people, one object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from remat_gen.budget import human
+
+if TYPE_CHECKING:
+    from remat_gen.pipeline import Generated
+    from remat_gen.report import Report
+
+
+def summary_lines(generated: Generated) -> list[str]:
+    """Return what was planned: the budget, eager beside the plan, and where the files are."""
+    plan, predicted = generated.plan, generated.plan.predicted
+    share = 100 * plan.asked.budget_bytes / max(predicted.eager_peak_bytes, 1)
+    lines = [
+        f"budget      {human(plan.asked.budget_bytes)} for activations, {share:.1f}% of eager's "
+        f"peak ({plan.asked.budget})"
+    ]
+    if generated.breakdown:
+        lines.append(f"            {generated.breakdown}")
+    lines += [
+        f"peak        {human(predicted.peak_bytes)} planned, {human(predicted.eager_peak_bytes)} "
+        f"eager; {human(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
+        f"time        {predicted.time_us / 1000:.1f} ms planned, "
+        f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
+        f"{predicted.reruns} operations run again",
+        f"solver      {plan.solver.strategy}, {_proof(generated)}",
+        f"took        {_seconds(generated)}",
+    ]
+    if generated.output:
+        lines.append(f"written     {generated.output}, {generated.plan_file}")
+    return lines
+
+
+def _proof(generated: Generated) -> str:
+    solver = generated.plan.solver
+    proved = "proved optimal within the strategy" if solver.proved else "bound not proved"
+    return "; ".join([proved, *solver.notes])
+
+
+def _seconds(generated: Generated) -> str:
+    parts = [f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items()]
+    reused = " (costs of the existing plan re-used; --reprofile measures again)"
+    return " · ".join(parts) + reused * generated.costs_reused
+
+
+def time_ratio(generated: Generated) -> float:
+    """Return the planned step's time as a multiple of eager's."""
+    predicted = generated.plan.predicted
+    return predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
+
+
+def summary_json(generated: Generated) -> dict[str, Any]:
+    """Return the same for programs."""
+    plan = generated.plan
+    breakdown = generated.breakdown
+    return {
+        "output": str(generated.output) if generated.output else None,
+        "plan": str(generated.plan_file) if generated.plan_file else None,
+        "budget_bytes": plan.asked.budget_bytes,
+        "breakdown": dict(breakdown.parts) | {"device": breakdown.device_bytes}
+        if breakdown
+        else None,
+        "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
+        "solver": asdict(plan.solver),
+        "costs_reused": generated.costs_reused,
+        "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
+    }
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a verification for programs."""
+    original, planned = report.original_peak, report.planned_peak
+    return {
+        "ok": report.ok,
+        "bitwise": report.bitwise,
+        "budget_bytes": report.budget_bytes,
+        "predicted_peak_bytes": report.predicted_peak_bytes,
+        "measured_peak_bytes": planned.peak_bytes if planned else None,
+        "original_peak_bytes": original.peak_bytes if original else None,
+        "rows": [asdict(row) for row in report.rows()],
+    }
+
+
+def report_table(report: Report) -> Table:
+    """Return a verification for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    marks = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: ""}
+    for row in report.rows():
+        table.add_row(row.what, marks[row.ok], row.result, escape(row.detail))
+    return table
