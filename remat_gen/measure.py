@@ -116,11 +116,15 @@ def _activation_peak_cuda(
 
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    was_enabled = gc.isenabled()
+    """Collect once, then only when asked, and then only what is new: torch alone takes 0.2 s."""
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()

@@ -67,5 +67,4 @@ def median_interval(values: Sequence[float], miss: float = 0.05) -> tuple[float,
         outside += 2 * math.comb(n, rank) / 2**n
         if outside > miss:
             return ordered[max(rank - 1, 0)], ordered[n - 1 - max(rank - 1, 0)]
-    middle = max(n // 2 - 1, 0)
-    return ordered[middle], ordered[n - 1 - middle]
+    return ordered[0], ordered[-1]

@@ -1,0 +1,78 @@
+"""Bitwise, within tolerance, different: each is told from the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from remat_gen.compare import Match, compare, largest_difference
+
+NAN, INF = float("nan"), float("inf")
+
+
+def match(expected: object, actual: object, noise: float = 0.0) -> Match:
+    return compare("outputs", "y", expected, actual, noise).match
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.complex64])
+def test_equal_bits(dtype: torch.dtype) -> None:
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    assert match(x, x.t().contiguous().t()) is Match.BITWISE
+
+
+def test_nan_equals_nan_but_no_number() -> None:
+    x = torch.tensor([1.0, NAN, INF])
+    assert match(x, x.clone()) is Match.BITWISE
+    assert match(x, torch.tensor([1.0, 2.0, INF])) is Match.DIFFERENT
+    assert match(torch.tensor([1.0, 2.0, INF]), x) is Match.DIFFERENT
+    assert match(x, torch.tensor([1.0, NAN, -INF])) is Match.DIFFERENT
+    assert match(x, torch.tensor([1.0, INF, NAN])) is Match.DIFFERENT
+
+
+def test_the_sign_of_zero_is_a_bit_and_no_difference() -> None:
+    assert match(torch.tensor([0.0, 1.0]), torch.tensor([-0.0, 1.0])) is Match.TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rounding"), [(torch.float32, 1e-7), (torch.float64, 1e-16), (torch.bfloat16, 8e-3)]
+)
+def test_rounding_is_tolerated_and_more_is_not(dtype: torch.dtype, rounding: float) -> None:
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert match(x.to(dtype), (x * (1 + 2 * rounding)).to(dtype)) is Match.TOLERANCE
+    assert match(x.to(dtype), (x * (1 + 40 * rounding)).to(dtype)) is Match.DIFFERENT
+
+
+def test_many_small_errors_are_seen_where_none_is_large() -> None:
+    x = torch.full((10_000,), 1e-9)
+    x[0] = 1.0
+    assert match(x, x + 1e-6 * (x < 1)) is Match.DIFFERENT
+
+
+def test_noise_of_the_original_is_allowed() -> None:
+    x = torch.ones(10)
+    assert match(x, x + 1e-3) is Match.DIFFERENT
+    assert match(x, x + 1e-3, noise=5e-4) is Match.TOLERANCE
+    assert match(x, x + 1e-2, noise=5e-4) is Match.DIFFERENT
+
+
+def test_what_is_no_float_must_be_equal() -> None:
+    assert match(torch.tensor([1, 2]), torch.tensor([1, 3])) is Match.DIFFERENT
+    assert match(torch.tensor([True]), torch.tensor([False])) is Match.DIFFERENT
+    assert match(None, None) is Match.BITWISE
+    assert match(None, torch.zeros(2)) is Match.DIFFERENT
+    assert match(1, 1.0) is Match.DIFFERENT
+    assert match("a", "a") is Match.BITWISE
+
+
+def test_shape_and_dtype_count() -> None:
+    comparison = compare("outputs", "y", torch.zeros(2, 3), torch.zeros(3, 2))
+    assert comparison.match is Match.DIFFERENT
+    assert comparison.detail == "expected float32[2, 3], got float32[3, 2]"
+    assert match(torch.zeros(2), torch.zeros(2, dtype=torch.float64)) is Match.DIFFERENT
+    assert match(torch.zeros(0), torch.zeros(0)) is Match.BITWISE
+
+
+def test_largest_difference() -> None:
+    assert largest_difference(torch.tensor([1.0, 5.0]), torch.tensor([1.5, 4.0])) == 1.0
+    assert largest_difference(torch.tensor([1.0]), None) == 0.0
+    assert largest_difference(torch.tensor([1]), torch.tensor([2])) == 0.0

@@ -1,0 +1,57 @@
+"""Ratios of step times, and an interval that holds what it promises."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+
+import pytest
+import torch
+
+from remat_gen.pace import median_interval, time_ratio
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high"),
+    [(6, 1, 6), (9, 2, 8), (10, 2, 9), (15, 4, 12), (20, 6, 15), (25, 8, 18)],
+)
+def test_ranks_are_those_of_the_tables(n: int, low: int, high: int) -> None:
+    """Conover, table A3: 95 % intervals for the median."""
+    assert median_interval([float(i) for i in range(1, n + 1)]) == (low, high)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_values_give_their_range(n: int) -> None:
+    assert median_interval([float(i) for i in range(n)]) == (0.0, n - 1.0)
+
+
+def test_coverage() -> None:
+    generator = random.Random(0)
+    missed = 0
+    for _ in range(1000):
+        low, high = median_interval([math.exp(generator.gauss(0, 1)) for _ in range(12)])
+        missed += not low <= 1.0 <= high
+    assert 10 <= missed <= 50
+
+
+def test_the_slower_step_is_seen() -> None:
+    order: list[str] = []
+
+    def original() -> None:
+        order.append("o")
+        time.sleep(0.002)
+
+    def planned() -> None:
+        order.append("p")
+        time.sleep(0.004)
+
+    ratio = time_ratio(original, planned, CPU, pairs=6)
+
+    assert order == list("op" + "oppo" * 3)
+    assert ratio.low <= ratio.median <= ratio.high
+    assert ratio.median > 1.3
+    assert ratio.planned_us > ratio.original_us > 2000
+    assert ratio.pairs == 6

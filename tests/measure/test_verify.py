@@ -1,0 +1,291 @@
+"""A planned model that is wrong in any one way is found; one that is right passes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from remat_gen.report import Report
+from remat_gen.verify import verify_models
+
+CPU = torch.device("cpu")
+WIDTH = 32
+
+
+class Net(nn.Module):
+    """Dropout, BatchNorm, a tied and an unused parameter, a non-persistent buffer, two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(WIDTH, 4 * WIDTH)
+        self.norm = nn.BatchNorm1d(4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.tied = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.tied.weight = self.head.weight
+        self.unused = nn.Parameter(torch.ones(3))
+        self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        self.calls += 1
+        return {"y": self.body(x), "calls": self.calls.clone()}
+
+    def body(self, x: Tensor) -> Tensor:
+        return self.tail(self.norm(self.up(x)).relu())
+
+    def tail(self, h: Tensor) -> Tensor:
+        h = nn.functional.dropout(h, 0.3, training=self.training)
+        return self.tied(self.head(self.down(h)).tanh())
+
+
+class Checkpointed(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        y: Tensor = checkpoint(super().tail, h, use_reentrant=False)
+        return y
+
+
+class WrongGradient(Net):
+    class Off(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *d: Tensor) -> Tensor:
+            return d[0] * 1.001
+
+    def tail(self, h: Tensor) -> Tensor:
+        y: Tensor = self.Off.apply(super().tail(h))  # type: ignore[no-untyped-call]
+        return y
+
+
+class BufferTwice(Net):
+    def body(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.norm(self.up(x))
+        return super().body(x)
+
+
+class CounterTwice(Net):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        outputs = super().forward(x)
+        self.calls += 1
+        return outputs
+
+
+class StreamMovedAfter(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        y = super().tail(h)
+        torch.rand(1)
+        return y
+
+
+class StreamMovedBefore(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        torch.rand(1)
+        return super().tail(h)
+
+
+class ZerosForUnused(Net):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        outputs = super().forward(x)
+        outputs["y"] = outputs["y"] + 0 * self.unused.sum()
+        return outputs
+
+
+class ForgetsGradients(Net):
+    """Sets `.grad` instead of adding to it: only a second step shows that."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        self.down.weight.grad = None
+        return super().forward(x)
+
+
+class OtherStructure(Net):
+    def forward(self, x: Tensor) -> Any:
+        return tuple(super().forward(x).values())
+
+
+class WritesInput(Net):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        outputs = super().forward(x)
+        x.data.mul_(1.5)
+        return outputs
+
+
+class NoInputGradient(Net):
+    def body(self, x: Tensor) -> Tensor:
+        return super().body(x.detach())
+
+
+class Raises(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        raise ValueError("no plan for this")
+
+
+class OtherState(Net):
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = nn.Parameter(torch.zeros(1))
+
+
+def verify(
+    planned: Callable[[], Net],
+    original: Callable[[], Net] = Net,
+    **options: Any,
+) -> Report:
+    torch.manual_seed(0)
+    first = original()
+    x = torch.randn(16, WIDTH).requires_grad_()
+    limits = {"predicted_peak_bytes": None, "budget_bytes": None} | options
+    return verify_models(first, planned(), (x,), {}, device=CPU, **limits)
+
+
+def failing(report: Report) -> list[str]:
+    return [row.what for row in report.rows() if row.ok is False]
+
+
+@pytest.mark.parametrize("planned", [Net, Checkpointed])
+def test_right_models_pass_to_the_bit(planned: type[Net]) -> None:
+    report = verify(planned)
+    assert report.ok and report.bitwise
+    kinds = {c.kind for c in report.comparisons}
+    assert kinds == {
+        "outputs", "gradients", "input gradients", "buffers", "inputs", "random state"
+    }  # fmt: skip
+    names = {c.name for c in report.comparisons}
+    assert {"unused, step 1", "tied.weight, step 2", "norm.running_var, step 2"} <= names
+    assert {"calls, step 1", "cpu, step 2"} <= names
+
+
+@pytest.mark.parametrize(
+    ("planned", "found"),
+    [
+        (WrongGradient, ["gradients", "input gradients"]),
+        (BufferTwice, ["buffers"]),
+        (CounterTwice, ["buffers"]),
+        (StreamMovedAfter, ["random state"]),
+        (ZerosForUnused, ["gradients"]),
+        (ForgetsGradients, ["gradients"]),
+        (OtherStructure, ["outputs"]),
+        (WritesInput, ["inputs"]),
+        (NoInputGradient, ["input gradients"]),
+        (Raises, ["planned model"]),
+        (OtherState, ["planned model"]),
+    ],
+)
+def test_each_mistake_is_found_where_it_is(planned: type[Net], found: list[str]) -> None:
+    report = verify(planned)
+    assert not report.ok
+    assert set(found) <= set(failing(report))
+    if planned in (WrongGradient, BufferTwice, StreamMovedAfter, ZerosForUnused, NoInputGradient):
+        assert "outputs" not in failing(report)
+
+
+def test_a_different_mask_is_found() -> None:
+    assert {"outputs", "gradients", "random state"} <= set(failing(verify(StreamMovedBefore)))
+
+
+def test_a_forgotten_gradient_is_found_in_the_second_step() -> None:
+    wrong = [c.name for c in verify(ForgetsGradients).comparisons if c.match.value == "different"]
+    assert wrong == ["down.weight, step 2"]
+
+
+def test_the_budget_is_exact() -> None:
+    peak = verify(Checkpointed).planned_peak
+    assert peak is not None
+    assert verify(Checkpointed, budget_bytes=peak.peak_bytes).ok
+    exceeded = verify(Checkpointed, budget_bytes=peak.peak_bytes - 1)
+    assert failing(exceeded) == ["budget"]
+
+
+def test_the_prediction_may_be_off_by_64_kib() -> None:
+    peak = verify(Net).planned_peak
+    assert peak is not None and peak.peak_bytes < 6_553_600  # where 1 % is less than 64 KiB
+    assert verify(Net, predicted_peak_bytes=peak.peak_bytes + 65536).ok
+    for wrong in (peak.peak_bytes + 65537, peak.peak_bytes - 65537):
+        assert failing(verify(Net, predicted_peak_bytes=wrong)) == ["predicted peak"]
+
+
+def test_each_model_has_its_own_peak() -> None:
+    class Hungry(Net):
+        def body(self, x: Tensor) -> Tensor:
+            torch.empty(1 << 20)
+            return super().body(x)
+
+    report = verify(Net, original=Hungry)
+    assert report.ok and report.original_peak and report.planned_peak
+    assert report.original_peak.peak_bytes > 4 << 20 > report.planned_peak.peak_bytes
+
+
+def test_the_order_of_a_sum_is_within_tolerance() -> None:
+    class Sum(Net):
+        def body(self, x: Tensor) -> Tensor:
+            return (x + self.head(x)) + self.tied(2 * x)
+
+    class OtherSum(Net):
+        def body(self, x: Tensor) -> Tensor:
+            return x + (self.head(x) + self.tied(2 * x))
+
+    report = verify(OtherSum, original=Sum)
+    assert report.ok and not report.bitwise
+    row = next(row for row in report.rows() if row.what == "outputs")
+    assert row.result == "within tolerance" and "tolerance" in row.detail
+
+
+def test_the_noise_of_the_original_is_measured() -> None:
+    """A model that drifts by d a step: two runs of it differ by 2 d or more, so 5 d is noise."""
+
+    def drifting(start: int) -> Callable[[], Net]:
+        class Drifting(Net):
+            runs = start
+
+            def body(self, x: Tensor) -> Tensor:
+                self.runs += 1
+                return self.tied(x) + 1e-3 * self.runs
+
+        return Drifting
+
+    assert verify(drifting(start=3), original=drifting(start=0)).ok
+    assert failing(verify(drifting(start=50), original=drifting(start=0))) == ["outputs"]
+
+
+def test_an_original_that_does_not_fit_is_reported_and_no_error() -> None:
+    class TooLarge(Net):
+        def body(self, x: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    class Broken(Net):
+        def body(self, x: Tensor) -> Tensor:
+            raise RuntimeError("broken")
+
+    report = verify(Net, original=TooLarge, budget_bytes=10**9)
+    assert report.ok and not report.bitwise and report.planned_peak
+    assert any(row.what == "original model" and row.ok is None for row in report.rows())
+    assert failing(verify(Net, original=Broken)) == ["original model"]
+
+
+def test_times_are_compared_if_asked() -> None:
+    assert verify(Net).time is None
+    timed = verify(Checkpointed, time_steps=3)
+    assert timed.time and timed.time.pairs == 3 and timed.time.median > 0
+    assert any(row.what == "step time" for row in timed.rows())
+
+
+def test_the_global_stream_and_the_inputs_are_left_alone() -> None:
+    x = torch.randn(16, WIDTH).requires_grad_()
+    copied = copy.deepcopy(x)
+    model, planned = Net(), WritesInput()
+    before = torch.get_rng_state()
+    report = verify_models(
+        model, planned, (), {"x": x}, device=CPU, predicted_peak_bytes=None, budget_bytes=None
+    )
+    assert "inputs" in failing(report)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(x, copied) and x.grad is None
