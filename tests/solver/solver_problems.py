@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
+
 from remat_gen.solver.problem import Held, Operation, Problem, Value
 
 FLOPS_PER_US = 100e6

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from solver_problems import gpt_like, problems, unet_like
+
 from remat_gen.solver.blocks import build_chain
 from remat_gen.solver.liveness import prune, to_schedule
 from remat_gen.solver.measure import measure
@@ -13,7 +15,6 @@ from remat_gen.solver.program import Program
 from remat_gen.solver.replay import replay
 from remat_gen.solver.schedule import Free, Run
 from remat_gen.solver.straight import keep_all, per_layer
-from solver_problems import gpt_like, problems, unet_like
 
 
 @st.composite

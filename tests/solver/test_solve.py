@@ -1,0 +1,185 @@
+"""Properties of every strategy: legal, within the budget or infeasible, monotone, scale-free."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solver_problems import GptShape, gpt_like, problems, unet_like
+
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.solve import (
+    STRATEGIES,
+    InfeasibleError,
+    Solution,
+    Solver,
+    smallest_budget,
+    solve,
+)
+
+SMALL = GptShape(batch=2, tokens=64, width=64, heads=4, vocabulary=100)
+
+
+def _solve(solver: Solver, budget: int) -> Solution | None:
+    try:
+        return solver.solve(budget)
+    except InfeasibleError:
+        return None
+
+
+@given(problems(), st.sampled_from(STRATEGIES), st.floats(0, 1.2))
+@settings(max_examples=150, deadline=None)
+def test_within_the_budget_or_infeasible(problem: Problem, strategy: str, share: float) -> None:
+    solver = Solver(problem, strategy)
+    plain = solver.solve(10**9).eager.peak_bytes
+    budget = int(plain * share)
+    smallest = solver.smallest_budget()
+    found = _solve(solver, budget)
+    assert (found is not None) == (budget >= smallest.nbytes)
+    if found is not None:
+        assert found.replay.peak_bytes <= budget
+        firsts = {p for p in range(len(problem.operations))}
+        assert len(found.replay.timeline) == len(firsts) + len(found.replay.reruns)
+
+
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_the_smallest_budget_is_the_border(problem: Problem) -> None:
+    for strategy in STRATEGIES:
+        solver = Solver(problem, strategy)
+        smallest = solver.smallest_budget()
+        assert solver.solve(smallest.nbytes).replay.peak_bytes == smallest.nbytes
+        assert 0 <= smallest.operation < len(problem.operations) or smallest.nbytes == 0
+        if smallest.nbytes:
+            with pytest.raises(InfeasibleError) as caught:
+                solver.solve(smallest.nbytes - 1)
+            assert caught.value.smallest_bytes == smallest.nbytes
+            assert caught.value.operation_index == smallest.operation
+
+
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_more_memory_never_costs_time(problem: Problem) -> None:
+    for strategy in ("rockmate", "rotor"):
+        solver = Solver(problem, strategy)
+        smallest = solver.smallest_budget().nbytes
+        plain = solver.solve(10**9).eager.peak_bytes
+        times = [solver.solve(b).replay.time_us for b in range(smallest, plain + 2)]
+        assert times == sorted(times, reverse=True)
+        assert solver.solve(plain).replay.reruns == ()
+
+
+@given(problems(), st.floats(0.3, 1))
+@settings(max_examples=40, deadline=None)
+def test_rockmate_is_never_worse(problem: Problem, share: float) -> None:
+    solvers = {strategy: Solver(problem, strategy) for strategy in STRATEGIES}
+    plain = solvers["none"].solve(10**9).eager.peak_bytes
+    found = {s: _solve(solver, int(plain * share)) for s, solver in solvers.items()}
+    best = found.pop("rockmate")
+    for other in found.values():
+        if other is not None:
+            assert best is not None
+            assert best.replay.time_us <= other.replay.time_us
+
+
+@given(problems(), st.integers(2, 1000), st.floats(0.4, 1))
+@settings(max_examples=40, deadline=None)
+def test_scale_of_bytes_changes_nothing(problem: Problem, factor: int, share: float) -> None:
+    scaled = Problem(
+        tuple(replace(o, workspace_bytes=o.workspace_bytes * factor) for o in problem.operations),
+        tuple(replace(v, nbytes=v.nbytes * factor) for v in problem.values),
+        problem.given,
+    )
+    solver, other = Solver(problem), Solver(scaled)
+    budget = int(solver.solve(10**9).eager.peak_bytes * share)
+    one, two = _solve(solver, budget), _solve(other, budget * factor + factor - 1)
+    schedules = [found.schedule if found else None for found in (one, two)]
+    assert schedules[0] == schedules[1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_scaled_gpt_has_the_same_schedule(strategy: str) -> None:
+    problem = gpt_like(2, SMALL)
+    scaled = replace(problem, values=tuple(replace(v, nbytes=v.nbytes * 7) for v in problem.values))
+    peak = solve(problem, 10**12, "none").eager.peak_bytes
+    budget = peak if strategy == "none" else peak * 6 // 10
+    one, two = solve(problem, budget, strategy), solve(scaled, budget * 7, strategy)
+    assert one.schedule == two.schedule
+
+
+def test_gpt_overheads_are_those_of_the_method() -> None:
+    """Guard the quality: percent of extra time of a 6-layer GPT."""
+    solver = Solver(gpt_like(6))
+    peak = solver.solve(10**12).eager.peak_bytes
+    for share, limit in ((90, 0.02), (70, 0.055), (60, 0.11), (50, 0.16)):
+        found = solver.solve(peak * share // 100)
+        assert found.replay.time_us / found.eager.time_us - 1 < limit
+        assert found.proved and found.notes == ()
+
+
+def test_unet_fits_where_rotor_does_not() -> None:
+    problem = unet_like(3)
+    peak = solve(problem, 10**12, "none").eager.peak_bytes
+    assert solve(problem, peak * 7 // 10).replay.peak_bytes <= peak * 7 // 10
+    with pytest.raises(InfeasibleError):
+        solve(problem, peak * 7 // 10, "none")
+
+
+def test_progress_tells_blocks_and_chain() -> None:
+    heard: list[tuple[str, int, int]] = []
+    solve(gpt_like(2, SMALL), 10**12, progress=lambda *step: heard.append(step))
+    names = list(dict.fromkeys(name for name, _, _ in heard))
+    assert names == ["solve block", "chain"]
+    assert all(1 <= n <= total for _, n, total in heard)
+
+
+def test_unknown_strategies_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown strategy greedy"):
+        solve(gpt_like(1, SMALL), 10**9, "greedy")
+
+
+def test_smallest_budget_names_the_operation() -> None:
+    problem = gpt_like(1, SMALL)
+    smallest = smallest_budget(problem, "none")
+    assert smallest.nbytes == solve(problem, 10**12, "none").replay.peak_bytes
+    assert problem.operations[smallest.operation].backward
+
+
+SCRIPT = """
+import hashlib
+from remat_gen.solver.solve import Solver
+from solver_problems import GptShape, gpt_like, unet_like
+digest = hashlib.sha256()
+for problem in (gpt_like(2, GptShape(2, 64, 64, 4, 100)), unet_like(3)):
+    solver = Solver(problem)
+    peak = solver.solve(10**12).eager.peak_bytes
+    for share in (90, 75, 65):
+        digest.update(repr(solver.solve(peak * share // 100)).encode())
+print(digest.hexdigest())
+"""
+
+
+def _run(seed: str) -> str:
+    here = str(Path(__file__).parent)
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": here}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_hash_seed_changes_nothing() -> None:
+    assert _run("1") == _run("2")
+
+
+def test_schedules_are_schedules() -> None:
+    found = solve(gpt_like(2, SMALL), 10**12)
+    assert isinstance(found.schedule, Schedule)
+    assert found.blocks[0][0] == 0
+    assert [a for a, _ in found.blocks[1:]] == [b for _, b in found.blocks[:-1]]
