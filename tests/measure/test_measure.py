@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,3 +148,29 @@ def test_a_measurement_leaves_the_model_usable() -> None:
     model.zero_grad()
     training_step(model, (X,), {})
     assert torch.equal(model.weight.grad, X)  # type: ignore[arg-type]
+
+
+def test_cuda_counts_requested_bytes_and_shows_allocated_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The allocator's statistics, as a GPU would give them: 1000 bytes stay, 700 more at most."""
+
+    def statistics(requested: int, highest: int) -> dict[str, int]:
+        return {
+            "requested_bytes.all.current": requested,
+            "requested_bytes.all.peak": highest,
+            "allocated_bytes.all.current": 2 * requested,
+            "allocated_bytes.all.peak": 3 * highest,
+        }
+
+    answers = iter([statistics(900, 900), statistics(1000, 1700), statistics(1000, 1700)])
+    order: list[str] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: order.append("synchronise"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: order.append("reset"))
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda _: next(answers))
+
+    measured = activation_peak(lambda: order.append("step"), torch.device("cuda"))
+
+    assert order == ["step", "synchronise", "reset", "step", "synchronise"]
+    assert (measured.peak_bytes, measured.before_bytes, measured.after_bytes) == (700, 900, 1000)
+    assert measured.allocated_peak_bytes == 3 * 1700 - 2 * 1000
