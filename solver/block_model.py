@@ -59,7 +59,7 @@ class BlockModel:
         self.block = block
         self.context = z3.Context()
         self.optimizer = z3.Optimize(ctx=self.context)
-        self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit)
+        self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit, ctrl_c=False)
         self.variables = Variables(block, self.context)
         self.rows = Rows(block, self.variables, self.optimizer)
         self._add_rules()

@@ -14,7 +14,7 @@ from remat_gen.solver.local import LocalBlock, Role
 from remat_gen.solver.option import Option
 from remat_gen.solver.options import keep_all, keep_input, with_leaves
 
-RLIMIT = 40_000_000  # z3's own units of work for one point, about ten seconds
+RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
 ALL_LEVELS = 48  # saved budgets that all distinct blocks share
 
 
@@ -29,8 +29,8 @@ class Grid:
 
 def grid_for(distinct: int) -> Grid:
     """Return a grid that is the finer the fewer blocks there are to solve."""
-    saved = max(4, min(32, ALL_LEVELS // max(1, distinct)))
-    return Grid(saved, max(4, 3 * saved // 4))
+    saved = max(4, min(16, ALL_LEVELS // max(1, distinct)))
+    return Grid(saved, max(4, saved // 2))
 
 
 @dataclass(frozen=True, slots=True)
