@@ -1,0 +1,70 @@
+"""Everything that is run on the project: `nox -l` lists it, `nox -s demo` shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nox
+
+TORCH = "2.13.0"
+TORCHES = ("2.11.0", "2.12.0", "2.13.0")
+PYTHONS = ("3.11", "3.12", "3.13")
+
+nox.options.sessions = ["tests"]
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_existing_virtualenvs = True
+
+
+def install(session: nox.Session, torch: str, *what: str) -> None:
+    """Install torch by itself first: the project would take the newest build that it admits."""
+    session.install(f"torch=={torch}")
+    session.install(*what)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run all tests."""
+    install(session, TORCH, "-e", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("torch", TORCHES)
+def matrix(session: nox.Session, torch: str) -> None:
+    """Run all tests on every Python that is here, with every torch that is supported."""
+    install(session, torch, "-e", ".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and types; types on the installed wheel, since mypy follows no editable one."""
+    install(session, TORCH, ".[test]")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    config = str(Path("pyproject.toml").resolve())
+    session.chdir(session.create_tmp())
+    session.run("mypy", "--config-file", config, "-p", "remat_gen")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the wheel, install it into a clean environment, use it from a temporary folder."""
+    folder = Path(session.create_tmp())
+    for old in folder.glob("*.whl"):
+        old.unlink()
+    session.run("pip", "wheel", "--no-deps", "--wheel-dir", str(folder), ".", silent=True)
+    (built,) = folder.glob("*.whl")
+    install(session, TORCH, "--force-reinstall", str(built))
+    model = Path("tests/cli/models/small.py").read_text(encoding="utf-8")
+    session.chdir(folder)
+    Path("small.py").write_text(model, encoding="utf-8")
+    session.run("remat-gen", "small.py", "--budget", "80%", "-o", "small_remat.py", "--force")
+    session.run("remat-gen", "verify", "small_remat.py")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Plan examples/gpt.py at 60 % of its eager peak and train it beside the original."""
+    install(session, TORCH, "-e", ".")
+    session.run("python", "benchmarks/demo.py", *session.posargs)
