@@ -80,7 +80,8 @@ def _observe(
     for i, leaf in enumerate(leaves_of(inputs)):
         if isinstance(leaf, torch.Tensor):
             yield ("inputs", f"input {i}"), _copy(leaf)
-            yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
+            if leaf.requires_grad:
+                yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
     for name, buffer in model.named_buffers(remove_duplicate=False):
         yield ("buffers", name), _copy(buffer)
     yield ("random state", "cpu"), torch.get_rng_state()
