@@ -60,10 +60,8 @@ def _separate(leaf: Any) -> Any:
 
 def _path(signature: inspect.Signature, path: tuple[Any, ...]) -> str:
     side, first, *rest = path
-    if side.idx == 0:
-        head = _positional(signature, first.idx)
-    else:
-        head = _keyword(signature, first.key)
+    by_position = side.idx == 0
+    head = _positional(signature, first.idx) if by_position else _keyword(signature, first.key)
     return head + "".join(_access(key) for key in rest)
 
 

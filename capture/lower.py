@@ -373,7 +373,14 @@ def _behind(node: torch.fx.Node) -> torch.fx.Node:
 
 def _is_random(node: torch.fx.Node) -> bool:
     tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
+    return torch.Tag.nondeterministic_seeded in tags and not _never_drops(node)
+
+
+def _never_drops(node: torch.fx.Node) -> bool:
+    """Tell whether a random operation draws nothing: attention with a dropout of 0."""
+    names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+    given = dict(zip(names, node.args, strict=False)) | node.kwargs
+    return given.get("dropout_p", 0.0 if "dropout_p" in names else None) == 0.0
 
 
 def _traits(node: torch.fx.Node) -> set[ir.Trait]:

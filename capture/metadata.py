@@ -1,4 +1,4 @@
-"""What an FX node remembers of the user's program: the line, the module, the name of the variable."""
+"""What an FX node remembers of the user's program: the line, the module, the variable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TORCH = str(Path(torch.__file__).parent)
 
 
 def source_of(node: torch.fx.Node, model_file: str) -> Source:
-    """Return the innermost line of the model's own file, else the innermost one outside of torch."""
+    """Return the innermost line of the model's own file, else the last one outside of torch."""
     frames = _FRAME.findall(node.stack_trace or "")
     own = [frame for frame in frames if frame[0] == model_file]
     others = [frame for frame in frames if not frame[0].startswith((_TORCH, "<"))]

@@ -101,11 +101,10 @@ def _time(synthesizer: Synthesizer, operation: Operation, device: torch.device) 
     """Time an operation; None where no kind of synthetic input makes it run."""
     for fill in Fill:
         try:
-            call = _prepare(synthesizer, operation, fill)()
-            call()
+            time_us = median_time_us(_prepare(synthesizer, operation, fill)(), device)
         except _REFUSALS:
             continue
-        return _Runnable(operation, fill, median_time_us(call, device))
+        return _Runnable(operation, fill, time_us)
     return None
 
 

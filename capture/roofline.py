@@ -74,7 +74,7 @@ def moved_bytes(graph: Graph, operation: Operation) -> int:
 def measured_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> Rates:
     """Return what a device sustains on a matrix product of `dtype` and on a copy, once measured."""
     side = 4096 if device.type == "cuda" else 512
-    effort = Effort(fewest=3, most=20)
+    effort = Effort(most=20)
     factor = torch.ones(side, side, dtype=dtype, device=device)
     product_us = median_time_us(lambda: factor @ factor, device, effort)
     block = torch.ones(1 << 25, dtype=torch.uint8, device=device)

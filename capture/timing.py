@@ -14,7 +14,7 @@ import torch
 class Effort:
     """How long to measure one call: at least `fewest` and at most `most` repeats."""
 
-    fewest: int = 5
+    fewest: int = 3
     most: int = 50
     enough_us: float = 30_000.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from dataclasses import asdict, dataclass
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torch import nn

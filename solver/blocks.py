@@ -89,21 +89,22 @@ def _assign_backward(
     """Give each backward operation a block, never rising; extend `used` where a value is missing.
 
     An operation's own place is the largest block k whose frontier and own values hold all that it
-    reads. One that stands before operations of higher blocks waits for none of them: it runs with
-    them, and what it reads is carried there. One that reads nothing of forward follows its
-    predecessor.
+    reads. One that stands before operations that need values of higher blocks waits for none of
+    them: it runs with them, and what it reads is carried there. One that reads nothing of forward
+    follows its predecessor. What a later operation *could* run with (a rotary table that all
+    blocks share) holds nobody back: only what it cannot do without does.
     """
     start = problem.forward_count
     reads = [[v for v in o.inputs if v in made] for o in problem.operations[start:]]
-    own = [_own_place(read, made, used) for read in reads]
-    later = [-1] * (len(own) + 1)
-    for t in range(len(own) - 1, -1, -1):
-        later[t] = max(own[t], later[t + 1])
+    newest = [max((made[v] for v in read), default=-1) for read in reads]
+    needed = [-1] * (len(reads) + 1)  # the highest block that this operation or a later one needs
+    for t in range(len(reads) - 1, -1, -1):
+        needed[t] = max(newest[t], needed[t + 1])
     backward: list[list[int]] = [[] for _ in range(n)]
     current = n - 1
     for t, read in enumerate(reads):
         if read:
-            current = later[t]
+            current = min(current, max(_own_place(read, made, used), needed[t + 1]))
         backward[current].append(start + t)
         for v in read:
             used[v] = max(used[v], current)
