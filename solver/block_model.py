@@ -128,7 +128,7 @@ class BlockModel:
         return tuple(tuple(stage) for stage in stages)
 
     def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
-        return z3.is_true(model[self.variables.ran[p, s]])
+        return bool(z3.is_true(model[self.variables.ran[p, s]]))
 
 
 def raise_if_interrupted(reason: str) -> None:

@@ -23,10 +23,12 @@ from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_program
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.scaling import in_units
-from remat_gen.solver.straight import keep_all, per_layer
+from remat_gen.solver.straight import in_segments, keep_all, per_layer
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
+FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
+FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
 STEPS = 400  # programs read from one table
 RUNGS = ((200, 150), (40, 1000), (20, 1 << 60))  # improved budgets, for up to so many operations
 
@@ -91,13 +93,19 @@ def build_front(problem: Problem, strategy: str, progress: Progress | None = Non
     if strategy in ("per-layer", "rockmate"):
         front.candidates.append(candidate(problem, per_layer(problem, chain)))
     if strategy in ("rotor", "rockmate"):
-        _add_chain_programs(front, strategy, progress)
+        _add_chain_programs(front, chain, strategy, progress)
+    if strategy == "rockmate":
+        for fine in (partition(problem, limit) for limit in FINE_LIMITS):
+            if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
+                _add_chain_programs(front, fine, strategy, progress)
     front.candidates = _pareto(front.candidates)
     return front
 
 
-def _add_chain_programs(front: Front, strategy: str, progress: Progress | None) -> None:
-    problem, chain = front.problem, front.chain
+def _add_chain_programs(
+    front: Front, chain: Chain, strategy: str, progress: Progress | None
+) -> None:
+    problem = front.problem
     grads = gradients(problem, chain)
     blocks = [localise(problem, chain, grads, i) for i in range(len(chain.blocks))]
     costs = ChainCosts(problem, chain, blocks)
@@ -111,12 +119,12 @@ def _add_chain_programs(front: Front, strategy: str, progress: Progress | None) 
 def _grid(
     front: Front, distinct: list[LocalBlock], progress: Progress | None
 ) -> dict[LocalBlock, BlockChoices]:
-    grid = grid_for(sum(bool(block.backward) for block in distinct))
+    with_choices = sum(bool(block.backward) for block in distinct)
     choices = {}
     for number, block in enumerate(distinct):
         if progress:
             progress("solve block", number + 1, len(distinct))
-        result = grid_choices(block, grid)
+        result = grid_choices(block, grid_for(block, with_choices))
         front.asked += result.asked
         front.unproved += result.unproved
         choices[block] = result.choices
@@ -132,7 +140,10 @@ def _programs(
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
     plans = [table.plan(m) for m in _thinned(table.steps())]
     plans.append(smallest_plan(moves))
-    return [candidate(front.problem, to_program(costs, plan)) for plan in plans]
+    programs = [to_program(costs, plan).flat() for plan in plans]
+    return [
+        candidate(front.problem, in_segments(front.problem, front.chain, runs)) for runs in programs
+    ]
 
 
 def _thinned(steps: list[int]) -> list[int]:

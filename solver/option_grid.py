@@ -15,7 +15,8 @@ from remat_gen.solver.option import Option
 from remat_gen.solver.options import keep_all, keep_input, with_leaves
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
-ALL_LEVELS = 48  # saved budgets that all distinct blocks share
+ALL_LEVELS = 36  # saved budgets that all distinct blocks share, if they are of
+USUAL_SIZE = 700  # forward times backward operations, a transformer layer's; z3 takes 0.1 s a point
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,11 @@ class Grid:
     rlimit: int = RLIMIT
 
 
-def grid_for(distinct: int) -> Grid:
-    """Return a grid that is the finer the fewer blocks there are to solve."""
-    saved = max(4, min(16, ALL_LEVELS // max(1, distinct)))
+def grid_for(block: LocalBlock, distinct: int) -> Grid:
+    """Return a grid that is the finer the fewer and the smaller the blocks to solve are."""
+    size = max(1, len(block.forward) * len(block.backward))
+    saved = ALL_LEVELS * USUAL_SIZE // (max(1, distinct) * size)
+    saved = max(4, min(16, saved))
     return Grid(saved, max(4, saved // 2))
 
 

@@ -31,6 +31,25 @@ def per_layer(problem: Problem, chain: Chain) -> Program:
     return _with_reruns(chain, reruns)
 
 
+def in_segments(problem: Problem, chain: Chain, runs: list[int]) -> Program:
+    """Return the same runs in the segments of another chain over the same operations.
+
+    A re-run goes to the segment of the backward operation that follows it.
+    """
+    n = len(chain.blocks)
+    forward = problem.forward_count
+    segments: list[list[int]] = [list(range(b.start, b.stop)) for b in chain.blocks]
+    segments += [[] for _ in chain.blocks]
+    segment_of = {t: 2 * n - 1 - i for i, b in enumerate(chain.blocks) for t in b.backward}
+    pending: list[int] = []
+    for p in runs[forward:]:
+        pending.append(p)
+        if p in segment_of:
+            segments[segment_of[p]] += pending
+            pending = []
+    return Program(tuple(tuple(segment) for segment in segments))
+
+
 def _with_reruns(chain: Chain, reruns: dict[int, list[int]]) -> Program:
     forward = [tuple(range(block.start, block.stop)) for block in chain.blocks]
     backward = [
