@@ -14,7 +14,8 @@ from rich.console import Console
 
 from remat_gen import __version__
 from remat_gen.budget import Optimizer
-from remat_gen.failure import Failure
+from remat_gen.failure import INTERRUPTED, Failure
+from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError, VerificationError
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
@@ -89,7 +90,7 @@ def generate(
         reprofile=reprofile,
     )
     console = Console(stderr=True)
-    with progress_for(console, quiet=quiet) as progress:
+    with Interruptible(progress_for(console, quiet=quiet)) as progress:
         generated = run(request, progress)
     if generated.output is None:
         sys.stdout.write(generated.text)
@@ -112,7 +113,7 @@ def verify(
     Compared are outputs, gradients, buffers and the random streams of two training steps, the
     activation peak with budget and prediction, and the step time.
     """
-    with progress_for(Console(stderr=True), quiet=quiet) as progress:
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         progress.stage("verify")
         from remat_gen.existing import verify_file
 
@@ -143,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failure = Failure(debug="--debug" in given, as_json="--json" in given)
     with failure:
         failure.code = app(given, prog_name="remat-gen", standalone_mode=False) or 0
+        if failure.code == INTERRUPTED:  # typer has swallowed it
+            raise KeyboardInterrupt
     return failure.code
 
 

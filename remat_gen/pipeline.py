@@ -67,7 +67,8 @@ def generate(request: Request, progress: Progress) -> Generated:
     planned = _plan(request, loaded, traced, costs, breakdown, stages)
     with stages("emit"), loaded.importable():
         plan, plan_text, text = _emit(request, loaded, traced, planned, costs)
-    plan_file = _write(request, text, plan_text)
+    with stages("write"):
+        plan_file = _write(request, text, plan_text)
     return Generated(text, plan, request.output, plan_file, breakdown, reused, dict(stages.seconds))
 
 

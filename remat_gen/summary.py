@@ -46,7 +46,9 @@ def _proof(generated: Generated) -> str:
 
 
 def _seconds(generated: Generated) -> str:
-    parts = [f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items()]
+    parts = [
+        f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
+    ]
     reused = " (costs of the existing plan re-used; --reprofile measures again)"
     return " · ".join(parts) + reused * generated.costs_reused
 

@@ -1,0 +1,63 @@
+"""Make one Ctrl-C enough.
+
+A `KeyboardInterrupt` that is raised inside a finaliser is printed and forgotten, and z3's objects
+have finalisers without end: an interrupted run went on and wrote its files. So the signal is
+remembered, and every report of progress raises it again.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import AbstractContextManager
+from types import FrameType, TracebackType
+from typing import Self
+
+from remat_gen.progress import Progress, Step
+
+
+class Interruptible(AbstractContextManager["Interruptible"]):
+    """A progress that raises `KeyboardInterrupt` at the next report after a Ctrl-C."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._asked = False
+        self._before: signal.Handlers | None = None
+
+    def stage(self, name: str) -> Step:
+        """Begin a stage, unless an interrupt was asked for."""
+        self._check()
+        inner = self._progress.stage(name)
+
+        def step(what: str, done: int, total: int) -> None:
+            self._check()
+            inner(what, done, total)
+
+        return step
+
+    def _check(self) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def _remember(self, _number: int, _frame: FrameType | None) -> None:
+        self._asked = True
+        raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        """Listen for the signal; only the main thread may."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._remember)  # type: ignore[assignment]
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        """Leave the signal as it was."""
+        self._progress.__exit__(kind, error, frames)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
