@@ -115,7 +115,7 @@ class _Lowering:
         traits = _traits(node)
         state = None
         if ir.Trait.RANDOM in traits and phase is ir.Phase.FORWARD:
-            state = self._rng_state(node, name)
+            state = self._rng_state(node, name, hints[0])
         outputs = self._outputs(node, name, module, hints, phase)
         self.modules.update((self.tensors[o].storage, module) for o in outputs if o)
         self.operations.append(
@@ -164,14 +164,12 @@ class _Lowering:
         operands = [self.tensors[self._name(n)].storage for n in node.all_input_nodes]
         return next((self.modules[s] for s in reversed(operands) if self.modules.get(s)), "")
 
-    def _rng_state(self, node: torch.fx.Node, name: str) -> str:
+    def _rng_state(self, node: torch.fx.Node, name: str, hint: str) -> str:
         device = tensors_of(node)[0].device
         nbytes = RNG_STATE_BYTES.get(device.type, 16)
-        state, hint = f"{name}.rng", "rng"
+        state, hint = f"{name}.rng", f"{hint}_rng"
         self.stored[state] = ir.Storage(state, nbytes, ir.Kind.ACTIVATION)
-        self.tensors[state] = ir.Tensor(
-            state, state, (nbytes,), (1,), 0, "uint8", "cpu", f"{naming.identifier(name)}_rng"
-        )
+        self.tensors[state] = ir.Tensor(state, state, (nbytes,), (1,), 0, "uint8", "cpu", hint)
         self.operations.append(
             ir.Operation(
                 name=state,
@@ -362,7 +360,9 @@ class _Lowering:
 
 def input_hint(path: str) -> str:
     """Return the short name of an input: `qkv_weight` of `h.0.attn.qkv.weight`."""
-    return "_".join(path.split(".")[-2:])
+    parts = path.split(".")
+    owner = 3 if len(parts) > 2 and parts[-2].isdigit() else 2
+    return "_".join(parts[-owner:])
 
 
 def _behind(node: torch.fx.Node) -> torch.fx.Node:

@@ -147,12 +147,12 @@ class _BackwardHints:
 
     def _of_input(self, node: torch.fx.Node, value: torch.Tensor) -> str:
         candidates = self.inputs_of.get(node.meta.get("seq_nr", -1), [])
-        for i, candidate in enumerate(candidates):
-            theirs = candidate.meta.get("val")
-            if isinstance(theirs, torch.Tensor) and theirs.numel() == value.numel():
-                del candidates[i]
-                hint = self.storages.hint(candidate)
-                return f"d_{hint}" if hint else ""
+        for alike in (_same_shape, _same_size):
+            for i, candidate in enumerate(candidates):
+                if alike(candidate.meta.get("val"), value):
+                    del candidates[i]
+                    hint = self.storages.hint(candidate)
+                    return f"d_{hint}" if hint else ""
         return ""
 
     def _of_operand(self, node: torch.fx.Node) -> str:
@@ -161,3 +161,11 @@ class _BackwardHints:
         if name == "add" and operand.startswith("d_"):
             return f"{operand.removesuffix('_sum')}_sum"
         return f"{operand}_{name}" if operand and operand.count("_") < 3 else f"d_{name}"
+
+
+def _same_shape(theirs: object, value: torch.Tensor) -> bool:
+    return isinstance(theirs, torch.Tensor) and theirs.shape == value.shape
+
+
+def _same_size(theirs: object, value: torch.Tensor) -> bool:
+    return isinstance(theirs, torch.Tensor) and theirs.numel() == value.numel()

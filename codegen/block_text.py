@@ -16,7 +16,7 @@ from remat_gen.ir.graph import Graph, Input, Kind, Source
 
 RESERVED = frozenset(
     """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
-    self begin_backward rerun_random check_version pick incoming Kept""".split()
+    self begin_backward rerun_random check_output pick_results incoming_gradient Kept""".split()
 )
 
 

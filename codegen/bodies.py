@@ -147,7 +147,7 @@ class _Writer:
         """Outputs are the user's: what backward reads of them must not have been written since."""
         for v in self._outputs_read_in(segment):
             mark = self._place(self.problem.values[v].name)
-            self.statements.append(Statement(f"check_version({mark}, {mark}_version)"))
+            self.statements.append(Statement(f"check_output({mark}, {mark}_version)"))
 
     def _outputs_read_in(self, segment: int) -> list[int]:
         read = {
@@ -287,7 +287,7 @@ class _Writer:
             return [str(self._place(n)) for n in names[:count]], call
         picked = ", ".join(str(i) for i in range(count) if takes[i])
         targets = [str(self._place(n)) for n, t in zip(names, takes, strict=True) if t]
-        return targets, f"pick({call}, {picked})"
+        return targets, f"pick_results({call}, {picked})"
 
     def _kept_outputs(self, operation: Operation) -> list[str]:
         """Return the storages an operation makes that somebody reads before they are freed."""

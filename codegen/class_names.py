@@ -31,8 +31,10 @@ def _candidates(block_class: BlockClass, model: nn.Module) -> list[str]:
     last = camel(identifier(operations[-1].hint)) if operations else ""
     base = f"{identifier(owner)}{first}"
     position = camel(identifier(layer)) if layer else ""
-    block = f"{base}{position}{last}Block{block_class.body.block}"
-    return [base, f"{base}{position}", f"{base}To{last}", f"{base}{position}To{last}", block]
+    owned = [root(a) for a in block_class.body.arguments() if root(a)]
+    where = position or (camel(identifier(owned[0])) if owned else "")
+    block = f"{base}{where}To{last}Block{block_class.body.block}"
+    return [base, f"{base}{where}", f"{base}To{last}", f"{base}{where}To{last}", block]
 
 
 def layer_of_class(block_class: BlockClass) -> str:

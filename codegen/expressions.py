@@ -113,7 +113,7 @@ def literal(value: Literal) -> str:
     if value.kind == "complex":
         return f'complex("{value.text.strip("()")}")'
     if value.kind == "device":
-        return f'torch.device("{value.text}")'
+        return f'"{value.text}"'
     if not value.text.isidentifier():
         raise EmitError(f"no spelling for {value}")
     return f"torch.{value.text}"

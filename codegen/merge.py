@@ -174,6 +174,20 @@ def _has(source: str, line: str) -> bool:
     return _bindings(line).items() <= _bindings(top).items()
 
 
+def refuse_clashes(source: str, names: frozenset[str]) -> None:
+    """Raise if the user's file defines a name that the generated code defines.
+
+    Raises:
+        UsageError: it does.
+    """
+    clash = sorted(names & _top_level_names(source))
+    if clash:
+        raise UsageError(
+            f"the model's file defines {', '.join(clash)}, which the generated code defines too: "
+            "rename it"
+        )
+
+
 def _refuse_clash(source: str, line: str) -> None:
     bound = set(_bindings(line)) or {line.partition(" = ")[0]} - {""}
     clash = sorted(bound & _top_level_names(source))

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -17,12 +18,13 @@ from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.class_names import name_classes, title_of
 from remat_gen.codegen.environment import render
 from remat_gen.codegen.expressions import quoted
-from remat_gen.codegen.format import ruff_format
+from remat_gen.codegen.format import tidy
 from remat_gen.codegen.merge import (
     add_imports,
     forward_signature,
     insert_before_main,
     names_in,
+    refuse_clashes,
     rename_function,
     replace_forward,
 )
@@ -32,7 +34,11 @@ from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
-_HELPERS = ("rerun_random", "check_version", "pick", "incoming", "refuse_gradient")
+_GENERATED_NAMES = frozenset(
+    """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
+    incoming_gradient refuse_gradient check_planned describe_argument unplanned""".split()
+)
+_HELPERS = ("rerun_random", "check_output", "pick_results", "incoming_gradient", "refuse_gradient")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     ]
     helpers = _helpers(target, "\n".join(blocks))
     text = _merge(target, forward, [render("kept.py.jinja"), *blocks, helpers])
-    return ruff_format(text, target.output)
+    return tidy(text, target.source, target.output)
 
 
 def _forward(
@@ -90,9 +96,10 @@ def _forward(
 
 
 def _plain(signature: inspect.Signature) -> inspect.Signature:
-    """Return a library's signature without its annotations, whose names this file lacks."""
+    """Return a library's signature with `Any` for its annotations, whose names this file lacks."""
     parameters = [
-        p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()
+        p.replace(annotation=inspect.Parameter.empty if p.name == "self" else Any)
+        for p in signature.parameters.values()
     ]
     return signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
 
@@ -160,7 +167,7 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
         if len(tangents) == 1 and not tensor.shape:
             continue  # a scalar has one layout, and without it backward would not have been called
         like = f"({list(tensor.shape)}, {list(tensor.stride)}, torch.{tensor.dtype})"
-        lines.append(f"{name} = incoming({name}, {like})")
+        lines.append(f"{name} = incoming_gradient({name}, {like})")
     return lines
 
 
@@ -204,6 +211,7 @@ def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
+    refuse_clashes(source, _GENERATED_NAMES)
     text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
     return add_imports(text, _imports(text, forward, target), "aten = torch.ops.aten")
 
@@ -226,7 +234,10 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
-    lines += ["from types import SimpleNamespace", "from typing import Any"]
+    lines += [
+        "from types import SimpleNamespace",
+        "from typing import TYPE_CHECKING, Any, ClassVar",
+    ]
     for module, names in sorted(forward.imports.items()):
         lines += [f"from {module} import {name}" for name in sorted(names)]
     return tuple(lines)

@@ -178,7 +178,7 @@ def free(name: str, taken: set[str]) -> str:
     return name
 
 
-def shorten(names: list[str], most: int = 4) -> str:
+def shorten(names: list[str], most: int = 3) -> str:
     """Return names for a cell of the table; a long list says how many more there are."""
     if not names:
         return "-"
