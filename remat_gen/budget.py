@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from fractions import Fraction
 
 from remat_gen.ir.errors import UsageError
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([A-Za-z]{0,3}|%)", re.A
 EXAMPLES = "6GB, 1.5GiB, 512MB, 4096 (bytes)"
 
 
-class Optimizer(Enum):
+class Optimizer(StrEnum):
     """An optimizer, by how many copies of the trained parameters its state holds."""
 
     NONE = "none"

@@ -70,8 +70,8 @@ def generate(
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
 
     \b
-    remat-gen model.py --budget 6GB -o model_remat.py    (the default command)
-    remat-gen verify model_remat.py                      (compare it with the original)
+    remat-gen model.py --budget 6GB -o model_remat.py   (the default command)
+    remat-gen verify model_remat.py                     (against the original)
 
     MODEL.py has build_model() and example_inputs(). The budget bounds the activation peak: what a
     step allocates beyond parameters, gradients and optimizer state.

@@ -113,7 +113,7 @@ def make_limit(
 
 def default_output(model_file: Path) -> Path:
     """Return `model_remat.py` beside `model.py`."""
-    return model_file.with_name(f"{model_file.stem}_remat.py")
+    return model_file.parent / f"{model_file.stem}_remat.py"
 
 
 def relative(path: Path, folder: Path) -> str:
