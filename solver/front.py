@@ -22,6 +22,7 @@ from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_program
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.repair import exchange, lowered
 from remat_gen.solver.scaling import in_units
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
 
@@ -29,8 +30,10 @@ SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
 FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
 FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
+ABOVE = 16  # programs just over a budget that are repaired to fit it
 STEPS = 400  # programs read from one table
-RUNGS = ((200, 150), (40, 1000), (20, 1 << 60))  # improved budgets, for up to so many operations
+RUNGS = ((200, 40), (40, 150), (20, 400), (10, 1 << 60))
+"""Budgets improved, as shares of the plain peak: so many for up to so many operations."""
 
 
 @dataclass(slots=True)
@@ -66,7 +69,9 @@ class Front:
         return next(r for r, limit in RUNGS if len(self.problem.operations) <= limit)
 
     def _rung_count(self, budget: int) -> int:
-        return min(self._rungs(), budget * self._rungs() // max(1, self.eager.peak_bytes))
+        """Return the highest rung whose budget, rounded down, is at most `budget`."""
+        highest = ((budget + 1) * self._rungs() - 1) // max(1, self.eager.peak_bytes)
+        return min(self._rungs(), highest)
 
     def _rung(self, rung: int) -> Candidate | None:
         """Return the best program for a fixed share of the plain peak, improved up to it.
@@ -78,7 +83,9 @@ class Front:
         if start is None:
             return None
         if rung not in self._improved:
-            self._improved[rung] = retain_more(self.problem, start, budget)
+            start = retain_more(self.problem, start, budget)
+            above = [c for c in self.candidates if c.peak_bytes > budget][:ABOVE]
+            self._improved[rung] = exchange(self.problem, start, above, budget)
         return self._improved[rung]
 
 
@@ -99,6 +106,8 @@ def build_front(problem: Problem, strategy: str, progress: Progress | None = Non
             if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
                 _add_chain_programs(front, fine, strategy, progress)
     front.candidates = _pareto(front.candidates)
+    if strategy == "rockmate":
+        front.candidates = _pareto(front.candidates + lowered(problem, front.smallest()))
     return front
 
 

@@ -1,10 +1,8 @@
 """Local improvement on exact figures: use the slack that slots and persistent options left.
 
-Two moves on the list of runs, each measured as a whole before it is taken:
-- *retain*: leave out a re-run, and with it all re-runs that only served it;
-- *repair*: of a program slightly over the budget, re-run a value that is retained across the peak
-  just before its next read, until the peak fits.
-Work is bounded by counts, never by time, so that the result does not depend on the machine.
+A re-run is left out, and with it all re-runs that only served it, where its result fits in memory
+until it is read. Every trial is measured as a whole. Work is bounded by counts, never by time, so
+that the result does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from remat_gen.solver.measure import Measure, measure
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.program import Program, first_runs
 
-WORK = 1_000_000  # runs measured in all, per improvement
+WORK = 200_000  # runs measured in all, per improvement
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def retain_more(problem: Problem, start: Candidate, budget_bytes: int) -> Candid
         improved = None
         for position in _removable(problem, best.program, figures, budget_bytes):
             work -= len(figures.inside)
-            trial = candidate(problem, _without(problem, best.program, position))
+            trial = candidate(problem, without(problem, best.program, position))
             if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
                 improved = trial
                 break
@@ -60,7 +58,8 @@ def retain_more(problem: Problem, start: Candidate, budget_bytes: int) -> Candid
         best = improved
 
 
-def _without(problem: Problem, program: Program, position: int) -> Program:
+def without(problem: Problem, program: Program, position: int) -> Program:
+    """Return the program without one run and without the re-runs that only served it."""
     runs: list[int | None] = list(program.flat())
     runs[position] = None
     return prune(problem, program.refilled(runs))
