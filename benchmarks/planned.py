@@ -1,0 +1,41 @@
+"""What the benchmark scripts share: plan a file into a scratch folder, print a table."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from remat_gen.budget import parse_budget
+from remat_gen.pipeline import Generated, generate
+from remat_gen.progress import Silent
+from remat_gen.request import Request, Strategy
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
+
+
+def plan(source: Path, budget: str, strategy: str = "rockmate") -> Generated:
+    """Generate a module beside its source; costs of an earlier plan there are used again."""
+    output = source.with_name(f"{source.stem}_remat.py")
+    request = Request(source, parse_budget(budget), output, strategy=Strategy(strategy))
+    return generate(request, Silent())
+
+
+@contextlib.contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """Yield an empty folder under build/, and remove it again."""
+    folder = ROOT / "build" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a Markdown table."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    for row in (head, ["-" * w for w in widths], *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(f"| {' | '.join(cells)} |")
