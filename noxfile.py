@@ -12,7 +12,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 nox.options.sessions = ["tests"]
 nox.options.error_on_missing_interpreters = False
-nox.options.reuse_existing_virtualenvs = True
+nox.options.reuse_venv = "yes"
 
 
 def install(session: nox.Session, torch: str, *what: str) -> None:
@@ -47,19 +47,19 @@ def lint(session: nox.Session) -> None:
     session.run("mypy", "--config-file", config, "-p", "remat_gen")
 
 
-@nox.session
+@nox.session(reuse_venv=False)
 def wheel(session: nox.Session) -> None:
     """Build the wheel, install it into a clean environment, use it from a temporary folder."""
     folder = Path(session.create_tmp())
-    for old in folder.glob("*.whl"):
+    for old in folder.iterdir():
         old.unlink()
     session.run("pip", "wheel", "--no-deps", "--wheel-dir", str(folder), ".", silent=True)
     (built,) = folder.glob("*.whl")
-    install(session, TORCH, "--force-reinstall", str(built))
+    install(session, TORCH, str(built))
     model = Path("tests/cli/models/small.py").read_text(encoding="utf-8")
     session.chdir(folder)
     Path("small.py").write_text(model, encoding="utf-8")
-    session.run("remat-gen", "small.py", "--budget", "80%", "-o", "small_remat.py", "--force")
+    session.run("remat-gen", "small.py", "--budget", "80%", "-o", "small_remat.py")
     session.run("remat-gen", "verify", "small_remat.py")
 
 
