@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of
@@ -99,14 +99,18 @@ class Writer:
         return fill(text, self._spell)
 
     def retained(self) -> list[str]:
-        """Return the names of what the class keeps until backward."""
+        """Return the names of what the class keeps until backward, the largest first."""
         marks = [
             mark
             for s in self.block_class.body.forward.statements
             if s.comment.startswith("retain")
             for mark in _targets(s)
         ]
-        return list(dict.fromkeys(self.kept_names[m.name] for m in marks if m.kind == "kept"))
+        kept = sorted(
+            (m.name for m in marks if m.kind == "kept"),
+            key=lambda name: -self.graph.storages[name].nbytes,
+        )
+        return without_companions(self.kept_names[name] for name in kept)
 
     def rematerialised(self) -> list[str]:
         """Return the names of what the class's backward runs again."""
@@ -116,7 +120,7 @@ class Writer:
             if s.again
             for part in self.fill(s.again).split(", ")
         ]
-        return list(dict.fromkeys(names))
+        return without_companions(names)
 
     def _summary(self) -> str:
         retained, again = self.retained(), self.rematerialised()
@@ -173,6 +177,12 @@ class Writer:
 
     def _paragraphs(self, function: Function) -> tuple[Paragraph, ...]:
         return tuple(paragraphs(function.statements, self.fill))
+
+
+def without_companions(names: Iterable[str]) -> list[str]:
+    """Return names, each once; where `ln_1` is there, `ln_1_mean` goes without saying."""
+    listed = list(dict.fromkeys(names))
+    return [n for n in listed if not any(n.startswith(f"{base}_") for base in listed)]
 
 
 def paragraphs(statements: tuple[Statement, ...], spell: Callable[[str], str]) -> list[Paragraph]:

@@ -58,7 +58,10 @@ class ForwardWriter:
         step, token = free("step", taken), free("token", taken)
         outputs = self._output_names(taken | {step, token})
         writer = ResultWriter(self._leaves(outputs), namespace=namespace)
-        result = writer.write(self.traced.returned.value)
+        value = self.traced.returned.value
+        result = writer.write(value)
+        if type(value) is tuple and len(value) > 1:
+            result = result[1:-1]
         return ForwardText(
             parameters=parameters,
             returns=returns,
@@ -178,12 +181,16 @@ def free(name: str, taken: set[str]) -> str:
     return name
 
 
-def shorten(names: list[str], most: int = 3) -> str:
+def shorten(names: list[str], width: int = 30) -> str:
     """Return names for a cell of the table; a long list says how many more there are."""
     if not names:
         return "-"
-    rest = f" + {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+    for count in range(len(names), 0, -1):
+        rest = f" + {len(names) - count} more" if len(names) > count else ""
+        text = ", ".join(names[:count]) + rest
+        if len(text) <= width:
+            return text
+    return f"{len(names)} values"
 
 
 def _describe(value: object) -> str:
