@@ -14,6 +14,7 @@ from remat_gen.codegen.prose import prose, user_line
 from remat_gen.codegen.sizes import size
 from remat_gen.ir.graph import Graph, Input, Kind, Source
 
+_ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
     self begin_backward rerun_random check_output pick_results incoming_gradient Kept""".split()
@@ -181,8 +182,13 @@ class Writer:
 
 def without_companions(names: Iterable[str]) -> list[str]:
     """Return names, each once; where `ln_1` is there, `ln_1_mean` goes without saying."""
-    listed = list(dict.fromkeys(names))
-    return [n for n in listed if not any(n.startswith(f"{base}_") for base in listed)]
+    listed = dict.fromkeys(names)
+    split = (name.rpartition("_") for name in listed)
+    return [
+        f"{base}{dash}{last}"
+        for base, dash, last in split
+        if last not in _ROLES or base not in listed
+    ]
 
 
 def paragraphs(statements: tuple[Statement, ...], spell: Callable[[str], str]) -> list[Paragraph]:
