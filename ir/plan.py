@@ -21,11 +21,12 @@ _ROWS: frozenset[type] = frozenset({Cost})
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What made the plan."""
+    """What made the plan: z3 decides the schedule, torch the trace, ruff the layout of the text."""
 
     remat_gen: str
     torch: str
     z3: str
+    ruff: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def describe(
     solution = planned.solution
     return Plan(
         schema=SCHEMA,
-        versions=Versions(__version__, torch_version(), version("z3-solver")),
+        versions=Versions(__version__, torch_version(), version("z3-solver"), version("ruff")),
         source=SourceFile(relative(request.model_file, output.parent), loaded.source_sha256),
         asked=_asked(request, planned),
         device=costs.device,

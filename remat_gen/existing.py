@@ -7,7 +7,7 @@ from pathlib import Path
 
 from remat_gen.capture.load import Loaded, load, read_source
 from remat_gen.capture.trace import trace
-from remat_gen.emission import module_text
+from remat_gen.emission import module_text, torch_version
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import read_header
 from remat_gen.ir.plan import Plan, read_plan
@@ -62,8 +62,15 @@ def emit_again(existing: Existing) -> str:
     """Return the module's text as its plan says, from a new trace and no measurement.
 
     Raises:
+        UsageError: the plan is of another torch, whose traces differ.
         RematError: the original changed, or cannot be traced any more.
     """
+    planned_with = existing.plan.versions.torch
+    if planned_with != torch_version():
+        raise UsageError(
+            f"{existing.path}: made with torch {planned_with}; torch {torch_version()} traces "
+            f"differently, so they cannot be compared"
+        )
     loaded = existing.load_original()
     with loaded.importable():
         traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)

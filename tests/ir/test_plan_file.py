@@ -37,7 +37,7 @@ _LISTS = st.lists(_NAMES, max_size=30).map(tuple)
 PLANS = st.builds(
     Plan,
     schema=st.just(SCHEMA),
-    versions=st.builds(Versions, _NAMES, _NAMES, _NAMES),
+    versions=st.builds(Versions, _NAMES, _NAMES, _NAMES, _NAMES),
     source=st.builds(SourceFile, _NAMES, _NAMES),
     asked=st.builds(
         Asked, _NAMES, st.none() | _NAMES, st.none() | _NAMES, _NAMES, _NAMES, _NAMES, _BYTES
@@ -56,7 +56,7 @@ PLANS = st.builds(
 )
 EXAMPLE = Plan(
     schema=SCHEMA,
-    versions=Versions("0.1.0", "2.13.0", "4.15"),
+    versions=Versions("0.1.0", "2.13.0", "4.15", "0.15"),
     source=SourceFile("model.py", "ab"),
     asked=Asked("remat-gen model.py", None, None, "auto", "rockmate", "60%", 60),
     device="cpu",

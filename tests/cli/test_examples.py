@@ -1,0 +1,46 @@
+"""The committed examples: their files follow from their plans, and their costs are used again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_runs import Remat
+
+from remat_gen.emission import torch_version
+from remat_gen.existing import Existing, emit_again
+from remat_gen.ir.errors import UsageError
+from remat_gen.ir.header import is_unedited
+from remat_gen.output import plan_path
+
+FOLDER = Path(__file__).parents[2] / "examples"
+NAMES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_plan_gives_the_committed_bytes(name: str) -> None:
+    path = FOLDER / f"{name}_remat.py"
+    committed = Existing.find(path)
+    assert is_unedited(path.read_text())
+    if committed.plan.versions.torch == torch_version():
+        assert emit_again(committed) == path.read_text()
+    else:
+        with pytest.raises(UsageError, match="cannot be compared"):
+            emit_again(committed)
+
+
+def test_costs_of_a_committed_plan_are_used_again(tmp_path: Path, remat: Remat) -> None:
+    module = FOLDER / "unet_remat.py"
+    for path in (FOLDER / "unet.py", module, plan_path(module)):
+        shutil.copy(path, tmp_path)
+    committed = Existing.find(module)
+    if committed.plan.versions.torch != torch_version():
+        return
+    ended = remat(tmp_path / "unet.py", "--budget", committed.plan.asked.budget, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["costs_reused"] is True
+    again = Existing.find(tmp_path / "unet_remat.py").plan
+    assert again.costs == committed.plan.costs
+    assert again.schedule == committed.plan.schedule or again.versions != committed.plan.versions
