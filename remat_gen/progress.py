@@ -64,7 +64,8 @@ class Lines(AbstractContextManager["Lines"]):
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """Shows a bar per stage."""
+    """Shows a bar per stage; drawn when something is reported, since a thread that draws would
+    disturb what is being timed."""
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(
@@ -75,6 +76,7 @@ class Terminal(AbstractContextManager["Terminal"]):
             TextColumn("[dim]{task.fields[what]}", markup=True),
             console=console,
             transient=True,
+            auto_refresh=False,
         )
         self._current: TaskID | None = None
 
@@ -82,9 +84,10 @@ class Terminal(AbstractContextManager["Terminal"]):
         """Begin a stage; the one before it is done."""
         self._finish()
         task = self._current = self._bars.add_task(name, total=None, what="")
+        self._bars.refresh()
 
         def step(what: str, done: int, total: int) -> None:
-            self._bars.update(task, completed=done, total=total, what=what[:40])
+            self._bars.update(task, completed=done, total=total, what=what[:40], refresh=True)
 
         return step
 
