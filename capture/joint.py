@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,14 @@ from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.explain import explain
 from remat_gen.ir.errors import TraceError
+
+# Messages for people are left out of the trace, not a reason to refuse it.
+_LOGGING = {
+    getattr(logging.Logger, level)
+    for level in ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
+} | {warnings.warn}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +38,9 @@ class Joint:
 
 
 def trace_joint(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], loss_only: bool
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], differentiated: frozenset[int]
 ) -> Joint:
-    """Trace one training step; gradients flow in at the loss, or at every output that can take one.
+    """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     The global generator, the buffers and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -45,51 +52,62 @@ def trace_joint(
     """
     with _quiet(), torch.random.fork_rng(devices=_cuda_devices(model)):
         try:
-            return Joint(_strict(model, args, kwargs, loss_only), strict=True)
+            return Joint(_strict(model, args, kwargs, differentiated), strict=True)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
-            return Joint(_non_strict(model, args, kwargs, loss_only, refused), strict=False)
+            return Joint(_non_strict(model, args, kwargs, differentiated, refused), strict=False)
 
 
 def _strict(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], loss_only: bool
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], differentiated: frozenset[int]
 ) -> torch.fx.GraphModule:
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(allow_rnn=True):
+    with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_LOGGING):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
-    _separate(captured, loss_only)
-    return _export(captured, args, kwargs)
+    _separate(captured, differentiated)
+    try:
+        return _export(captured, args, kwargs)
+    except RuntimeError as error:
+        _note_lines(captured, error)
+        raise
 
 
-def _separate(captured: torch.fx.GraphModule, loss_only: bool) -> None:
+def _note_lines(captured: torch.fx.GraphModule, error: RuntimeError) -> None:
+    """Add the user's lines of the custom operators that an error names."""
+    for node in captured.graph.nodes:
+        custom = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+        if custom and str(node.target) in str(error):
+            error.add_note(node.stack_trace or "")
+
+
+def _separate(captured: torch.fx.GraphModule, differentiated: frozenset[int]) -> None:
     output = next(node for node in captured.graph.nodes if node.op == "output")
     leaves = list(output.args[0])
     with captured.graph.inserting_before(output):
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, torch.fx.Node):
-                differentiated = takes_gradient(leaf.meta.get("example_value"), loss_only)
-                method = "clone" if differentiated else "detach"
+                method = "clone" if i in differentiated else "detach"
                 leaves[i] = captured.graph.call_method(method, (leaf,))
                 leaves[i].meta = dict(leaf.meta)
     output.args = (tuple(leaves),)
     captured.recompile()
 
 
-def takes_gradient(leaf: object, loss_only: bool) -> bool:
+def takes_gradient(leaf: object, differentiated: frozenset[int]) -> bool:
     """Tell whether the planned backward takes a gradient for an output leaf."""
     if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad:
         return False
-    return leaf.ndim == 0 or not loss_only
+    return leaf.ndim == 0 or not differentiated
 
 
 def _non_strict(
     model: nn.Module,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    loss_only: bool,
+    differentiated: frozenset[int],
     refused: Exception,
 ) -> torch.fx.GraphModule:
     try:
-        return _export(_Separated(model, loss_only), args, kwargs)
+        return _export(_Separated(model, differentiated), args, kwargs)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(refused, error)) from error
 
@@ -105,42 +123,20 @@ def _export(
 class _Separated(nn.Module):
     """What `_separate` does, for a module that is traced without Dynamo."""
 
-    def __init__(self, model: nn.Module, loss_only: bool) -> None:
+    def __init__(self, model: nn.Module, differentiated: frozenset[int]) -> None:
         super().__init__()
         self.model = model
-        self.loss_only = loss_only
+        self.differentiated = differentiated
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves(self.model(*args, **kwargs))
-        return tuple(map(self._separate, leaves))
+        return tuple(self._separate(i, leaf) for i, leaf in enumerate(leaves))
 
-    def _separate(self, leaf: Any) -> Any:
+    def _separate(self, position: int, leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        return leaf.clone() if takes_gradient(leaf, self.loss_only) else leaf.detach()
-
-
-def explain(refused: Exception, error: Exception) -> str:
-    """Say in a sentence why a model cannot be traced, with the user's line where it is known."""
-    for candidate in (refused, error):
-        text = str(candidate)
-        where = _user_line(text)
-        if where:
-            return f"{where}: the model cannot be traced: {_first_sentence(text)}"
-    return f"the model cannot be traced: {_first_sentence(str(refused) or str(error))}"
-
-
-def _user_line(text: str) -> str:
-    """Return `file:line` of the last frame outside of torch that a message names."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', text)
-    outside = [(f, n) for f, n in frames if "/torch/" not in f and not f.startswith("<")]
-    return f"{outside[-1][0].rsplit('/', 1)[-1]}:{outside[-1][1]}" if outside else ""
-
-
-def _first_sentence(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
-    return line if len(line) <= 300 else line[:297] + "…"
+        return leaf.clone() if position in self.differentiated else leaf.detach()
 
 
 def _cuda_devices(model: nn.Module) -> list[torch.device]:
@@ -149,11 +145,13 @@ def _cuda_devices(model: nn.Module) -> list[torch.device]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep torch's own logging of refused traces off the user's terminal."""
+    """Keep torch's own logging and warnings of refused traces off the user's terminal."""
     logger = logging.getLogger("torch")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)

@@ -19,6 +19,7 @@ from torch._functorch._aot_autograd.descriptors import (
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.literals import argument
+from remat_gen.capture.outputs import Leaf
 from remat_gen.capture.storages import Storages, is_getitem, is_view, tensors_of
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
@@ -26,20 +27,27 @@ from remat_gen.ir.errors import TraceError
 RNG_STATE_BYTES = {"cpu": 5056, "cuda": 16}
 
 
-def lower(joint: torch.fx.Graph, call: Call, model_file: str, strict: bool) -> ir.Graph:
-    """Translate the joint graph of a step.
+def lower(
+    joint: torch.fx.Graph,
+    call: Call,
+    returned: tuple[Leaf, ...],
+    model_file: str,
+    strict: bool,
+) -> ir.Graph:
+    """Translate the joint graph of a step; `returned` are eager's outputs.
 
     Raises:
         TraceError: it holds what cannot be written as source: subgraphs, symbolic sizes, large
             constants.
     """
-    return _Lowering(joint, call, model_file, "" if strict else "model.").run()
+    return _Lowering(joint, call, returned, model_file, "" if strict else "model.").run()
 
 
 @dataclass(slots=True)
 class _Lowering:
     joint: torch.fx.Graph
     call: Call
+    returned: tuple[Leaf, ...]
     model_file: str
     prefix: str  # before the names of parameters and buffers
     namer: naming.Namer = field(default_factory=naming.Namer)
@@ -58,9 +66,13 @@ class _Lowering:
 
     def run(self) -> ir.Graph:
         nodes = self._live_nodes()
+        naming.tag_backward(nodes)
         for node in nodes:
             if node.op == "placeholder":
                 self._placeholder(node)
+            elif node.op == "get_attr":
+                self._read_constant(node)
+            self._refuse_unstored(node)
         hints = naming.hints(nodes, self.storages, self._gradient_hints())
         for node in nodes:
             if node.op == "get_attr":
@@ -187,17 +199,26 @@ class _Lowering:
         )
         return state
 
-    def _constant(self, node: torch.fx.Node) -> None:
-        owner = self.joint.owning_module
-        value = getattr(owner, str(node.target), None)
+    def _read_constant(self, node: torch.fx.Node) -> None:
+        user = next(iter(node.users), node)
+        value = getattr(self.joint.owning_module, str(node.target), None)
         if not isinstance(value, torch.Tensor):
-            raise TraceError(f"the trace calls a subgraph ({node.target}): control flow operators")
+            raise TraceError(
+                f"{self._where(user)}: the model cannot be traced: control flow operators "
+                f"({user.target}) have no place in a plan: use torch.where"
+            )
         if value.numel() > 4096:
             raise TraceError(
-                f"forward builds a constant of {value.numel()} numbers: register it as a buffer"
+                f"{self._where(user)}: forward builds a constant of {value.numel()} numbers: "
+                "register it as a buffer"
             )
-        name = self.namer.unique("", "constant")
+        node.meta["value"] = value
         node.meta.setdefault("val", value)
+        self.storages.name(node, ("constant",))
+
+    def _constant(self, node: torch.fx.Node) -> None:
+        value = node.meta["value"]
+        name = self.namer.unique("", "constant")
         self._add_tensor(node, 0, tensors_of(node)[0], name, "constant", ir.Kind.ACTIVATION)
         dtype = ir.Literal("dtype", str(value.dtype).removeprefix("torch."))
         self.operations.append(
@@ -215,6 +236,18 @@ class _Lowering:
                 hint="constant",
             )
         )
+
+    def _refuse_unstored(self, node: torch.fx.Node) -> None:
+        odd = [t for t in tensors_of(node) if t.layout is not torch.strided]
+        if odd:
+            raise TraceError(
+                f"{self._where(node)}: {node.target} makes a sparse tensor, which cannot be "
+                "planned: use dense ones (sparse=False)"
+            )
+
+    def _where(self, node: torch.fx.Node) -> str:
+        source = metadata.source_of(node, self.model_file)
+        return f"{source.file}:{source.line}" if source.file else "forward"
 
     def _view(self, node: torch.fx.Node) -> None:
         base = next(n for n in node.all_input_nodes if _shares(n, node))
@@ -319,6 +352,11 @@ class _Lowering:
                 mutations.append(ir.Mutation(target, self._name(node)))
             elif descriptor is not None:
                 raise TraceError(f"the model returns what cannot be planned: {descriptor}")
+        if len(outputs) != len(self.returned):
+            raise TraceError("the trace does not return what the model returns")
+        for i, leaf in enumerate(self.returned):
+            if leaf.same_as is not None:
+                outputs[i] = outputs[leaf.same_as]
         self._name_tangents(outputs)
         differentiated = {gradient.of for gradient in gradients}
         graph = ir.Graph(
@@ -343,8 +381,8 @@ class _Lowering:
     def _output(self, node: Any, index: int) -> ir.Output:
         if not isinstance(node, torch.fx.Node):
             return ir.Output(None, argument(node, self._name), None, False)
-        tangent = self.tangents.get(index)
-        return ir.Output(self._name(_behind(node)), None, tangent, tangent is not None)
+        tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
+        return ir.Output(self._name(_behind(node)), None, tangent, requires_grad)
 
     def _live_nodes(self) -> list[torch.fx.Node]:
         """Return the nodes that the step needs: a dead random operation still moves the stream."""
@@ -389,7 +427,7 @@ def _traits(node: torch.fx.Node) -> set[ir.Trait]:
 
 def _target(node: torch.fx.Node) -> str:
     if not isinstance(node.target, torch._ops.OpOverload):
-        raise TraceError(f"the trace calls {node.target}, which is no operator")
+        raise TraceError(f"the trace calls {node.target}, which cannot be written as source")
     return str(node.target)
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
+from torch._functorch._aot_autograd.descriptors import TangentAOTInput
 
 from remat_gen.capture import metadata
 from remat_gen.capture.storages import Storages, is_getitem, is_view
@@ -56,7 +57,7 @@ def hints(
     backward = _BackwardHints(storages, gradients)
     last_of = {metadata.origin(n): n for n in nodes if not is_view(n)}
     for node in nodes:
-        if node.op == "placeholder" or is_view(node):
+        if node.op != "call_function" or is_view(node):
             continue
         if phase_of(node) is Phase.FORWARD:
             found[node] = _forward_hints(node, storages, last_of)
@@ -65,6 +66,17 @@ def hints(
             found[node] = backward.hints(node)
         storages.name(node, found[node])
     return found
+
+
+def tag_backward(nodes: list[torch.fx.Node]) -> None:
+    """Tag what depends on an incoming gradient as AOTAutograd does: it forgets autograd.Functions.
+
+    What such a Function's backward computes before it reads the gradient stays in the forward.
+    """
+    for node in nodes:
+        incoming = isinstance(node.meta.get("desc"), TangentAOTInput)
+        if incoming or any(phase_of(n) is Phase.BACKWARD for n in node.all_input_nodes):
+            node.meta["partitioner_tag"] = "is_backward"
 
 
 def phase_of(node: torch.fx.Node) -> Phase:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +14,40 @@ from torch.utils import _pytree as pytree
 
 
 @dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf of what the model returned.
+
+    `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
+    gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
+    tensor.
+    """
+
+    requires_grad: bool
+    scalar: bool
+    outside: bool
+    same_as: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """The model's outputs: `value` is what it returned, with fake tensors as leaves."""
 
     value: Any
+    leaves: tuple[Leaf, ...]  # in the order of torch's pytree
 
     @property
-    def leaves(self) -> list[Any]:
-        """Return the leaves in the order of torch's pytree."""
-        return pytree.tree_leaves(self.value)
+    def differentiated(self) -> frozenset[int]:
+        """Return the leaves that the planned backward takes a gradient for.
 
-    @property
-    def loss_only(self) -> bool:
-        """Tell whether exactly one output is a scalar that can be differentiated: the loss."""
-        return sum(is_loss(leaf) for leaf in self.leaves) == 1
+        That is the loss alone, where exactly one output is a scalar that requires grad.
+        """
+        able = [
+            i
+            for i, leaf in enumerate(self.leaves)
+            if leaf.requires_grad and not leaf.outside and leaf.same_as is None
+        ]
+        losses = [i for i in able if self.leaves[i].scalar]
+        return frozenset(losses if len(losses) == 1 else able)
 
 
 def is_loss(leaf: object) -> bool:
@@ -43,6 +65,33 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
+    given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     with mode, torch.random.fork_rng(devices=[]):
         value = torch.func.functional_call(model, fakes, args, kwargs)
-    return Returned(value)
+    _register_dataclasses(value)
+    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)))
+
+
+def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
+    first: dict[int, int] = {}
+    for i, value in enumerate(values):
+        tensor = isinstance(value, torch.Tensor)
+        earlier = first.setdefault(id(value), i) if tensor else i
+        yield Leaf(
+            requires_grad=tensor and value.requires_grad,
+            scalar=is_loss(value),
+            outside=_storage(value) in given,
+            same_as=earlier if earlier != i else None,
+        )
+
+
+def _storage(value: object) -> int | None:
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _register_dataclasses(value: object) -> None:
+    """Teach torch's pytree the user's dataclasses, which tracing refuses otherwise."""
+    for leaf in pytree.tree_leaves(value):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            pytree.register_dataclass(type(leaf))
+            _register_dataclasses(leaf)

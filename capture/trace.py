@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
-from remat_gen.capture.joint import Joint, explain, trace_joint
+from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lower import lower
-from remat_gen.capture.outputs import Returned, run_on_fakes
+from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 
@@ -42,9 +42,9 @@ def trace(
     """
     call = describe_call(model, args, kwargs)
     returned = _returned(model, call)
-    joint = trace_joint(model, call.args, call.kwargs, returned.loss_only)
+    joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
     file = str(source_file.resolve()) if source_file else ""
-    graph = lower(joint.graph_module.graph, call, file, joint.strict)
+    graph = lower(joint.graph_module.graph, call, returned.leaves, file, joint.strict)
     if not any(output.tangent for output in graph.outputs):
         raise TraceError("no output of the model requires grad: there is no backward to plan")
     return Traced(graph, call, returned, _examples(graph, call), joint.strict)
@@ -53,17 +53,17 @@ def trace(
 def _returned(model: nn.Module, call: Call) -> Returned:
     try:
         return run_on_fakes(model, call.args, call.kwargs)
-    except Exception as error:  # Dynamo's reason for the same failure is the better one
-        joint = _refusal(model, call)
-        raise TraceError(explain(joint, error)) from error
+    except Exception as error:  # of the user's code, or fake tensors lack a kernel
+        _refuse(model, call, error)
+        return run_for_real(model, call.args, call.kwargs)
 
 
-def _refusal(model: nn.Module, call: Call) -> Exception:
+def _refuse(model: nn.Module, call: Call, error: Exception) -> None:
+    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not."""
     try:
-        trace_joint(model, call.args, call.kwargs, loss_only=False)
+        trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
-        return refused
-    return TraceError("the model cannot be run on fake tensors")
+        raise refused from error
 
 
 def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:

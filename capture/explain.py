@@ -1,0 +1,108 @@
+"""Why a model cannot be traced: one sentence with the user's line, out of what torch says."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parent)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+# What torch's message contains, and what it means for the user; {0} is the group that was matched.
+_REASONS = (
+    (
+        r"Data-dependent branching",
+        "a branch depends on the value of a tensor: use torch.where, or decide outside of forward",
+    ),
+    (
+        r"(aten\.(?:item|_local_scalar_dense|is_nonzero)\S*)",
+        "a tensor becomes a Python number (.item(), int(), bool()), so that what runs depends on "
+        "its value: keep it a tensor",
+    ),
+    (
+        r"^(aten\.\S+?)(?:\.default)?$",
+        "the shape that {0} returns depends on the values of a tensor: use torch.where, a mask, "
+        "or a fixed size",
+    ),
+    (
+        r"backward through (\S+?)(?:\.default)? but no autograd formula",
+        "{0} has no backward: register one with torch.library.register_autograd",
+    ),
+    (
+        r"no fake impl registered for <?(?:CustomOpDef\()?([\w:.]+)",
+        "{0} has no fake implementation, which gives the shapes of its results: register one with "
+        "torch.library.register_fake",
+    ),
+    (
+        r"Observed exception[\s\S]*raised exception ([^\n]*)",
+        "forward raises {0}",
+    ),
+    (
+        r"Found <class '(?:[\w.]+\.)?(\w+)'> in output",
+        "forward returns a {0}, which holds tensors that torch cannot see: return a tuple, a dict "
+        "or a dataclass",
+    ),
+    (
+        r"modified by an inplace operation: (\[[^\]]*\[[^\]]*\]\])",
+        "eager's backward fails too: a tensor {0} that it needs was changed in place",
+    ),
+    (
+        r"got (\w+)\(['\"](.*?)['\"]\)",
+        "{0}: {1}",
+    ),
+    (
+        r"Attempted to call function marked as skipped[\s\S]*?function `([^`]+)`",
+        "torch cannot trace {0}",
+    ),
+)
+
+
+def explain(*errors: Exception) -> str:
+    """Return `gpt.py:22: the model cannot be traced: …` for errors of several attempts.
+
+    The first reason that is known counts, else what the first error says.
+    """
+    known = (reason for error in errors for reason in _reasons(error))
+    reason = next(known, "") or next(filter(None, map(_first_line, errors)), "no reason was given")
+    places = (place for error in errors for place in _places(error))
+    where = next(places, "")
+    return f"{where}: the model cannot be traced: {reason}" if where else (
+        f"the model cannot be traced: {reason}"
+    )
+
+
+def _reasons(error: Exception) -> Iterator[str]:
+    text = str(error)
+    first = text.strip().partition("\n")[0]
+    for pattern, reason in _REASONS:
+        found = re.search(pattern, first if pattern.startswith("^") else text)
+        if found:
+            yield _shortened(reason.format(*found.groups()))
+
+
+def _places(error: Exception) -> Iterator[str]:
+    """Yield `file:line` of the innermost frame of the user's: in the message, then of the error."""
+    texts = [str(error), *getattr(error, "__notes__", ())]
+    frames = [(file, int(line)) for text in texts for file, line in _FRAME.findall(text)]
+    raised = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    for stack in (frames, raised):
+        for file, line in reversed(stack):
+            if not file.startswith((_TORCH, _OURS, "<")):
+                yield f"{Path(file).name}:{line}"
+                break
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    kind = type(error).__name__
+    return _shortened(line if kind in ("Unsupported", "TraceError") else f"{kind}: {line}")
+
+
+def _shortened(text: str) -> str:
+    sentence = text.split(". ", 1)[0].rstrip(". ")
+    return sentence if len(sentence) <= 200 else sentence[:199] + "…"
