@@ -10,7 +10,7 @@ from remat_gen.codegen.expressions import BATCH_NORM, Expressions
 from remat_gen.codegen.lifetimes import Lifetimes, moments
 from remat_gen.codegen.marks import Mark, argument, find, kept, tangent, value
 from remat_gen.codegen.sizes import size
-from remat_gen.ir.graph import Graph, Kind, Operation, Source
+from remat_gen.ir.graph import Graph, Kind, Operation, Output, Source
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.schedule import Free, Run, Schedule
 
@@ -112,7 +112,7 @@ class _Writer:
             elif isinstance(step, Free):
                 self._free(step.value)
         functions.append(self._end_segment(current))
-        tangents = tuple(o.tangent for o in self.graph.outputs if o.tangent)
+        tangents = tuple(dict.fromkeys(o.tangent for o in self.graph.outputs if o.tangent))
         return tuple(
             Body(
                 block=k,
@@ -160,7 +160,9 @@ class _Writer:
         return sorted(
             v
             for v in read
-            if held[v].held is Held.STEP and self.lifetimes.at(v, self.moment).crosses
+            if held[v].held is Held.STEP
+            and v not in self.problem.given
+            and self.lifetimes.at(v, self.moment).crosses
         )
 
     def _end_segment(self, segment: int) -> Function:
@@ -180,18 +182,20 @@ class _Writer:
             for s in range(self.schedule.block_count, 2 * self.schedule.block_count)
             for v in self._held_outputs_read(s)
         }
-        left: set[str] = set()
+        left: set[Output] = set()
         for i, output in enumerate(self.graph.outputs):
-            if output.tensor is None or output.tensor in left:
+            if output.tensor is None or output in left:
                 continue
             if self.graph.storage_of(output.tensor).kind.outside:
                 continue
-            left.add(output.tensor)
+            left.add(output)
             storage = self.graph.storage_of(output.tensor).name
             text = self.expressions.tensor(output.tensor)
             mark = self._place(storage)
-            if mark.kind == "kept" and text == str(mark):
-                text += ".detach()"  # with its history, what is kept would hold its own graph
+            if (mark.kind == "kept" and text == str(mark)) or text in self.returns.values():
+                # what is kept must not get a history, or it would hold its own graph; and what
+                # eager returns detached beside its original is a tensor of its own
+                text += ".detach()"
             self.returns[str(i)] = text
             if self.index[storage] in read_later:
                 self.statements.append(Statement(f"{mark}_version = {mark}._version"))

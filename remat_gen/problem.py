@@ -84,7 +84,10 @@ def _held(graph: Graph) -> dict[str, plain.Held]:
     }
     for output in graph.outputs:
         if output.tangent:
-            held[graph.tensors[output.tangent].storage] = plain.Held.SEGMENT
+            tangent = graph.tensors[output.tangent]
+            # the one that `loss.backward()` makes is held by its caller until backward is done
+            scalar = tangent.shape == ()
+            held[tangent.storage] = plain.Held.STEP if scalar else plain.Held.SEGMENT
         if output.tensor:
             held[graph.tensors[output.tensor].storage] = plain.Held.STEP
     return held

@@ -126,6 +126,7 @@ def test_an_infeasible_budget_names_the_smallest(folder: Path, remat: Remat) -> 
     assert ended.code == 0
     plan = read_plan(folder / "small_remat.plan.json")
     assert plan.predicted.peak_bytes <= smallest
+    assert remat("verify", "small_remat.py").code == 0
 
 
 @pytest.mark.parametrize("strategy", ["rotor", "per-layer", "none"])
