@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,6 +69,19 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     with mode, torch.random.fork_rng(devices=[]):
         value = torch.func.functional_call(model, fakes, args, kwargs)
+    return _returned(value, given)
+
+
+def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
+    """Run a step's forward on copies, where an operator has no kernel for fake tensors."""
+    model, args, kwargs = copy.deepcopy((model, args, kwargs))
+    state = [*model.parameters(), *model.buffers()]
+    given = {_storage(leaf) for leaf in (*state, *pytree.tree_leaves((args, kwargs)))} - {None}
+    with torch.random.fork_rng(devices=list({p.device for p in state if p.is_cuda})):
+        return _returned(model(*args, **kwargs), given)
+
+
+def _returned(value: object, given: set[int | None]) -> Returned:
     _register_dataclasses(value)
     return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)))
 
@@ -95,3 +109,4 @@ def _register_dataclasses(value: object) -> None:
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             pytree.register_dataclass(type(leaf))
             _register_dataclasses(leaf)
+

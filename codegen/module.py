@@ -160,7 +160,7 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
     lines = []
     if text.unplanned:
         lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
-    tangents = [o for o in graph.outputs if o.tangent]
+    tangents = [o for o in dict.fromkeys(graph.outputs) if o.tangent]
     for output in tangents:
         tensor = graph.tensors[str(output.tangent)]
         name = text.tangents[_position(graph, text, output.tangent)]
@@ -173,7 +173,7 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
 
 def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
     planned = [n for n in text.tangents if n not in text.unplanned]
-    tangents = [o.tangent for o in graph.outputs if o.tangent]
+    tangents = [o.tangent for o in dict.fromkeys(graph.outputs) if o.tangent]
     return text.tangents.index(planned[tangents.index(tangent)])
 
 

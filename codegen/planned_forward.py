@@ -110,30 +110,33 @@ class ForwardWriter:
             rows.append(f"{quoted(name)}: ({name}, {quoted(default)})")
         return "{" + ", ".join(rows) + "}"
 
-    def _output_names(self, taken: set[str]) -> dict[str, str]:
-        """Return a variable for each tensor that leaves the last block, by tensor."""
+    def _output_names(self, taken: set[str]) -> dict[Output, str]:
+        """Return a variable for each output that leaves the last block."""
         last = self._instances()[-1][0]
-        names: dict[str, str] = {}
+        names: dict[Output, str] = {}
         for i in last.forward.returns:
-            tensor = self.traced.graph.outputs[int(i)].tensor
-            if tensor is None:
+            output = self.traced.graph.outputs[int(i)]
+            if output.tensor is None:
                 raise EmitError(f"output {i} has no tensor")
-            names[tensor] = free(self.traced.graph.tensors[tensor].hint, taken)
-            taken.add(names[tensor])
+            names[output] = free(self.traced.graph.tensors[output.tensor].hint, taken)
+            taken.add(names[output])
         return names
 
-    def _leaves(self, names: dict[str, str]) -> Iterator[str]:
+    def _leaves(self, names: dict[Output, str]) -> Iterator[str]:
         for output in self.traced.graph.outputs:
             yield self._leaf(output, names)
 
-    def _leaf(self, output: Output, names: dict[str, str]) -> str:
+    def _leaf(self, output: Output, names: dict[Output, str]) -> str:
         if output.tensor is None:
             if isinstance(output.constant, str):
                 return quoted(output.constant)
             return repr(output.constant)
-        if output.tensor in names:
-            return names[output.tensor]
-        return fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), self._outside)
+        if output in names:
+            return names[output]
+        text = fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), self._outside)
+        storage = self.traced.graph.tensors[output.tensor].storage
+        carries = any(i.tensor == storage and i.requires_grad for i in self.traced.graph.inputs)
+        return f"{text}.detach()" if carries and not output.requires_grad else text
 
     def _outside(self, mark: Mark) -> str:
         (found,) = (i for i in self.traced.graph.inputs if i.tensor == mark.name)

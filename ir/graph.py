@@ -167,7 +167,8 @@ class Output:
     """One leaf of what the model returns: a tensor (`tensor`) or a constant (`constant`).
 
     `tangent` is the incoming gradient's tensor; None where no gradient flows in.
-    `requires_grad` tells whether eager's output carries a gradient.
+    `requires_grad` tells whether eager's output carries a gradient. The same tensor returned twice
+    is the same Output twice.
     """
 
     tensor: str | None
