@@ -71,8 +71,10 @@ def explain(*errors: Exception) -> str:
     reason = next(known, "") or next(filter(None, map(_first_line, errors)), "no reason was given")
     places = (place for error in errors for place in _places(error))
     where = next(places, "")
-    return f"{where}: the model cannot be traced: {reason}" if where else (
-        f"the model cannot be traced: {reason}"
+    return (
+        f"{where}: the model cannot be traced: {reason}"
+        if where
+        else (f"the model cannot be traced: {reason}")
     )
 
 

@@ -14,6 +14,7 @@ from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
+from remat_gen.capture.side_effects import refuse_hooks, refused_side_effects
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 
@@ -40,6 +41,7 @@ def trace(
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
     """
+    refuse_hooks(model)
     call = describe_call(model, args, kwargs)
     returned = _returned(model, call)
     joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
@@ -51,11 +53,13 @@ def trace(
 
 
 def _returned(model: nn.Module, call: Call) -> Returned:
-    try:
-        return run_on_fakes(model, call.args, call.kwargs)
-    except Exception as error:  # of the user's code, or fake tensors lack a kernel
-        _refuse(model, call, error)
-        return run_for_real(model, call.args, call.kwargs)
+    with refused_side_effects(model):
+        try:
+            returned = run_on_fakes(model, call.args, call.kwargs)
+        except Exception as error:  # of the user's code, or fake tensors lack a kernel
+            _refuse(model, call, error)
+            returned = run_for_real(model, call.args, call.kwargs)
+    return returned
 
 
 def _refuse(model: nn.Module, call: Call, error: Exception) -> None:

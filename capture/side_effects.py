@@ -1,0 +1,120 @@
+"""What a forward does besides computing: a planned one would not, so it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+
+from remat_gen.ir.errors import TraceError
+
+_PLAIN = (bool, int, float, complex, str, torch.Tensor)
+_Attributes: TypeAlias = dict[str, dict[str, Any]]
+
+
+def refuse_hooks(model: nn.Module) -> None:
+    """Refuse hooks: the planned forward calls no submodule, and the trace has the model's own.
+
+    Raises:
+        TraceError: a module has a hook.
+    """
+    for name, module in model.named_modules():
+        hooks = (
+            module._forward_hooks,
+            module._forward_pre_hooks,
+            module._backward_hooks,
+            module._backward_pre_hooks,
+        )
+        if any(hooks):
+            raise TraceError(
+                f"{name or type(model).__name__} has a hook, which a planned forward would not "
+                "call as it should: remove it, or do its work in forward (weight_norm and "
+                "spectral_norm: use those of torch.nn.utils.parametrizations)"
+            )
+
+
+@contextlib.contextmanager
+def refused_side_effects(model: nn.Module) -> Iterator[None]:
+    """Run a forward, put the attributes of all modules back, and refuse if it changed some.
+
+    Raises:
+        TraceError: it kept a number or a tensor on a module, or drew from Python's or NumPy's
+            random numbers.
+    """
+    attributes, drawn = _attributes(model), _random_states()
+    try:
+        yield
+        changed = _changed(attributes, _attributes(model))
+        _refuse(changed, drawn != _random_states())
+    finally:
+        _restore(model, attributes)
+
+
+def _refuse(changed: str, drew: bool) -> None:
+    if changed:
+        raise TraceError(
+            f"forward changes {changed}, which a planned forward would not do: make it a buffer, "
+            "or return it"
+        )
+    if drew:
+        raise TraceError(
+            "forward draws random numbers of Python or NumPy, which would be the same in every "
+            "step: draw them with torch"
+        )
+
+
+def _attributes(model: nn.Module) -> _Attributes:
+    """Return the attributes of each module; parameters, buffers and submodules are no attributes.
+
+    Containers are copied one level deep.
+    """
+    return {
+        name: {k: _copied(v) for k, v in vars(module).items() if k not in _TORCHS}
+        for name, module in model.named_modules()
+    }
+
+
+_TORCHS = frozenset(vars(nn.Module()))
+
+
+def _copied(value: Any) -> Any:
+    return type(value)(value) if type(value) in (list, dict, set) else value
+
+
+def _changed(before: _Attributes, after: _Attributes) -> str:
+    """Return the path of the first plain attribute that changed, or ""."""
+    for name, attributes in after.items():
+        for attribute, value in attributes.items():
+            old = before.get(name, {}).get(attribute)
+            if _differs(old, value):
+                return f"self.{name}.{attribute}".replace("..", ".")
+    return ""
+
+
+def _differs(old: Any, new: Any) -> bool:
+    if new is old:
+        return False
+    if isinstance(new, list | dict | set):
+        return type(old) is not type(new) or len(old) != len(new)
+    if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
+        return True
+    return isinstance(new, _PLAIN) and bool(new != old)
+
+
+def _restore(model: nn.Module, attributes: _Attributes) -> None:
+    for name, module in model.named_modules():
+        own = vars(module)
+        for attribute in [k for k in own if k not in _TORCHS and k not in attributes[name]]:
+            del own[attribute]
+        for attribute, value in attributes[name].items():
+            if own.get(attribute) is not value and not isinstance(value, list | dict | set):
+                own[attribute] = value
+
+
+def _random_states() -> tuple[object, object]:
+    return random.getstate(), str(np.random.get_state())
