@@ -31,7 +31,7 @@ SLOTS_PER_BLOCK = 20
 FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
 FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
 ABOVE = 16  # programs just over a budget that are repaired to fit it
-STEPS = 400  # programs read from one table
+STEPS = 250  # programs read from one table
 RUNGS = ((200, 40), (40, 150), (20, 400), (10, 1 << 60))
 """Budgets improved, as shares of the plain peak: so many for up to so many operations."""
 
@@ -119,7 +119,8 @@ def _add_chain_programs(
     blocks = [localise(problem, chain, grads, i) for i in range(len(chain.blocks))]
     costs = ChainCosts(problem, chain, blocks)
     simple = {block: simple_choices(block) for block in dict.fromkeys(blocks)}
-    front.candidates += _programs(front, costs, [simple[block] for block in blocks], None)
+    if chain is front.chain:
+        front.candidates += _programs(front, costs, [simple[block] for block in blocks], None)
     if strategy == "rockmate":
         more = _grid(front, list(simple), progress)
         front.candidates += _programs(front, costs, [more[block] for block in blocks], progress)

@@ -9,7 +9,9 @@ from remat_gen.solver.problem import Held, Problem
 
 
 def least_time(problem: Problem, budget_bytes: int) -> float | None:
-    """Return the least time of any schedule in one block within the budget; None if none fits.
+    """Return the least time of any schedule within the budget; None if none fits.
+
+    For problems without SEGMENT-held values: it knows no blocks.
 
     Operations run first in traced order, forward ones again during backward; every re-run and every
     set of frees is tried. A state is (operations begun, resident values).
