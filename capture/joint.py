@@ -80,23 +80,32 @@ def _note_lines(captured: torch.fx.GraphModule, error: RuntimeError) -> None:
 
 
 def _separate(captured: torch.fx.GraphModule, differentiated: frozenset[int]) -> None:
-    output = next(node for node in captured.graph.nodes if node.op == "output")
-    leaves = list(output.args[0])
-    with captured.graph.inserting_before(output):
-        for i, leaf in enumerate(leaves):
-            if isinstance(leaf, torch.fx.Node):
-                method = "clone" if i in differentiated else "detach"
-                leaves[i] = captured.graph.call_method(method, (leaf,))
-                leaves[i].meta = dict(leaf.meta)
-    output.args = (tuple(leaves),)
+    """Let the captured module return its leaves apart.
+
+    Its graph returns each tensor once; what comes behind it, the rest of the user's own bytecode,
+    makes the leaves out of them.
+    """
+    codegen: Any = captured.graph._codegen
+    unflatten = codegen.dynamo_bytecode_unflatten
+
+    def leaves_apart(outputs: Any, inputs: Any) -> tuple[Any, ...]:
+        return separated(unflatten(outputs, inputs), differentiated)
+
+    codegen.dynamo_bytecode_unflatten = leaves_apart
+    captured._dynamo_bytecode_unflatten = leaves_apart
     captured.recompile()
 
 
-def takes_gradient(leaf: object, differentiated: frozenset[int]) -> bool:
-    """Tell whether the planned backward takes a gradient for an output leaf."""
-    if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad:
-        return False
-    return leaf.ndim == 0 or not differentiated
+def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
+    """Return the leaves of what a model returns: a clone of those that take a gradient."""
+    return tuple(
+        leaf
+        if not isinstance(leaf, torch.Tensor)
+        else leaf.clone()
+        if position in differentiated
+        else leaf.detach()
+        for position, leaf in enumerate(pytree.tree_leaves(value))
+    )
 
 
 def _non_strict(
@@ -130,13 +139,7 @@ class _Separated(nn.Module):
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        leaves = pytree.tree_leaves(self.model(*args, **kwargs))
-        return tuple(self._separate(i, leaf) for i, leaf in enumerate(leaves))
-
-    def _separate(self, position: int, leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return leaf.clone() if position in self.differentiated else leaf.detach()
+        return separated(self.model(*args, **kwargs), self.differentiated)
 
 
 def _cuda_devices(model: nn.Module) -> list[torch.device]:

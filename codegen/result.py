@@ -62,16 +62,28 @@ class ResultWriter:
         if isinstance(value, dict):
             pairs = list(value.items())
         elif dataclasses.is_dataclass(value):
-            pairs = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+            pairs = [(f.name, getattr(value, f.name)) for f in _settable_fields(value)]
         else:
             raise TraceError(f"the model returns a {type(value).__name__}, which cannot be rebuilt")
-        items = ", ".join(f"{name}={self.write(item)}" for name, item in pairs)
+        items = ", ".join(f"{name}={self._field(item)}" for name, item in pairs)
         return f"{self._class(type(value))}({items})"
+
+    def _field(self, item: Any) -> str:
+        return "None" if item is None else self.write(item)  # None is no leaf in a dataclass
 
     def _class(self, kind: type) -> str:
         if self.namespace.get(kind.__name__) is not kind:
             self.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         return kind.__name__
+
+
+def _settable_fields(value: Any) -> tuple[dataclasses.Field[Any], ...]:
+    fields = dataclasses.fields(value)
+    for field_ in fields:
+        if not field_.init:
+            name = f"{type(value).__name__}.{field_.name}"
+            raise TraceError(f"the model returns {name}, which cannot be set: it has init=False")
+    return fields
 
 
 def _is_namedtuple(value: object) -> bool:
