@@ -59,6 +59,7 @@ class BlockModel:
         self.block = block
         self.context = z3.Context()
         self.optimizer = z3.Optimize(ctx=self.context)
+        # Without ctrl_c=False z3 swallows an interrupt and answers unknown.
         self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit, ctrl_c=False)
         self.variables = Variables(block, self.context)
         self.rows = Rows(block, self.variables, self.optimizer)
@@ -82,7 +83,6 @@ class BlockModel:
             if result == z3.unsat:
                 return Answer(None, Status.INFEASIBLE)
             if result != z3.sat:
-                raise_if_interrupted(self.optimizer.reason_unknown())
                 return Answer(None, Status.UNKNOWN)
             option = evaluate(self.block, self._stages_of(self.optimizer.model()))
             if option.peak_bytes <= point.peak_bytes:
@@ -129,13 +129,3 @@ class BlockModel:
 
     def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
         return bool(z3.is_true(model[self.variables.ran[p, s]]))
-
-
-def raise_if_interrupted(reason: str) -> None:
-    """Raise KeyboardInterrupt where z3 swallowed a Ctrl-C and answered unknown.
-
-    Raises:
-        KeyboardInterrupt: the user interrupted the check.
-    """
-    if "interrupt" in reason or "cancel" in reason:
-        raise KeyboardInterrupt
