@@ -85,6 +85,7 @@ def _separate(captured: torch.fx.GraphModule, differentiated: frozenset[int]) ->
     Its graph returns each tensor once; what comes behind it, the rest of the user's own bytecode,
     makes the leaves out of them.
     """
+    module: Any = captured
     codegen: Any = captured.graph._codegen
     unflatten = codegen.dynamo_bytecode_unflatten
 
@@ -92,7 +93,7 @@ def _separate(captured: torch.fx.GraphModule, differentiated: frozenset[int]) ->
         return separated(unflatten(outputs, inputs), differentiated)
 
     codegen.dynamo_bytecode_unflatten = leaves_apart
-    captured._dynamo_bytecode_unflatten = leaves_apart
+    module._dynamo_bytecode_unflatten = leaves_apart
     captured.recompile()
 
 

@@ -109,4 +109,3 @@ def _register_dataclasses(value: object) -> None:
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             pytree.register_dataclass(type(leaf))
             _register_dataclasses(leaf)
-
