@@ -8,9 +8,11 @@ in all of its instances, and what one class keeps another reads under the same n
 from __future__ import annotations
 
 import itertools
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from remat_gen.capture.naming import identifier
 from remat_gen.codegen.bodies import Body, Function
 from remat_gen.codegen.marks import Mark, fill
 from remat_gen.codegen.paths import relative, roots
@@ -134,7 +136,7 @@ class KeptNames:
         taken: dict[int, set[str]] = {}
         for root, storages in members.items():
             blocks = {owners[s] for s in storages}
-            used = set().union(*(taken.get(b, set()) for b in blocks))
+            used = set(keyword.kwlist).union(*(taken.get(b, set()) for b in blocks))
             name = free_name(hint_of(self.graph, storages[-1]), storages[0], used)
             self.names[root] = name
             for block in blocks:
@@ -153,7 +155,7 @@ def hint_of(graph: Graph, storage: str) -> str:
 
 def free_name(hint: str, path: str, taken: set[str]) -> str:
     """Return the hint, or with more of its path where it is taken: `x`, `mlp_x`, last `x_2`."""
-    parts = [part for part in path.split(".")[:-1] if not part.isdigit()]
+    parts = [identifier(part) for part in path.split(".")[:-1] if not part.isdigit()]
     candidates = [hint, *(f"{'_'.join(parts[-n:])}_{hint}" for n in range(1, len(parts) + 1))]
     numbered = (f"{hint}_{n}" for n in itertools.count(2))
     return next(name for name in itertools.chain(candidates, numbered) if name not in taken)

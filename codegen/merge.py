@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import libcst as cst
@@ -90,11 +92,12 @@ def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
     Raises:
         UsageError: the file uses a name that the imports need for something else.
     """
-    missing = [line for line in lines if not _has(source, line)]
-    for line in [*missing, after]:
-        _refuse_clash(source, line)
     module = cst.parse_module(source)
     position = _behind_imports(module)
+    before = cst.Module(module.body[:position]).code
+    missing = [line for line in lines if not _has(before, line)]
+    for line in [*missing, after]:
+        _refuse_clash(source, line)
     header, footer = list(module.body[:position]), list(module.body[position:])
     added = [cst.parse_statement(line) for line in missing]
     if after:
@@ -188,6 +191,30 @@ def refuse_clashes(source: str, names: frozenset[str]) -> None:
         )
 
 
+def refuse_unreachable(
+    kind: type, namespace: Mapping[str, object], source: str, builder: str
+) -> None:
+    """Raise unless a subclass of the model's class can be written, and the builder wrapped.
+
+    Raises:
+        UsageError: the class is defined inside a function, or the builder is no function of the
+            file's.
+    """
+    module = sys.modules.get(kind.__module__)
+    imported = module is not None and getattr(module, kind.__name__, None) is kind
+    if namespace.get(kind.__name__) is not kind and not imported:
+        raise UsageError(
+            f"class {kind.__name__} is not defined at the top level of its module, so that the "
+            "generated file cannot name it: move it there"
+        )
+    functions = [s.name for s in ast.parse(source).body if isinstance(s, ast.FunctionDef)]
+    if builder not in functions:
+        raise UsageError(
+            f"{builder} is no function of the model's file, which the generated file would wrap: "
+            f"write `def build_model()` that returns the {kind.__name__}"
+        )
+
+
 def _refuse_clash(source: str, line: str) -> None:
     bound = set(_bindings(line)) or {line.partition(" = ")[0]} - {""}
     clash = sorted(bound & _top_level_names(source))
@@ -201,18 +228,15 @@ def _refuse_clash(source: str, line: str) -> None:
 
 
 def _behind_imports(module: cst.Module) -> int:
+    """Return the position behind the last import that stands before any definition."""
     position = 0
     for i, statement in enumerate(module.body):
-        if not isinstance(statement, cst.SimpleStatementLine):
+        if isinstance(statement, cst.ClassDef | cst.FunctionDef):
             break
-        first = statement.body[0]
+        first = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
         docstring = isinstance(first, cst.Expr) and isinstance(
             first.value, cst.SimpleString | cst.ConcatenatedString
         )
-        if isinstance(first, cst.Import | cst.ImportFrom):
+        if isinstance(first, cst.Import | cst.ImportFrom) or (docstring and i == 0):
             position = i + 1
-        elif not (docstring and i == 0):
-            break
-        elif docstring:
-            position = max(position, 1)
     return position

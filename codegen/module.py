@@ -25,6 +25,7 @@ from remat_gen.codegen.merge import (
     insert_before_main,
     names_in,
     refuse_clashes,
+    refuse_unreachable,
     rename_function,
     replace_forward,
 )
@@ -69,7 +70,7 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     classes = group(graph, write_bodies(graph, problem, schedule))
     kept_names = KeptNames(graph, classes)
     writers = {c: Writer(graph, c, kept_names) for c in classes}
-    names = name_classes(classes, target.model, names_in(target.source))
+    names = name_classes(classes, target.model, names_in(target.source) | _GENERATED_NAMES)
     forward = _forward(target, traced, writers, names)
     blocks = [
         render("block.py.jinja", block=_block(target, graph, c, writers[c].write(n, title_of(c))))
@@ -207,6 +208,7 @@ def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
         source = replace_forward(target.source, own, planned)
     else:
         kind = type(target.model)
+        refuse_unreachable(kind, target.namespace, target.source, target.builder)
         if target.namespace.get(kind.__name__) is not kind:
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from remat_gen.codegen.paths import access, root, roots
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.sizes import size
-from remat_gen.ir.errors import EmitError, TraceError
+from remat_gen.ir.errors import EmitError, TraceError, UsageError
 from remat_gen.ir.graph import Kind, Output
 
 
@@ -54,7 +55,7 @@ class ForwardWriter:
     def write(self, parameters: str, returns: str, namespace: Mapping[str, object]) -> ForwardText:
         """Return the text; `parameters` and `returns` are the user's own signature."""
         signature = inspect.signature(type(self.model).forward)
-        taken = set(signature.parameters)
+        taken = self._taken(signature)
         step, token = free("step", taken), free("token", taken)
         outputs = self._output_names(taken | {step, token})
         writer = ResultWriter(self._leaves(outputs), namespace=namespace)
@@ -76,6 +77,24 @@ class ForwardWriter:
             result=result,
             imports=writer.imports,
         )
+
+    def _taken(self, signature: inspect.Signature) -> set[str]:
+        """Return the names that a variable of the planned forward must not have.
+
+        Raises:
+            UsageError: the user's parameters hide what the planned forward calls.
+        """
+        parameters = list(signature.parameters)
+        if parameters[:1] != ["self"]:
+            raise UsageError("forward's first parameter must be called self: rename it")
+        called = {"torch", "range", "getattr", "Kept", "check_planned", *self.names.values()}
+        clash = sorted(called.intersection(parameters))
+        if clash:
+            raise UsageError(
+                f"forward has a parameter {clash[0]!r}, which hides what the generated forward "
+                "calls: rename it"
+            )
+        return {*parameters, *called, *keyword.kwlist}
 
     def _instances(self) -> list[tuple[Body, BlockClass]]:
         pairs = [(body, c) for c in self.writers for body in c.bodies]
