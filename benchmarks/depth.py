@@ -1,6 +1,6 @@
 """How long the whole command takes for examples/gpt.py with 12, 24 and 48 layers, stage by stage.
 
-    python benchmarks/depth.py > benchmarks/results/depth.md
+python benchmarks/depth.py > benchmarks/results/depth.md
 """
 
 from __future__ import annotations

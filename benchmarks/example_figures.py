@@ -1,6 +1,6 @@
 """Generate and verify each example at 80, 60 and 40 % of its eager activation peak.
 
-    python benchmarks/example_figures.py > benchmarks/results/example_figures.md
+python benchmarks/example_figures.py > benchmarks/results/example_figures.md
 """
 
 from __future__ import annotations

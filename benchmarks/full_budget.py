@@ -1,6 +1,6 @@
 """At a budget of 100 % nothing is re-run; time the generated step against eager's, in pairs.
 
-    python benchmarks/full_budget.py [PAIRS] > benchmarks/results/full_budget.md
+python benchmarks/full_budget.py [PAIRS] > benchmarks/results/full_budget.md
 """
 
 from __future__ import annotations
