@@ -17,7 +17,8 @@ from remat_gen.ir.graph import Graph, Input, Kind, Source
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
-    self begin_backward rerun_random check_output pick_results incoming_gradient Kept""".split()
+    self begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
+    Kept""".split()
 )
 
 

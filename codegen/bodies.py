@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
 from remat_gen.codegen.lifetimes import Lifetimes, moments
 from remat_gen.codegen.marks import Mark, argument, find, kept, tangent, value
+from remat_gen.codegen.reach import partly_reached
 from remat_gen.codegen.sizes import size
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, Source
 from remat_gen.solver.problem import Held, Problem
@@ -88,10 +89,12 @@ class _Writer:
     statements: list[Statement] = field(default_factory=list)
     returns: dict[str, str] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
+    partly: dict[str, tuple[int, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.lifetimes = Lifetimes(self.problem, self.schedule)
         self.expressions = Expressions(self.graph, self._place)
+        self.partly = partly_reached(self.graph)
         self.index = {v.name: i for i, v in enumerate(self.problem.values)}
         self.steps = [step for _, _, step in moments(self.schedule)]
 
@@ -216,6 +219,9 @@ class _Writer:
                 if storage.name in self.copied or storage.kind is not Kind.GRADIENT:
                     text += ".clone()"  # two parameters must not share one gradient
                 self.copied.add(storage.name)
+                if gradient.of in self.partly:
+                    outputs = ", ".join(map(str, self.partly[gradient.of]))
+                    text += f" if gradient_came(ctx, {outputs}) else None"
                 self.returns[gradient.of] = text
 
     def _release_held(self, segment: int) -> None:

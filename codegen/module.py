@@ -31,15 +31,24 @@ from remat_gen.codegen.merge import (
 )
 from remat_gen.codegen.paths import access, relative, root, roots
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.reach import partly_reached
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
-    incoming_gradient refuse_gradient check_planned describe_argument unplanned""".split()
+    gradient_came incoming_gradient refuse_gradient check_planned
+    describe_argument unplanned""".split()
 )
-_HELPERS = ("rerun_random", "check_output", "pick_results", "incoming_gradient", "refuse_gradient")
+_HELPERS = (
+    "rerun_random",
+    "check_output",
+    "pick_results",
+    "gradient_came",
+    "incoming_gradient",
+    "refuse_gradient",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +171,13 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
     if text.unplanned:
         lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
     tangents = [o for o in dict.fromkeys(graph.outputs) if o.tangent]
+    if partly_reached(graph):
+        came = (
+            f"{graph.outputs.index(o)}: {name} is not None"
+            for o in tangents
+            for name in [text.tangents[_position(graph, text, o.tangent)]]
+        )
+        lines.append(f"ctx.step[-1].came = {{{', '.join(came)}}}")
     for output in tangents:
         tensor = graph.tensors[str(output.tangent)]
         name = text.tangents[_position(graph, text, output.tangent)]
