@@ -41,7 +41,7 @@ class Expressions:
         first, *rest = view.args
         if method is None or not (isinstance(first, Ref) and first.name == view.base):
             return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
-        if method in _SIZES and isinstance(rest[0], tuple):
+        if method in _SIZES and isinstance(rest[0], tuple) and rest[0]:
             rest = [*rest[0], *rest[1:]]  # view(64, 64) for view((64, 64))
         written = (*map(self.argument, rest), *self._keywords(view.kwargs))
         return f"{self.tensor(self._viewed(view))}.{method}({', '.join(written)}){index}"

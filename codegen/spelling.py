@@ -16,10 +16,10 @@ _PUBLIC = frozenset(
     remainder roll round rsqrt rsub scatter scatter_add sgn sigmoid sign sin sinh sqrt square std
     sub sum tan tanh topk tril triu trunc var where zeros zeros_like""".split()
 )
-_FUNCTIONAL = frozenset("elu gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
+_FUNCTIONAL = frozenset("gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
 # Views that are methods of a tensor with the same arguments.
 _METHODS = frozenset(
-    """alias as_strided detach diagonal expand movedim narrow permute select split split_with_sizes
+    """alias as_strided detach diagonal expand permute select split split_with_sizes
     squeeze t transpose unbind unfold unsqueeze view""".split()
 )
 
