@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.trace import Traced
+from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_text import BlockText, Writer
 from remat_gen.codegen.bodies import write_bodies
@@ -39,6 +40,7 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
     gradient_came incoming_gradient refuse_gradient check_planned
+    hash_of_structure what_changed
     describe_argument unplanned""".split()
 )
 _HELPERS = (
@@ -208,6 +210,8 @@ def _helpers(target: Target, blocks: str) -> str:
         dtype=common,
         dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
+        structure=guards.hash_of_structure(model),
+        guards=guards.sources(),
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
 
@@ -253,6 +257,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
     lines += [
+        "import hashlib",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any, ClassVar",
     ]

@@ -7,7 +7,6 @@ import keyword
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from remat_gen.capture.trace import Traced
@@ -15,12 +14,13 @@ from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.bodies import Body
 from remat_gen.codegen.expressions import Expressions, quoted
+from remat_gen.codegen.guards import expected_arguments
 from remat_gen.codegen.marks import Mark, fill
 from remat_gen.codegen.paths import access, root, roots
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.sizes import size
-from remat_gen.ir.errors import EmitError, TraceError, UsageError
+from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 
 
@@ -67,7 +67,7 @@ class ForwardWriter:
             parameters=parameters,
             returns=returns,
             passed=passed(signature),
-            expected=self._expected(signature),
+            expected=expected_arguments(self.traced.call, signature),
             table=self._table(),
             step=step,
             token=token,
@@ -118,16 +118,6 @@ class ForwardWriter:
         return [*([f"*{name}.parameters({', '.join(layers)})"] if paths else []), *given]
 
     # -- inputs and outputs -------------------------------------------------------------------
-
-    def _expected(self, signature: inspect.Signature) -> str:
-        rows = [
-            f"{quoted(leaf.path)}: ({leaf.path}, {quoted(_describe(leaf.value))})"
-            for leaf in self.traced.call.leaves
-        ]
-        for name in self.traced.call.defaults:
-            default = repr(signature.parameters[name].default)
-            rows.append(f"{quoted(name)}: ({name}, {quoted(default)})")
-        return "{" + ", ".join(rows) + "}"
 
     def _output_names(self, taken: set[str]) -> dict[Output, str]:
         """Return a variable for each output that leaves the last block."""
@@ -213,16 +203,6 @@ def shorten(names: list[str], width: int = 30) -> str:
         if len(text) <= width:
             return text
     return f"{len(names)} values"
-
-
-def _describe(value: object) -> str:
-    if not isinstance(value, torch.Tensor):
-        if value is not None and not isinstance(value, bool | int | float | str):
-            raise TraceError(f"forward takes a {type(value).__name__}, which cannot be checked")
-        return repr(value)
-    grad = ", requires grad" if value.requires_grad else ""
-    dtype = str(value.dtype).removeprefix("torch.")
-    return f"{dtype}{list(value.shape)} on {value.device.type}{grad}"
 
 
 def _nowhere(storage: str) -> Mark:

@@ -1,0 +1,89 @@
+"""What a generated module compares at entry with what it was planned for.
+
+The functions below run twice: here, to write down what is expected, and in the generated module,
+which gets their own source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from remat_gen.capture.arguments import Call
+from remat_gen.codegen.expressions import quoted
+from remat_gen.ir.errors import TraceError
+
+
+def describe_argument(value: object) -> str:
+    """Describe an argument as it is compared: `float32[8, 128] on cpu, requires grad`."""
+    if isinstance(value, dict):
+        items = sorted(f"{key!r}: {describe_argument(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(describe_argument(item) for item in value)}]"
+    if not isinstance(value, Tensor):
+        return repr(value)
+    dtype = str(value.dtype).removeprefix("torch.")
+    strides = "" if value.is_contiguous() else f", strides {list(value.stride())}"
+    grad = ", requires grad" if value.requires_grad else ""
+    return f"{dtype}{list(value.shape)}{strides} on {value.device.type}{grad}"
+
+
+def hash_of_structure(model: nn.Module) -> str:
+    """Hash what the trace read from a model: its modules, their plain attributes, its tensors."""
+    plain = (bool, int, float, str, tuple)
+    lines = []
+    for name, module in model.named_modules():
+        lines.append(f"{name} {type(module).__name__ if name else ''}")
+        for key, value in sorted(vars(module).items()):
+            if isinstance(value, plain) and key[0] != "_" and " at 0x" not in repr(value):
+                lines.append(f"{key} = {value!r}")
+        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
+            lines.append(f"{key} = {describe_argument(tensor)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def sources() -> str:
+    """Return the source of the functions that the generated module needs too."""
+    functions = (describe_argument, hash_of_structure)
+    return "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
+
+
+def expected_arguments(call: Call, signature: inspect.Signature) -> str:
+    """Write the dict that `check_planned` compares: each parameter, and what is expected of it.
+
+    Raises:
+        TraceError: an argument is of a kind that cannot be compared.
+    """
+    rows = (
+        f"{quoted(name)}: ({name}, {quoted(_describe(name, value))})"
+        for name, value in _arguments(call, signature)
+    )
+    return "{" + ", ".join(rows) + "}"
+
+
+def _arguments(call: Call, signature: inspect.Signature) -> Iterator[tuple[str, Any]]:
+    bound = signature.bind(None, *call.args, **call.kwargs)
+    bound.apply_defaults()
+    yield from list(bound.arguments.items())[1:]
+
+
+def _describe(name: str, value: object) -> str:
+    for leaf in _plain_leaves(value):
+        if not isinstance(leaf, Tensor) and (" at 0x" in repr(leaf) or "\n" in repr(leaf)):
+            kind = type(leaf).__name__
+            raise TraceError(f"forward's {name} is a {kind}, which cannot be compared")
+    return describe_argument(value)
+
+
+def _plain_leaves(value: object) -> Iterator[object]:
+    items = value.values() if isinstance(value, dict) else value
+    if isinstance(value, dict | list | tuple):
+        for item in items:
+            yield from _plain_leaves(item)
+    else:
+        yield value
