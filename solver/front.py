@@ -10,21 +10,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
+from remat_gen.solver.cascade import pruned
 from remat_gen.solver.chain import ChainTable, Progress
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
-from remat_gen.solver.improve import Candidate, candidate, retain_more
+from remat_gen.solver.improve import Candidate, retain_more, started, trial_of
 from remat_gen.solver.local import LocalBlock, gradients, localise
 from remat_gen.solver.minimax import smallest_plan
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.option_grid import grid_choices, grid_for
 from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition
-from remat_gen.solver.plan import to_program
+from remat_gen.solver.plan import to_runs
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
 from remat_gen.solver.repair import exchange, lowered
 from remat_gen.solver.scaling import in_units
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
+from remat_gen.solver.timeline import timeline_of
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
@@ -41,6 +45,7 @@ class Front:
     """Programs in order of their peak; bytes are in units of `unit` bytes."""
 
     problem: Problem
+    arrays: ProblemArrays
     unit: int
     chain: Chain
     eager: Candidate
@@ -83,9 +88,9 @@ class Front:
         if start is None:
             return None
         if rung not in self._improved:
-            start = retain_more(self.problem, start, budget)
+            trial = retain_more(started(self.arrays, start), budget)
             above = [c for c in self.candidates if c.peak_bytes > budget][:ABOVE]
-            self._improved[rung] = exchange(self.problem, start, above, budget)
+            self._improved[rung] = exchange(self.arrays, trial, above, budget)
         return self._improved[rung]
 
 
@@ -93,12 +98,13 @@ def build_front(problem: Problem, strategy: str, progress: Progress | None = Non
     """Search all programs of a strategy; `progress` hears "solve block" and "chain"."""
     problem, unit = in_units(problem)
     chain = partition(problem)
-    eager = candidate(problem, keep_all(problem, chain))
-    front = Front(problem, unit, chain, eager, [], strategy == "rockmate", 0, 0)
+    arrays = arrays_of(problem)
+    eager = _candidate(arrays, keep_all(problem, chain))
+    front = Front(problem, arrays, unit, chain, eager, [], strategy == "rockmate", 0, 0)
     if strategy != "per-layer":
         front.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
-        front.candidates.append(candidate(problem, per_layer(problem, chain)))
+        front.candidates.append(_candidate(arrays, per_layer(problem, chain)))
     if strategy in ("rotor", "rockmate"):
         _add_chain_programs(front, chain, strategy, progress)
     if strategy == "rockmate":
@@ -107,7 +113,7 @@ def build_front(problem: Problem, strategy: str, progress: Progress | None = Non
                 _add_chain_programs(front, fine, strategy, progress)
     front.candidates = _pareto(front.candidates)
     if strategy == "rockmate":
-        front.candidates = _pareto(front.candidates + lowered(problem, front.smallest()))
+        front.candidates = _pareto(front.candidates + lowered(arrays, front.smallest()))
     return front
 
 
@@ -150,10 +156,15 @@ def _programs(
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
     plans = [table.plan(m) for m in _thinned(table.steps())]
     plans.append(smallest_plan(moves))
-    programs = [to_program(costs, plan).flat() for plan in plans]
+    programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
     return [
-        candidate(front.problem, in_segments(front.problem, front.chain, runs)) for runs in programs
+        _candidate(front.arrays, in_segments(front.problem, front.chain, runs)) for runs in programs
     ]
+
+
+def _candidate(arrays: ProblemArrays, program: Program) -> Candidate:
+    """Measure a program without the re-runs that nobody reads."""
+    return trial_of(pruned(timeline_of(arrays, program))).candidate()
 
 
 def _thinned(steps: list[int]) -> list[int]:

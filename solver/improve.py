@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat_gen.solver.liveness import prune
-from remat_gen.solver.measure import Measure, measure
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.program import Program, first_runs
+from remat_gen.solver.arrays import ProblemArrays
+from remat_gen.solver.cascade import without
+from remat_gen.solver.measure import Measure, measured
+from remat_gen.solver.program import Program
+from remat_gen.solver.timeline import Timeline, timeline_of
 
 WORK = 200_000  # runs measured in all, per improvement
 
@@ -27,27 +28,48 @@ class Candidate:
     time_us: float
     program: Program
 
-    def better_than(self, other: Candidate) -> bool:
-        """Whether this one is quicker, or as quick with a lower peak."""
-        return (self.time_us, self.peak_bytes) < (other.time_us, other.peak_bytes)
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A timeline with its figures, while it is being improved."""
+
+    timeline: Timeline
+    figures: Measure
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the peak."""
+        return self.figures.peak_bytes
+
+    @property
+    def time_us(self) -> float:
+        """Return the time of all runs."""
+        return self.figures.time_us
+
+    def candidate(self) -> Candidate:
+        """Return the program with its figures."""
+        return Candidate(self.peak_bytes, self.time_us, self.timeline.program())
 
 
-def candidate(problem: Problem, program: Program) -> Candidate:
-    """Measure a program."""
-    figures = measure(problem, program)
-    return Candidate(figures.peak_bytes, figures.time_us, program)
+def trial_of(timeline: Timeline) -> Trial:
+    """Measure a timeline."""
+    return Trial(timeline, measured(timeline))
 
 
-def retain_more(problem: Problem, start: Candidate, budget_bytes: int) -> Candidate:
+def started(arrays: ProblemArrays, candidate: Candidate) -> Trial:
+    """Return a candidate as a trial."""
+    return trial_of(timeline_of(arrays, candidate.program))
+
+
+def retain_more(start: Trial, budget_bytes: int) -> Trial:
     """Leave out re-runs, the most expensive first, while the peak fits the budget."""
     best = start
     work = WORK
     while True:
-        figures = measure(problem, best.program)
         improved = None
-        for position in _removable(problem, best.program, figures, budget_bytes):
-            work -= len(figures.inside)
-            trial = candidate(problem, without(problem, best.program, position))
+        for position in _removable(best, budget_bytes):
+            work -= best.timeline.length
+            trial = trial_of(without(best.timeline, position))
             if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
                 improved = trial
                 break
@@ -58,48 +80,20 @@ def retain_more(problem: Problem, start: Candidate, budget_bytes: int) -> Candid
         best = improved
 
 
-def without(problem: Problem, program: Program, position: int) -> Program:
-    """Return the program without one run and without the re-runs that only served it."""
-    runs: list[int | None] = list(program.flat())
-    runs[position] = None
-    return prune(problem, program.refilled(runs))
-
-
-def _removable(
-    problem: Problem, program: Program, figures: Measure, budget_bytes: int
-) -> list[int]:
+def _removable(trial: Trial, budget_bytes: int) -> list[int]:
     """Return the re-runs whose results may fit in the slack, by falling time."""
-    runs = program.flat()
-    slack = budget_bytes - figures.inside
-    last_touch: dict[int, int] = {}
+    timeline, arrays = trial.timeline, trial.timeline.arrays
+    slack = budget_bytes - trial.figures.inside
+    wanted = np.flatnonzero((timeline.reads > 0) & ~timeline.newest)
+    position = timeline.made_at[wanted]
+    need = np.zeros(timeline.length, dtype=np.int64)
+    np.add.at(need, position, arrays.nbytes[timeline.values[wanted]])
+    since = np.arange(timeline.length)
+    np.minimum.at(since, position, timeline.last_at[wanted - 1])
     found = []
-    next_read = _next_reads(problem, runs)
-    for position, (p, first) in enumerate(zip(runs, first_runs(runs), strict=True)):
-        operation = problem.operations[p]
-        if not first:
-            wanted = [v for v in operation.outputs if next_read.get((position, v))]
-            need = sum(problem.values[v].nbytes for v in wanted)
-            since = min((last_touch[v] for v in wanted if v in last_touch), default=position)
-            freed = sum(
-                problem.values[v].nbytes
-                for v in operation.inputs
-                if problem.values[v].held is Held.FREE
-            )
-            room = int(np.min(slack[since + 1 : position + 1], initial=2**62))
-            if need <= room + freed:
-                found.append((-operation.time_us, position))
-        last_touch.update(dict.fromkeys(operation.inputs + operation.outputs, position))
-    return [position for _, position in sorted(found)]
-
-
-def _next_reads(problem: Problem, runs: list[int]) -> dict[tuple[int, int], int]:
-    """Return for each made value (position, v) its first read before it is made again."""
-    reads: dict[tuple[int, int], int] = {}
-    upcoming: dict[int, int] = {}
-    for position in range(len(runs) - 1, -1, -1):
-        operation = problem.operations[runs[position]]
-        for v in operation.outputs:
-            if v in upcoming:
-                reads[position, v] = upcoming.pop(v)
-        upcoming.update(dict.fromkeys(operation.inputs, position))
-    return reads
+    for x in np.flatnonzero(~timeline.firsts).tolist():
+        p = int(timeline.runs[x])
+        room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
+        if need[x] <= room + arrays.read_bytes[p]:
+            found.append((-float(arrays.time_us[p]), x))
+    return [x for _, x in sorted(found)]

@@ -1,7 +1,7 @@
 """Peak and time of a program, quickly: the same figures as `replay` of its schedule.
 
-A search measures hundreds of programs; the replay of the chosen one stays the judge. Each stay of a
-value in memory is an interval of positions in the list of runs; a running sum of what enters and
+A search measures thousands of programs; the replay of the chosen one stays the judge. Each stay of
+a value in memory is an interval of positions in the list of runs; a running sum of what enters and
 leaves gives the bytes inside each run.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.arrays import Ints, arrays_of
+from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
+from remat_gen.solver.timeline import Timeline, timeline_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,94 +23,67 @@ class Measure:
 
     peak_bytes: int
     time_us: float
-    inside: npt.NDArray[np.int64]
+    inside: Ints
 
 
 def measure(problem: Problem, program: Program) -> Measure:
     """Measure a legal program; nothing is checked."""
-    runs = program.flat()
-    if not runs:
-        return Measure(0, 0.0, np.zeros(0, dtype=np.int64))
-    stays = _Stays(problem, program, runs)
-    inside = stays.sum()
-    time_us = sum([problem.operations[p].time_us for p in runs])
-    return Measure(int(inside.max()), time_us, inside)
+    return measured(timeline_of(arrays_of(problem), program))
 
 
-class _Stays:
-    """Intervals of positions at which each value is in memory."""
+def measured(timeline: Timeline) -> Measure:
+    """Measure a legal program by its timeline."""
+    inside = _inside(timeline)
+    return Measure(int(inside.max(initial=0)), timeline.time_us, inside)
 
-    def __init__(self, problem: Problem, program: Program, runs: list[int]) -> None:
-        self.problem = problem
-        self.starts = program.starts()
-        self.runs = runs
-        self.first_backward = program.block_count
-        self.delta = np.zeros(len(runs) + 2, dtype=np.int64)
-        self.extra = np.zeros(len(runs) + 2, dtype=np.int64)
-        self.held = [value.held is not Held.FREE for value in problem.values]
-        self.nbytes = [value.nbytes for value in problem.values]
 
-    def sum(self) -> npt.NDArray[np.int64]:
-        begin, last = self._walk_free()
-        for v, start in begin.items():
-            self._stay(v, start, last[v])
-        self._walk_held()
-        total = np.cumsum(self.delta)[: len(self.runs)]
-        workspace = [self.problem.operations[p].workspace_bytes for p in self.runs]
-        inside: npt.NDArray[np.int64] = total + self.extra[: len(self.runs)]
-        return inside + np.array(workspace, dtype=np.int64)
+def _inside(timeline: Timeline) -> Ints:
+    arrays = timeline.arrays
+    free = arrays.free[timeline.values]
+    begin, end = timeline.made_at[free], timeline.last_at[free]
+    held, held_begin, held_end, extra = _held_stays(timeline, np.flatnonzero(~free))
+    nbytes = np.concatenate((arrays.nbytes[timeline.values[free]], arrays.nbytes[held]))
+    size = timeline.length + 2
+    # The weights are floats: exact, since sums of bytes stay far below 2**53.
+    total = np.bincount(np.concatenate((begin, held_begin)), weights=nbytes, minlength=size)
+    total -= np.bincount(np.concatenate((end, held_end)) + 1, weights=nbytes, minlength=size)
+    inside: Ints = np.cumsum(total)[: timeline.length].astype(np.int64)
+    for position, more in extra:
+        inside[position] += more
+    return inside + arrays.workspace_bytes[timeline.runs]
 
-    def _stay(self, v: int, start: int, end: int) -> None:
-        self.delta[start] += self.nbytes[v]
-        self.delta[end + 1] -= self.nbytes[v]
 
-    def _walk_free(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Record the stays that end by being made again; return begin and end of the last ones."""
-        operations, held = self.problem.operations, self.held
-        read = {v for operation in operations for v in operation.inputs}
-        appear = self.starts[self.first_backward]
-        begin = {v: appear for v in self.problem.given if not held[v] and v in read}
-        last = dict(begin)
-        for position, p in enumerate(self.runs):
-            operation = operations[p]
-            for v in operation.inputs:
-                last[v] = position
-            for v in operation.outputs:
-                if not held[v]:
-                    if v in begin:
-                        self._stay(v, begin[v], last[v])
-                    begin[v] = last[v] = position
-        return begin, last
+def _held_stays(timeline: Timeline, stays: Ints) -> tuple[Ints, Ints, Ints, list[tuple[int, int]]]:
+    """Return held values with begin and end of their stays, and what re-runs make twice."""
+    values = timeline.values[stays]
+    begin = timeline.made_at[stays]
+    end = _releases(timeline, stays)
+    again = np.flatnonzero(~timeline.newest[stays])
+    lasting = np.ones(len(stays), dtype=np.bool_)
+    extra = []
+    released = end.copy()
+    for k in again.tolist():
+        if begin[k] <= released[k - 1]:
+            released[k] = released[k - 1]
+            lasting[k] = False
+            extra.append((int(begin[k]), int(timeline.arrays.nbytes[values[k]])))
+    return values[lasting], begin[lasting], end[lasting], extra
 
-    def _walk_held(self) -> None:
-        made, last_use = self._held_events()
-        for v, segments in made.items():
-            released = -1
-            for segment, position in segments:
-                if position <= released:
-                    self.extra[position] += self.nbytes[v]
-                    continue
-                released = self._release(v, segment, last_use.get(v, -1))
-                self._stay(v, position, released)
 
-    def _held_events(self) -> tuple[dict[int, list[tuple[int, int]]], dict[int, int]]:
-        """Return where each held value is made (segment, position) and the last segment reading."""
-        appear = (self.first_backward, self.starts[self.first_backward])
-        made = {v: [appear] for v in self.problem.given if self.held[v]}
-        last_use: dict[int, int] = {}
-        for segment, start in enumerate(self.starts[:-1]):
-            for position in range(start, self.starts[segment + 1]):
-                operation = self.problem.operations[self.runs[position]]
-                for v in operation.inputs:
-                    if self.held[v]:
-                        last_use[v] = segment
-                for v in operation.outputs:
-                    if self.held[v]:
-                        made.setdefault(v, []).append((segment, position))
-        return made, last_use
+def _releases(timeline: Timeline, stays: Ints) -> Ints:
+    """Return the last position at which each held stay's value is there if it is made there."""
+    values = timeline.values[stays]
+    made_in = _segments_at(timeline, timeline.made_at[stays])
+    made_in[~timeline.from_run[stays]] = 0
+    last = np.full(len(timeline.arrays.nbytes), -1, dtype=np.int64)
+    read = timeline.reads[stays] > 0
+    used_in = _segments_at(timeline, timeline.last_at[stays])
+    np.maximum.at(last, values[read], used_in[read])
+    segment = np.maximum(np.maximum(made_in, last[values]), timeline.first_backward)
+    end: Ints = timeline.starts[np.minimum(segment + 1, timeline.count)] - 1
+    return np.where(timeline.arrays.to_the_end[values], timeline.length - 1, end)
 
-    def _release(self, v: int, segment: int, last_use: int) -> int:
-        """Return the last position at which a held value made in `segment` is there."""
-        if self.problem.values[v].held is Held.STEP:
-            return len(self.runs) - 1
-        return self.starts[max(segment, last_use, self.first_backward) + 1] - 1
+
+def _segments_at(timeline: Timeline, positions: Ints) -> Ints:
+    segments: Ints = np.searchsorted(timeline.starts, positions, side="right") - 1
+    return segments

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias
 
 from remat_gen.solver.chain_costs import ChainCosts
-from remat_gen.solver.liveness import prune
 from remat_gen.solver.option import Option
-from remat_gen.solver.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +46,14 @@ class Checkpoint:
 Plan: TypeAlias = Leaf | Inner | Checkpoint
 
 
-def to_program(costs: ChainCosts, plan: Plan) -> Program:
-    """Write the runs down; re-runs across blocks open the backward segment that follows them."""
+def to_runs(costs: ChainCosts, plan: Plan) -> list[int]:
+    """Write the runs down, also those that nobody reads.
+
+    Re-runs across blocks stand before the backward segment that follows them.
+    """
     writer = _Writer(costs)
     writer.write(plan, True)
-    return prune(costs.problem, Program(tuple(tuple(s) for s in writer.segments)))
+    return list(chain.from_iterable(writer.segments))
 
 
 class _Writer:

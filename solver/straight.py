@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.program import Program
@@ -31,7 +33,7 @@ def per_layer(problem: Problem, chain: Chain) -> Program:
     return _with_reruns(chain, reruns)
 
 
-def in_segments(problem: Problem, chain: Chain, runs: list[int]) -> Program:
+def in_segments(problem: Problem, chain: Chain, runs: Sequence[int]) -> Program:
     """Return the same runs in the segments of another chain over the same operations.
 
     A re-run goes to the segment of the backward operation that follows it.
