@@ -23,7 +23,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # Python, not HTML; text of the user's goes through `prose` or `quoted`
     )
-    environment.globals.update(section=section, docstring=docstring)
+    environment.globals.update(section=section, docstring=docstring, wrapped=wrapped)
     return environment
 
 
@@ -39,3 +39,8 @@ def docstring(text: str) -> str:
     first, _, rest = text.partition(". ")
     wrapped = textwrap.fill(rest, 92, initial_indent="    ", subsequent_indent="    ")
     return f'    """{first}.\n\n{wrapped}\n    """'
+
+
+def wrapped(comment: str) -> list[str]:
+    """Return the lines of a comment that stands twice indented, continued with an indent."""
+    return textwrap.wrap(comment, 90, subsequent_indent="    ", break_long_words=False)
