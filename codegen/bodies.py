@@ -278,7 +278,7 @@ class _Writer:
             wanted_too = set()
         names = [self.graph.tensors[o].storage if o else "" for o in operation.outputs]
         takes = [
-            name in wanted or o in wanted_too
+            (name in wanted or o in wanted_too) and o not in self.expressions.updates
             for name, o in zip(names, operation.outputs, strict=True)
         ]
         self._drop_others(operation, takes)

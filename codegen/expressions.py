@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
 from remat_gen.codegen.marks import Mark, argument
-from remat_gen.ir.errors import EmitError
+from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -23,14 +23,24 @@ class Expressions:
     graph: Graph
     place: Callable[[str], Mark]
     views: Mapping[str, View] = field(init=False)
+    updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
 
     def __post_init__(self) -> None:
         self.views = {view.tensor: view for view in self.graph.views}
+        self.updates = {
+            new: old
+            for operation in self.graph.operations
+            if operation.target == BATCH_NORM
+            for new, old in zip(operation.outputs[3:], operation.args[3:5], strict=False)
+            if new
+        }
 
     def tensor(self, name: str) -> str:
         """Write a tensor: the variable of its storage, and the views on it as method calls."""
         view = self.views.get(name)
         if view is None:
+            if name in self.updates:
+                raise TraceError(f"forward reads {name}, which BatchNorm has just updated")
             storage = self.graph.storage_of(name)
             return str(argument(name) if storage.kind.outside else self.place(storage.name))
         return self._view(view)
@@ -78,14 +88,22 @@ class Expressions:
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
-        args = list(map(self.argument, operation.args))
-        args[3:5] = ["None", "None"] if again else args[3:5]
+        statistics = operation.args[3:5]
+        args = list(map(self.argument, (*operation.args[:3], None, None, *operation.args[5:])))
+        if not again:
+            args[3:5] = [self._statistic(s) for s in statistics]
         return "torch.native_batch_norm", ", ".join(args)
+
+    def _statistic(self, value: Argument) -> str:
+        """Write running statistics: the buffer itself, also where the layer ran before."""
+        while isinstance(value, Ref) and value.name in self.updates:
+            value = self.updates[value.name]
+        return self.argument(value)
 
     def _rng_state(self, operation: Operation) -> str:
         (device,) = operation.args
         if isinstance(device, Literal) and device.text.startswith("cuda"):
-            return f"torch.cuda.get_rng_state({device.text!r})"
+            return "torch.cuda.get_rng_state()"
         return "torch.get_rng_state()"
 
     def _arguments(self, node: Operation | View) -> str:
@@ -113,7 +131,7 @@ def literal(value: Literal) -> str:
     if value.kind == "complex":
         return f'complex("{value.text.strip("()")}")'
     if value.kind == "device":
-        return f'"{value.text}"'
+        return f'"{value.text.partition(":")[0]}"'  # of GPUs the current one
     if not value.text.isidentifier():
         raise EmitError(f"no spelling for {value}")
     return f"torch.{value.text}"

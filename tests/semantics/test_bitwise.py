@@ -1,0 +1,145 @@
+"""Whole steps, bitwise: outputs, gradients, buffers, inputs and the random stream."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from pairs import Pair, make_pair, make_pair_of
+from sources import model_source
+from steps import assert_right, run_steps
+
+STRATEGIES = [
+    ("mixed", "1GB", "per-layer"),
+    ("mixed", "66%", "rotor"),
+    ("mixed", "60%", "rockmate"),
+    ("deep", "42%", "rotor"),
+    ("deep", "1GB", "per-layer"),
+]
+
+
+@pytest.mark.parametrize(("name", "limit", "strategy"), STRATEGIES)
+def test_every_strategy_steps_as_eager_does(name: str, limit: str, strategy: str) -> None:
+    assert_right(make_pair(name, limit, strategy), steps=3)
+
+
+def test_blocks_rerun_operations_of_other_blocks(deep: Pair) -> None:
+    assert deep.reruns_across
+
+
+SQUARE = "torch.randn(6, 8)"
+CASES = {
+    "batch norm": model_source(
+        "return self.head(self.bn(self.layers[1](self.bn(self.layers[0](x)))))",
+        init="self.bn = nn.BatchNorm1d(8)",
+    ),
+    "moving average": model_source(
+        "self.ema.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)\n"
+        "return self.head(self.body(x - self.ema))",
+        init="self.register_buffer('ema', torch.zeros(8))",
+    ),
+    "an input changed in place": model_source("x.mul_(2)\nreturn self.head(self.body(x))"),
+    "random operations": model_source(
+        "h = self.body(x)\n"
+        "h = self.layers[1](h + torch.rand_like(h)) * torch.bernoulli(torch.full_like(h, 0.5))\n"
+        "return self.head(h)"
+    ),
+    "attention with dropout": model_source(
+        "h = self.body(x).view(1, 6, 2, 4).transpose(1, 2)\n"
+        "h = F.scaled_dot_product_attention(h, h, h, dropout_p=0.1, is_causal=True)\n"
+        "return self.head(h.transpose(1, 2).reshape(6, 8))"
+    ),
+    "a layer used three times": model_source(
+        "return self.head(self.layers[0](self.body(self.layers[0](x))))"
+    ),
+    "autocast inside": model_source(
+        "with torch.autocast('cpu', torch.bfloat16):\n"
+        "    h = self.head(self.body(x))\n"
+        "return h.float().mean()"
+    ),
+    "constants": model_source(
+        "h = self.head(self.body(x))\nreturn h * torch.tensor([1.0, 2.0, 3.0, 4.0])"
+    ),
+    "frozen first layer": model_source(
+        "return self.head(self.body(x))", init="self.layers[0].requires_grad_(False)"
+    ),
+    "frozen last layer": model_source(
+        "return self.head(self.body(x))", init="self.layers[1].requires_grad_(False)"
+    ),
+    "frozen embedding": model_source(
+        "return self.head(self.body(self.embed(x)))",
+        init="self.embed = nn.Embedding(9, 8).requires_grad_(False)",
+        inputs="(torch.randint(9, (6,)),)",
+    ),
+    "an input that needs a gradient": model_source(
+        "return self.head(self.body(x))", inputs="(torch.randn(6, 8, requires_grad=True),)"
+    ),
+    "a parameter used detached": model_source(
+        "return self.head(self.body(x)) * self.scale.detach()",
+        init="self.scale = nn.Parameter(torch.full((4,), 3.0))",
+    ),
+    "nested inputs": model_source(
+        "return {'o': self.head(self.body(batch['x'][0])) * scale}",
+        arguments="self, batch: dict[str, Any], scale: float = 1.0, *, flag: bool = False",
+        inputs="{'batch': {'x': [torch.randn(6, 8)], 'y': torch.ones(2)}, 'scale': 2.0}",
+    ),
+}
+
+
+@pytest.mark.parametrize("source", CASES.values(), ids=CASES)
+def test_step_is_eagers(source: str) -> None:
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
+
+
+def test_dropout_is_rerun_from_its_recorded_state(deep: Pair) -> None:
+    calls = re.findall(r"rerun_random\(\s*(\S+),\s*(\S+),", deep.text)
+    assert calls
+    assert all(s.endswith("_rng") and f == "torch.native_dropout" for s, f in calls)
+
+
+def test_batch_norm_counts_a_step_once_also_when_it_runs_again(mixed: Pair) -> None:
+    backward = mixed.text[mixed.text.index("# rematerialise") :]
+    assert "native_batch_norm(" in backward.partition("def forward(")[0]
+    _, planned = mixed.models()
+    run_steps(planned, mixed, steps=2)
+    counts = [b for n, b in planned.named_buffers() if "num_batches" in n or n == "calls"]
+    assert len(counts) == 5
+    assert all(count == 2 for count in counts)
+
+
+def test_unused_and_frozen_parameters_get_no_gradient(mixed: Pair) -> None:
+    _, planned = mixed.models()
+    run_steps(planned, mixed)
+    without = {n for n, p in planned.named_parameters() if p.grad is None}
+    frozen = {n for n, p in planned.named_parameters() if not p.requires_grad}
+    assert without == frozen | {"unused.weight", "unused.bias"}
+
+
+def test_nothing_is_computed_for_the_gradients_of_frozen_parameters() -> None:
+    pair = make_pair_of(CASES["frozen first layer"], "1GB", "per-layer")
+    weights = [line for line in pair.text.splitlines() if "_weight = torch.mm" in line]
+    names = sorted(line.split()[0] for line in weights)
+    assert names == ["d_down_weight", "d_head_weight", "d_up_weight"]
+    assert not any("layers.0" in operation for operation in _backward_operations(pair))
+
+
+def _backward_operations(pair: Pair) -> set[str]:
+    steps = [s for s in pair.plan.schedule if s.backward for s in s.steps]
+    runs = {step.removeprefix("run ") for step in steps if step.startswith("run ")}
+    forward = {s for s in pair.plan.schedule if not s.backward for s in s.steps}
+    return {name for name in runs if f"run {name}" not in forward}
+
+
+def test_tied_weights_stay_one(mixed: Pair) -> None:
+    _, planned = mixed.models()
+    assert planned.head.weight is planned.embed.weight
+    run_steps(planned, mixed)
+    assert planned.embed.weight.grad is not None
+
+
+def test_dropout_masks_differ_from_step_to_step(deep: Pair) -> None:
+    _, planned = deep.models()
+    args, _ = deep.inputs()
+    torch.manual_seed(0)
+    assert not torch.equal(planned(*args), planned(*args))

@@ -1,0 +1,83 @@
+"""What the model returns, whatever its nesting, and which of it carries a gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+from steps import assert_right
+
+H = "h = self.head(self.body(x))\n"
+CASES = {
+    "tuple of two": model_source("x = self.body(x)\nreturn self.head(x), x"),
+    "the same tensor twice": model_source(H + "return h, h"),
+    "the same and a view": model_source(H + "return h, h, h[:]"),
+    "an input as it is": model_source(H + "return h, x"),
+    "a view of an input": model_source(H + "return x.view(-1), h"),
+    "a parameter": model_source(H + "return h, self.head.weight, self.head.weight.t()"),
+    "a detached parameter": model_source(H + "return h, self.head.weight.detach()"),
+    "views": model_source(H + "return h, h.view(-1), h[:, 1:]"),
+    "splits": model_source(H + "return torch.stack(list(h.unbind(1))), h.split(2, 1)"),
+    "integers and booleans": model_source(
+        H + "return {'h': h, 'best': h.argmax(-1), 'positive': h > 0}"
+    ),
+    "detached": model_source(H + "return h, h.detach(), h.detach() * 2, torch.ones(3)"),
+    "constants between": model_source(H + "return [h, None, 'name', 3, 2.5, True, (h * 2,)]"),
+    "loss and logits": model_source(H + "return h.mean(), h"),
+    "two scalars": model_source(H + "return h.mean(), h.sum(), h"),
+    "named tuple": model_source(
+        H + "return Out(h, h.detach().sum())",
+        prelude="class Out(NamedTuple):\n    h: Tensor\n    total: Tensor",
+    ),
+    "dataclass": model_source(
+        H + "return Out(h, {'total': h.sum()}, None)",
+        prelude="@dataclass\nclass Out:\n    h: Tensor\n    inner: Any\n    none: Any",
+    ),
+}
+
+
+@pytest.mark.parametrize("source", CASES.values(), ids=CASES)
+def test_outputs_are_eagers(source: str) -> None:
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
+
+
+def test_the_same_tensor_twice_is_one_object() -> None:
+    pair = make_pair_of(CASES["the same tensor twice"], "1GB", "per-layer")
+    _, planned = pair.models()
+    one, other = planned(*pair.inputs()[0])
+    assert one is other
+
+
+def test_an_input_is_handed_on_itself() -> None:
+    pair = make_pair_of(CASES["an input as it is"], "1GB", "per-layer")
+    _, planned = pair.models()
+    (x,), _ = pair.inputs()
+    assert planned(x)[1] is x
+
+
+@pytest.mark.parametrize("chosen", [(0,), (1,), (1, 0)])
+def test_gradients_into_some_outputs(open_ended: Pair, chosen: tuple[int, ...]) -> None:
+    def backward(outputs: tuple[torch.Tensor, ...]) -> None:
+        torch.autograd.backward([outputs[i] for i in chosen], [outputs[i] * 0.5 for i in chosen])
+
+    assert_right(open_ended, backward=backward)
+
+
+def test_expanded_gradients(open_ended: Pair) -> None:
+    original, planned = open_ended.models()
+    for model in (original, planned):
+        torch.manual_seed(0)
+        a, b = model(*open_ended.inputs()[0])
+        (a.sum() + b.sum(1).mean()).backward()
+    pairs = zip(original.parameters(), planned.parameters(), strict=True)
+    for mine, theirs in pairs:  # sums over another layout may round differently
+        torch.testing.assert_close(theirs.grad, mine.grad)
+
+
+def test_a_gradient_into_another_output_than_the_loss_is_refused(loss_and_logits: Pair) -> None:
+    _, planned = loss_and_logits.models()
+    loss, logits = planned(*loss_and_logits.inputs()[0])
+    assert logits.requires_grad  # as eager's: without it, the sum below would be silently wrong
+    with pytest.raises(RuntimeError, match=r"planned for the gradient of the loss(.|\n)*remat-gen"):
+        (loss + logits.sum()).backward()
