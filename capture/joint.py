@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.explain import explain
 from remat_gen.ir.errors import TraceError
 
-# Messages for people are left out of the trace, not a reason to refuse it.
-_LOGGING = {
-    getattr(logging.Logger, level)
-    for level in ("debug", "info", "warning", "warn", "error", "exception", "critical", "log")
-} | {warnings.warn}
+_LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ def _strict(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], differentiated: frozenset[int]
 ) -> torch.fx.GraphModule:
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_LOGGING):
+    with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_messages()):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
     _separate(captured, differentiated)
     try:
@@ -69,6 +65,12 @@ def _strict(
     except RuntimeError as error:
         _note_lines(captured, error)
         raise
+
+
+def _messages() -> set[Callable[..., None]]:
+    """Return what prints messages for people: left out of the trace, no reason to refuse it."""
+    methods = vars(logging.Logger).items()  # transformers adds `warning_once`
+    return {warnings.warn, *(method for name, method in methods if name.startswith(_LOGGING))}
 
 
 def _note_lines(captured: torch.fx.GraphModule, error: RuntimeError) -> None:

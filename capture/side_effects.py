@@ -17,27 +17,6 @@ _PLAIN = (bool, int, float, complex, str, torch.Tensor)
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
 
-def refuse_hooks(model: nn.Module) -> None:
-    """Refuse hooks: the planned forward calls no submodule, and the trace has the model's own.
-
-    Raises:
-        TraceError: a module has a hook.
-    """
-    for name, module in model.named_modules():
-        hooks = (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._backward_hooks,
-            module._backward_pre_hooks,
-        )
-        if any(hooks):
-            raise TraceError(
-                f"{name or type(model).__name__} has a hook, which a planned forward would not "
-                "call as it should: remove it, or do its work in forward (weight_norm and "
-                "spectral_norm: use those of torch.nn.utils.parametrizations)"
-            )
-
-
 @contextlib.contextmanager
 def refused_side_effects(model: nn.Module) -> Iterator[None]:
     """Run a forward, put the attributes of all modules back, and refuse if it changed some.

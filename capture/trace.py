@@ -14,7 +14,8 @@ from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
-from remat_gen.capture.side_effects import refuse_hooks, refused_side_effects
+from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout
+from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 
@@ -42,6 +43,7 @@ def trace(
         TraceError: the model cannot be traced, with the user's line and the reason.
     """
     refuse_hooks(model)
+    refuse_recurrent_dropout(model)
     call = describe_call(model, args, kwargs)
     returned = _returned(model, call)
     joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)

@@ -1,0 +1,45 @@
+"""What no trace of a model shows, or shows wrongly: refused before it is traced."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from remat_gen.ir.errors import TraceError
+
+
+def refuse_hooks(model: nn.Module) -> None:
+    """Refuse hooks: the planned forward calls no submodule, and the trace has the model's own.
+
+    Raises:
+        TraceError: a module has a hook.
+    """
+    for name, module in model.named_modules():
+        hooks = (
+            module._forward_hooks,
+            module._forward_pre_hooks,
+            module._backward_hooks,
+            module._backward_pre_hooks,
+        )
+        if any(hooks):
+            raise TraceError(
+                f"{name or type(model).__name__} has a hook, which a planned forward would not "
+                "call as it should: remove it, or do its work in forward (weight_norm and "
+                "spectral_norm: use those of torch.nn.utils.parametrizations)"
+            )
+
+
+def refuse_recurrent_dropout(model: nn.Module) -> None:
+    """Refuse dropout between the layers of an RNN: torch's decomposition of it never drops.
+
+    `torch._decomp.decompositions._rnn_helper` asks for `num_layers < i - 1`, which is never so.
+
+    Raises:
+        TraceError: an RNN has such a dropout.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.RNNBase) and module.dropout and module.num_layers > 1:
+            raise TraceError(
+                f"{name or type(model).__name__} is an nn.{type(module).__name__} with dropout "
+                "between its layers, which is lost when torch traces it: set dropout=0 and put "
+                "nn.Dropout between RNNs of one layer"
+            )
