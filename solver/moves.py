@@ -31,6 +31,7 @@ class Moves:
 
     def __init__(self, costs: ChainCosts, choices: Sequence[BlockChoices]) -> None:
         self.costs, self.choices = costs, choices
+        self._advancing: dict[tuple[int, bool], list[tuple[int, int, int, float]]] = {}
 
     def leaf_options(self, i: int, j: int) -> tuple[Option, ...]:
         """Return the options of block i alone, first run or re-run."""
@@ -60,10 +61,22 @@ class Moves:
     def checkpoints(self, i: int, j: int) -> Iterator[Move]:
         """Yield the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
         first = j == self.costs.n
+        around = 0 if first else self.costs.around_forward(i, i, j)
+        if (i, first) not in self._advancing:
+            self._advancing[i, first] = list(self._advances(i, first))
+        for k, need, held, time_us in self._advancing[i, first][: j - i - 1]:
+            yield Move(-k, need + around, held, time_us)
+
+    def _advances(self, i: int, first: bool) -> Iterator[tuple[int, int, int, float]]:
+        """Yield (k, need, held, time) of running blocks i … k-1 forward, for every end j at once.
+
+        Only in the first run does what is there besides a block's own depend on the block.
+        """
+        costs = self.costs
         need, time_us = 0, 0.0
-        for k in range(i + 1, j):
-            advance = self.costs.advance(i, k - 1, first=first)
-            need = max(need, advance.peak_bytes + self.costs.around_forward(i, k - 1, j))
+        for k in range(i + 1, costs.n):
+            advance = costs.advance(i, k - 1, first=first)
+            around = costs.around_forward(i, k - 1, costs.n) if first else 0
+            need = max(need, advance.peak_bytes + around)
             time_us += 0.0 if first else advance.time_us
-            held = self.costs.frontier_extra(i, k) + self.costs.pinned(i, k)
-            yield Move(-k, need, held, time_us)
+            yield k, need, costs.frontier_extra(i, k) + costs.pinned(i, k), time_us

@@ -59,6 +59,7 @@ class _Search:
         self.model = BlockModel(block, grid.rlimit)
         self.everything = keep_all(block)
         self.found: list[Option] = [self.everything, keep_input(block)]
+        self.optima: list[tuple[Point, Option]] = []
         self.asked = self.unproved = 0
 
     def run(self) -> None:
@@ -91,17 +92,34 @@ class _Search:
             if peak <= too_low:
                 break
             if current is None or current.peak_bytes > peak:
-                status, current = self._ask(Point(saved, peak, exits_free), current)
+                status, current = self._ask(Point(saved, peak, exits_free))
                 if status is Status.INFEASIBLE:
                     too_low = max(too_low, peak)
                     break
             loosest = loosest or current
         return loosest or known or self.everything, too_low
 
-    def _ask(self, point: Point, current: Option | None) -> tuple[Status, Option | None]:
+    def _ask(self, point: Point) -> tuple[Status, Option | None]:
+        known = self._known_at(point)
+        if known is not None:
+            return Status.OPTIMAL, known
         answer = self.model.solve(point)
         self.asked += 1
         self.unproved += answer.status is Status.UNKNOWN
         if answer.option is not None:
             self.found.append(answer.option)
+            if point.exits_free:
+                self.optima.append((point, answer.option))
         return answer.status, answer.option
+
+    def _known_at(self, point: Point) -> Option | None:
+        """Return an optimum of looser budgets that fits a point: it is the optimum there too."""
+        if not point.exits_free:
+            return None
+        for looser, option in self.optima:
+            covers = looser.saved_bytes >= point.saved_bytes
+            covers = covers and looser.peak_bytes >= point.peak_bytes
+            fits = option.saved_bytes <= point.saved_bytes
+            if covers and fits and option.peak_bytes <= point.peak_bytes:
+                return option
+        return None

@@ -96,6 +96,8 @@ class _Writer:
         segment = self.segments[2 * self.costs.n - 1 - b]
         segment.extend(self.pending)
         self.pending.clear()
+        start = self.blocks[b].start
         for t, stage in zip(self.blocks[b].backward, option.stages, strict=True):
-            segment.extend(self.blocks[b].start + p for p in stage)
+            if stage:
+                segment.extend([start + p for p in stage])
             segment.append(t)
