@@ -1,0 +1,144 @@
+"""A step that does not fit the plan raises, with the command that makes a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+from torch import nn
+
+Args = tuple[Any, ...]
+COMMAND = r"(.|\n)*\n    remat-gen model\.py --budget"
+
+
+def _call(pair: Pair, change: Callable[[nn.Module, Args], Args | None]) -> None:
+    _, planned = pair.models()
+    args, _ = pair.inputs()
+    planned(*(change(planned, args) or args))
+
+
+ARGUMENTS: dict[str, tuple[Callable[[Args], Args], str]] = {
+    "batch": (lambda a: (a[0][:32], a[1][:32]), r"x is float32\[32, 16\] on cpu, planned for"),
+    "dtype": (lambda a: (a[0].double(), a[1]), r"x is float64\[64, 16\]"),
+    "device": (lambda a: (a[0].to("meta"), a[1]), r"x is float32\[64, 16\] on meta"),
+    "requires grad": (lambda a: (a[0].requires_grad_(), a[1]), "requires grad, planned for"),
+    "layout": (lambda a: (a[0].t().contiguous().t(), a[1]), r"strides \[1, 64\]"),
+    "no tensor": (lambda a: (a[0], None), "targets is None, planned for int64"),
+    "a list": (lambda a: ([a[0]], a[1]), r"x is \[float32"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_other_arguments(deep: Pair, change: Callable[[Args], Args], message: str) -> None:
+    with pytest.raises(ValueError, match=message + COMMAND):
+        _call(deep, lambda _, args: change(args))
+
+
+def _grow(model: nn.Module) -> None:
+    model.layers.append(type(model.layers[0])())
+
+
+def _shrink(model: nn.Module) -> None:
+    model.layers[2].up = nn.Linear(16, 32)
+    model.layers[2].down = nn.Linear(32, 16)
+
+
+def _dropout(model: nn.Module) -> None:
+    model.layers[1].drop.p = 0.5
+
+
+def _swap(model: nn.Module) -> None:
+    model.layers[1].drop = nn.Identity()
+
+
+MODELS: dict[str, tuple[Callable[[nn.Module], object], str]] = {
+    "frozen since": (
+        lambda m: m.layers[0].up.weight.requires_grad_(False),
+        r"requires_grad of layers\.0\.up\.weight changed",
+    ),
+    "submodule in eval": (lambda m: m.layers[3].eval(), r"training mode of layers\.3 changed"),
+    "other dtype": (lambda m: m.double(), r"layers\.0\.norm\.weight is now float64"),
+    "other device": (lambda m: m.to("meta"), "on meta"),
+    "more layers": (_grow, "the model's modules"),
+    "other widths": (_shrink, "the model's modules"),
+    "other dropout": (_dropout, "such as the p of a dropout"),
+    "other module": (_swap, "the model's modules"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), MODELS.values(), ids=MODELS)
+def test_another_model(deep: Pair, change: Callable[[nn.Module], object], message: str) -> None:
+    def changed(model: nn.Module, args: Args) -> None:
+        change(model)
+
+    with pytest.raises(ValueError, match=message + COMMAND):
+        _call(deep, changed)
+
+
+def test_autocast(deep: Pair) -> None:
+    with (
+        pytest.raises(ValueError, match="autocast is enabled" + COMMAND),
+        torch.autocast("cpu", torch.bfloat16),
+    ):
+        _call(deep, lambda _, args: args)
+
+
+def test_backward_under_autocast_is_refused(deep: Pair) -> None:
+    _, planned = deep.models()
+    loss = planned(*deep.inputs()[0])
+    with pytest.raises(RuntimeError, match="autocast"), torch.autocast("cpu", torch.bfloat16):
+        loss.backward()
+
+
+@pytest.fixture(scope="module")
+def flexible() -> Pair:
+    """Return a model that takes containers, numbers, defaults, and any number of arguments."""
+    source = model_source(
+        "h = self.body(batch['x'][0])\n"
+        "for other in rest:\n"
+        "    h = h + other\n"
+        "if bias is not None:\n"
+        "    h = h + bias\n"
+        "return self.head(h) * scale + len(options)",
+        arguments=(
+            "self, batch: dict[str, list[Tensor]], *rest: Tensor, scale: float = 1.0, "
+            "bias: Tensor | None = None, **options: Any"
+        ),
+        inputs="((({'x': [torch.randn(6, 8)]}, torch.ones(8))), {'scale': 2.0})",
+    )
+    return make_pair_of(source, "1GB", "per-layer")
+
+
+def test_the_planned_call_fits(flexible: Pair) -> None:
+    _, planned = flexible.models()
+    planned({"x": [torch.randn(6, 8)]}, torch.ones(8), scale=2.0)
+
+
+x = torch.ones(6, 8)
+OTHER_CALLS: dict[str, tuple[Args, dict[str, Any], str]] = {
+    "number": (({"x": [x]}, x[0]), {"scale": 3.0}, r"scale is 3\.0, planned for 2\.0"),
+    "kind of number": (({"x": [x]}, x[0]), {"scale": 2}, r"scale is 2, planned for 2\.0"),
+    "left at its default": (({"x": [x]}, x[0]), {}, r"scale is 1\.0, planned for 2\.0"),
+    "a default that is given": (
+        ({"x": [x]}, x[0]),
+        {"scale": 2.0, "bias": x[0]},
+        r"bias is float32\[8\] on cpu, planned for None",
+    ),
+    "one more argument": (({"x": [x]}, x[0], x[0]), {"scale": 2.0}, r"rest is \[float32\[8\]"),
+    "one argument less": (({"x": [x]},), {"scale": 2.0}, r"rest is \[\], planned for \["),
+    "one more option": (({"x": [x]}, x[0]), {"scale": 2.0, "y": 1}, r"options is \{'y': 1\}"),
+    "one more in a list": (({"x": [x, x]}, x[0]), {"scale": 2.0}, "batch is "),
+    "one more in a dict": (({"x": [x], "z": 0}, x[0]), {"scale": 2.0}, "batch is .*'z': 0"),
+    "an empty dict": (({}, x[0]), {"scale": 2.0}, r"batch is \{\}"),
+}
+
+
+@pytest.mark.parametrize(("args", "kwargs", "message"), OTHER_CALLS.values(), ids=OTHER_CALLS)
+def test_other_calls(flexible: Pair, args: Args, kwargs: dict[str, Any], message: str) -> None:
+    _, planned = flexible.models()
+    with pytest.raises(ValueError, match=message + COMMAND):
+        planned(*args, **kwargs)

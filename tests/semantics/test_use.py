@@ -1,0 +1,167 @@
+"""The planned model is a module like any other: copied, saved, called functionally, in threads."""
+
+from __future__ import annotations
+
+import copy
+import io
+import threading
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+from steps import assert_same, run_steps, same
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+
+def test_state_dict_has_the_same_keys_and_shapes(mixed: Pair) -> None:
+    original, planned = mixed.models()
+    shapes = [{k: v.shape for k, v in m.state_dict().items()} for m in (original, planned)]
+    assert shapes[0] == shapes[1]
+
+
+def test_deepcopy_steps_alike_and_apart(mixed: Pair) -> None:
+    original, planned = mixed.models()
+    copied = copy.deepcopy(planned)
+    expected = run_steps(original, mixed)
+    assert_same(expected, run_steps(copied, mixed))
+    assert all(p.grad is None for p in planned.parameters())
+
+
+def test_a_saved_model_steps_alike(mixed: Pair) -> None:
+    original, planned = mixed.models()
+    file = io.BytesIO()
+    torch.save(planned, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert_same(run_steps(original, mixed), run_steps(loaded, mixed))
+
+
+def test_functional_call(deep: Pair) -> None:
+    args, _ = deep.inputs()
+    gradients = []
+    for model in deep.models():
+        others = {n: (p.detach() + 0.1).requires_grad_() for n, p in model.named_parameters()}
+        torch.manual_seed(0)
+        loss = torch.func.functional_call(model, others, args)
+        gradients.append(torch.autograd.grad(loss, list(others.values())))
+    assert all(map(torch.equal, *gradients))
+
+
+def test_two_threads_step_two_models() -> None:
+    pair = make_pair_of(_without_dropout(), "1GB", "per-layer")
+    args, _ = pair.inputs()
+    models = [pair.models(seed) for seed in (0, 1)]
+
+    def work(planned: nn.Module) -> None:
+        for _ in range(20):
+            planned(*args).square().sum().backward()
+
+    threads = [threading.Thread(target=work, args=(planned,)) for _, planned in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for original, planned in models:
+        work(original)
+        pairs = zip(original.parameters(), planned.parameters(), strict=True)
+        assert all(same(p.grad, q.grad) for p, q in pairs)
+
+
+def _without_dropout() -> str:
+    source = model_source("return self.head(self.body(x))")
+    return source.replace("nn.Dropout(0.5)", "nn.Identity()")
+
+
+def test_hooks_on_the_model_and_on_parameters(deep: Pair) -> None:
+    logs: list[list[str]] = []
+    for model in deep.models():
+        log: list[str] = []
+        model.register_forward_pre_hook(lambda *_, log=log: log.append("before"))
+        model.register_forward_hook(lambda *_, log=log: log.append("after"))
+        model.register_full_backward_hook(lambda *_, log=log: log.append("backward"))
+        for name, parameter in model.named_parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda p, name=name, log=log: log.append(f"{name} {p.grad.norm().item()}")
+            )
+            parameter.register_hook(lambda g, log=log: log.append(f"{g.sum().item()}"))
+        torch.manual_seed(0)
+        model(*deep.inputs()[0]).backward()
+        logs.append(log)
+    assert sorted(logs[0]) == sorted(logs[1])
+    assert logs[1][:2] == ["before", "after"]
+
+
+def test_a_parameters_hook_changes_its_gradient(deep: Pair) -> None:
+    _, planned = deep.models()
+    planned.head.weight.register_hook(lambda gradient: torch.zeros_like(gradient))
+    planned(*deep.inputs()[0]).backward()
+    assert not planned.head.weight.grad.any()
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "register_full_backward_pre_hook",
+    ],
+)
+def test_a_hook_on_a_submodule_is_refused(deep: Pair, register: str) -> None:
+    _, planned = deep.models()
+    getattr(planned.layers[3].up, register)(lambda *_: None)
+    with pytest.raises(ValueError, match=r"layers\.3\.up has a hook(.|\n)*remat-gen model\.py"):
+        planned(*deep.inputs()[0])
+
+
+def test_eval_and_no_grad_run_the_original_forward(mixed: Pair) -> None:
+    original, planned = mixed.models()
+    args, _ = mixed.inputs()
+    for prepare in (lambda m: m, lambda m: m.eval()):
+        with torch.no_grad():
+            results = []
+            for model in (original, planned):
+                torch.manual_seed(0)
+                results.append(prepare(model)(*args))
+        assert torch.equal(results[0], results[1])
+    gradients = [_gradients_in_eval(model, args) for model in (original, planned)]
+    assert all(map(same, *gradients))
+
+
+def _gradients_in_eval(model: nn.Module, args: tuple[Tensor, ...]) -> list[Tensor | None]:
+    model.eval()
+    model(*args).backward()  # eager's autograd, and so it may go twice
+    return [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_an_outer_checkpoint_stays_right(use_reentrant: bool) -> None:
+    source = model_source(
+        "return self.head(self.body(x))", inputs="(torch.randn(6, 8, requires_grad=True),)"
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    gradients = []
+    for model in pair.models():
+        (x,), _ = pair.inputs()
+        torch.manual_seed(0)
+        output = checkpoint(model, x * 2, use_reentrant=use_reentrant)
+        output.square().sum().backward()
+        gradients.append([x.grad, *(p.grad for p in model.parameters())])
+    assert all(map(same, *gradients))
+
+
+def test_the_optimizer_trains_both_alike(mixed: Pair) -> None:
+    losses = []
+    for model in mixed.models():
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        args, _ = mixed.inputs()
+        torch.manual_seed(0)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(*args)
+            loss.backward()
+            optimizer.step()
+        losses.append(loss)
+    assert torch.equal(losses[0], losses[1])
