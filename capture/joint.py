@@ -10,6 +10,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,11 @@ def trace_joint(
     Raises:
         TraceError: neither way of tracing accepts the model.
     """
-    with _quiet(), torch.random.fork_rng(devices=_cuda_devices(model)):
+    with (
+        _quiet(),
+        torch.random.fork_rng(devices=_cuda_devices(model)),
+        _lstm_for_training(model),
+    ):
         try:
             return Joint(_strict(model, args, kwargs, differentiated), strict=True)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
@@ -147,6 +152,17 @@ class _Separated(nn.Module):
 
 def _cuda_devices(model: nn.Module) -> list[torch.device]:
     return list({p.device for p in model.parameters() if p.device.type == "cuda"})
+
+
+def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:
+    """Keep oneDNN out of the trace of an LSTM: torch takes its kernel for inference there.
+
+    It looks at whether the input requires grad, not at the weights. Other traces keep oneDNN, on
+    which the memory formats of convolutions depend.
+    """
+    if any(isinstance(module, nn.LSTM) for module in model.modules()):
+        return torch.backends.mkldnn.flags(enabled=False)
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,79 @@
+"""Names come from the user's program, and inserting a layer renames nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tracing import LINEAR, line_of, names, operation, source, traced
+
+from remat_gen.capture.naming import Namer, identifier
+from remat_gen.ir.graph import Phase
+
+
+def test_a_variable_names_the_result_of_its_line(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(LINEAR, "scores = self.lin(x).tanh()\nreturn scores")).graph
+    assert operation(graph, "scores").target == "aten.tanh.default"
+
+
+def test_a_module_names_what_no_variable_does(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(LINEAR, "return F.gelu(self.lin(x)).sum()")).graph
+    assert names(graph)[:3] == ["lin", "gelu", "sum"]
+    assert operation(graph, "lin").module == "lin"
+
+
+def test_gradients_are_named_after_what_they_belong_to(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(LINEAR, "y = self.lin(x)\nreturn y.tanh().sum()")).graph
+    hints = [o.hint for o in graph.operations if o.phase is Phase.BACKWARD]
+    assert "d_y" in hints
+    assert {"d_lin_weight", "d_lin_bias"} <= set(hints)
+
+
+def test_second_use_in_a_module_is_numbered_within_it(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(LINEAR, "return self.lin(self.lin(x)).sum()")).graph
+    assert names(graph)[:2] == ["lin", "lin_2"]
+
+
+def test_an_inserted_layer_renames_nothing_else(tmp_path: Path) -> None:
+    layers = "self.first = nn.Linear(8, 8)\nself.h = nn.ModuleList([nn.Linear(8, 8)] * {n})"
+    forward = "x = self.first(x)\nfor layer in self.h:\n    x = layer(x).tanh()\nreturn x.sum()"
+    layers = layers.replace("[nn.Linear(8, 8)] * {n}", "nn.Linear(8, 8) for _ in range({n})")
+    one = set(names(traced(tmp_path, source(layers.format(n=2), forward)).graph))
+    more = set(names(traced(tmp_path, source(layers.format(n=3), forward)).graph))
+    assert one - more == set()
+
+
+@pytest.mark.parametrize("key", ["a b", "c'd", "class", "é{{x}}", "a]b[", "1a", "a:b", "__x"])
+def test_odd_module_keys_become_identifiers(tmp_path: Path, key: str) -> None:
+    init = f"self.d = nn.ModuleDict({{{key!r}: nn.Linear(8, 8)}})"
+    graph = traced(tmp_path, source(init, "return self.d[" + repr(key) + "](x).sum()")).graph
+    assert all(o.hint.isidentifier() and o.hint.isascii() for o in graph.operations)
+    assert {i.path for i in graph.inputs} >= {f"d.{key}.weight", f"d.{key}.bias"}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("ln_1", "ln_1"), ("a b", "a_b"), ("1a", "v_1a"), ("é", "value"), ("", "value"), ("_x", "x")],
+)
+def test_identifier(text: str, wanted: str) -> None:
+    assert identifier(text) == wanted
+
+
+def test_a_namer_hands_out_no_name_twice() -> None:
+    namer = Namer()
+    assert [namer.unique("h", "x") for _ in range(3)] == ["h.x", "h.x_2", "h.x_3"]
+    assert namer.unique("h.ln", "ln") == "h.ln"
+
+
+def test_operations_carry_the_users_line(tmp_path: Path) -> None:
+    text = source(LINEAR, "y = self.lin(x)\nz = y.exp()\nreturn z.sum()")
+    graph = traced(tmp_path, text).graph
+    exp = operation(graph, "z").source
+    assert (exp.file, exp.line, exp.text) == ("net.py", line_of(text, "y.exp()"), "z = y.exp()")
+
+
+def test_backward_carries_the_line_of_the_forward_it_differentiates(tmp_path: Path) -> None:
+    text = source(LINEAR, "y = self.lin(x)\nz = y.tanh()\nreturn z.sum()")
+    graph = traced(tmp_path, text).graph
+    (backward,) = (o for o in graph.operations if o.target == "aten.tanh_backward.default")
+    assert backward.source.line == line_of(text, "y.tanh()")

@@ -1,0 +1,186 @@
+"""What cannot be traced is refused in a sentence with the user's line that says what to do."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from tracing import LINEAR, line_of, source, traced
+
+from remat_gen.capture.explain import explain
+from remat_gen.capture.load import load
+from remat_gen.capture.side_effects import refused_side_effects
+from remat_gen.capture.trace import trace
+from remat_gen.ir.errors import TraceError
+
+_SCALE = """
+@torch.library.custom_op("remat_test_{n}::scale", mutates_args=())
+def scale(x: Tensor) -> Tensor:
+    return 2 * x
+"""
+_FAKE = """
+@scale.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
+
+# forward, the text on the line that is named, what the message says, the code before the class
+AT_A_LINE = {
+    "branch": (
+        "y = self.lin(x)\nif y.sum() > 0:\n    y = 2 * y\nreturn y.sum()",
+        "if y.sum",
+        "torch.where",
+        "",
+    ),
+    "item": (
+        "y = self.lin(x)\nn = y.sum().item()\nreturn y.sum() * n",
+        ".item()",
+        "Python number",
+        "",
+    ),
+    "int": ("y = self.lin(x)\nn = int(y.sum())\nreturn y.sum() * n", "int(y", "Python number", ""),
+    "mask": ("y = self.lin(x)\nreturn y[y > 0].sum()", "y > 0", "aten.nonzero", ""),
+    "raises": ('raise ValueError("my words")', "raise", "my words", ""),
+    "shapes": ("return self.lin(x.t()).sum()", "x.t()", "reduction dim", ""),
+    "cond": (
+        "y = self.lin(x)\nreturn torch.cond(y.sum() > 0, torch.sin, torch.cos, (y,)).sum()",
+        "torch.cond",
+        "torch.where",
+        "",
+    ),
+    "no backward": (
+        "return torch.ops.remat_test_a.scale(self.lin(x)).sum()",
+        "torch.ops",
+        "torch.library.register_autograd",
+        _SCALE.format(n="a") + _FAKE,
+    ),
+    "no fake": (
+        "return torch.ops.remat_test_b.scale(self.lin(x)).sum()",
+        "torch.ops",
+        "torch.library.register_fake",
+        _SCALE.format(n="b"),
+    ),
+    "constant": (
+        "return (self.lin(x).sum() * torch.tensor(MANY)).sum()",
+        "torch.tensor",
+        "register it as a buffer",
+        "MANY = [float(i) for i in range(5000)]\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AT_A_LINE)
+def test_the_users_line_and_what_to_do(tmp_path: Path, case: str) -> None:
+    forward, place, says, before = AT_A_LINE[case]
+    text = source(LINEAR, forward, before=before)
+    with pytest.raises(TraceError) as caught:
+        traced(tmp_path, text)
+    message = str(caught.value)
+    inside = text[text.index("def forward") :]
+    line = line_of(text, "def forward") - 1 + line_of(inside, place)
+    assert message.startswith(f"net.py:{line}: ")
+    assert says in message
+    assert len(message) < 300
+    assert message.count("cannot be traced") <= 1
+
+
+WITHOUT_A_LINE = {
+    "no gradient": (LINEAR, "return self.lin(x).detach()", "no output"),
+    "python state": (
+        LINEAR,
+        "self.calls = getattr(self, 'calls', 0) + 1\nreturn self.lin(x)",
+        "self.calls",
+    ),
+    "tensor state": (LINEAR, "self.lin.kept = x\nreturn self.lin(x)", "self.lin.kept"),
+    "list state": (
+        LINEAR + "\nself.seen = []",
+        "self.seen.append(1)\nreturn self.lin(x)",
+        "self.seen",
+    ),
+    "python random": (
+        LINEAR,
+        "import random\nreturn self.lin(x) * random.random()",
+        "random numbers",
+    ),
+    "numpy random": (
+        LINEAR,
+        "import numpy\nreturn self.lin(x) * numpy.random.rand()",
+        "random numbers",
+    ),
+    "hook": (
+        LINEAR + "\nself.lin.register_forward_hook(lambda *a: None)",
+        "return self.lin(x)",
+        "lin has a hook",
+    ),
+    "recurrent dropout": (
+        "self.r = nn.GRU(8, 8, 2, dropout=0.1)",
+        "return self.r(x)[0]",
+        "dropout",
+    ),
+    "buffer that backward needs": (
+        LINEAR + "\nself.register_buffer('n', torch.ones(8))",
+        "y = self.lin(x) * self.n\nself.n += 1\nreturn y.sum()",
+        "changed in place",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_A_LINE)
+def test_refused(tmp_path: Path, case: str) -> None:
+    init, forward, says = WITHOUT_A_LINE[case]
+    with pytest.raises(TraceError, match=says):
+        traced(tmp_path, source(init, forward))
+
+
+def test_sparse_gradients_are_refused(tmp_path: Path) -> None:
+    init = "self.e = nn.Embedding(10, 8, sparse=True)"
+    with pytest.raises(TraceError, match="sparse=False"):
+        traced(tmp_path, source(init, "return self.e(x).sum()", "(torch.arange(4),)"))
+
+
+def test_what_forward_did_to_the_model_while_it_was_asked_is_undone(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(source(LINEAR, "self.kept = x\nreturn self.lin(x)"), encoding="utf-8")
+    loaded = load(path, None, None, "cpu")
+    with pytest.raises(TraceError):
+        trace(loaded.model, loaded.args, loaded.kwargs, path)
+    assert not hasattr(loaded.model, "kept")
+
+
+def test_an_attribute_that_stays_is_no_side_effect() -> None:
+    model = nn.Linear(2, 2)
+    model.scale = 3  # type: ignore[assignment]
+    with refused_side_effects(model):
+        model.scale = 3  # type: ignore[assignment]
+    with pytest.raises(TraceError, match=r"self\.scale"), refused_side_effects(model):
+        model.scale = 4  # type: ignore[assignment]
+    assert model.scale == 3
+
+
+_LOG = "import logging, warnings\nLOG = logging.getLogger('x')\n"
+
+
+@pytest.mark.parametrize("says", ["LOG.warning('!')", "warnings.warn('!')"])
+def test_messages_for_people_are_no_reason_to_refuse(tmp_path: Path, says: str) -> None:
+    text = source(LINEAR, f"{says}\nreturn self.lin(x).sum()", before=_LOG)
+    logging.disable()
+    with warnings.catch_warnings(action="ignore"):
+        assert traced(tmp_path, text).strict
+    logging.disable(logging.NOTSET)
+
+
+def test_nothing_is_drawn_from_the_users_generator(tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    traced(tmp_path, source(LINEAR, "return F.dropout(self.lin(x)).sum()"))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_an_unknown_reason_is_quoted_short() -> None:
+    message = explain(RuntimeError("something odd\nand much more"), ValueError(""))
+    assert message == "the model cannot be traced: RuntimeError: something odd"
+    assert len(explain(RuntimeError("x" * 1000))) < 300
+    assert explain(RuntimeError("")).startswith("the model cannot be traced: ")
