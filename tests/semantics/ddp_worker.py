@@ -1,0 +1,53 @@
+"""One of two processes: a planned model under DistributedDataParallel beside the original's."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def _import(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _gradients(module: ModuleType, rank: int, find_unused: bool) -> list[Tensor | None]:
+    torch.manual_seed(0)
+    model: nn.Module = module.build_model().train()
+    wrapped = DistributedDataParallel(model, find_unused_parameters=find_unused)
+    torch.manual_seed(10 + rank)
+    args = module.example_inputs()
+    for accumulating in (True, False, False):
+        with wrapped.no_sync() if accumulating else contextlib.nullcontext():
+            wrapped(*args).backward()
+    return [p.grad for p in model.parameters()]
+
+
+def main(folder: Path, rank: int, find_unused: bool) -> None:
+    """Compare the gradients of both modules after accumulating and synchronised steps."""
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / f"store-{find_unused}"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    names = ("model.py", "model_remat.py")
+    expected, actual = (_gradients(_import(folder / n), rank, find_unused) for n in names)
+    dist.destroy_process_group()
+    for one, other in zip(expected, actual, strict=True):
+        if one is None or other is None:
+            assert one is other
+        else:
+            assert torch.equal(one, other)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "unused")
