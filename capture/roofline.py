@@ -57,7 +57,8 @@ def flops(graph: Graph, operation: Operation) -> int:
         return 0
     arguments = (operation.args, tuple(value for _, value in operation.kwargs))
     args, kwargs = bind(operation, _meta(graph, refs_in(arguments)))
-    outputs = list(_meta(graph, (o for o in operation.outputs if o)).values())
+    made = _meta(graph, (o for o in operation.outputs if o))
+    outputs = [made.get(o) if o else None for o in operation.outputs]
     value = outputs[0] if operation.single and outputs else outputs
     return int(flop_registry[packet](*args, **kwargs, out_val=value))
 

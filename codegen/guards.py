@@ -35,16 +35,18 @@ def describe_argument(value: object) -> str:
 
 def hash_of_structure(model: nn.Module) -> str:
     """Hash what the trace read from a model: its modules, their plain attributes, its tensors."""
-    plain = (bool, int, float, str, tuple)
-    lines = []
+    plain = (bool, int, float, str)
+    found: list[tuple[object, ...]] = []
     for name, module in model.named_modules():
-        lines.append(f"{name} {type(module).__name__ if name else ''}")
-        for key, value in sorted(vars(module).items()):
-            if isinstance(value, plain) and key[0] != "_" and " at 0x" not in repr(value):
-                lines.append(f"{key} = {value!r}")
-        for key, tensor in (*module._parameters.items(), *module._buffers.items()):
-            lines.append(f"{key} = {describe_argument(tensor)}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+        found.append((name, type(module).__name__ if name else ""))
+        for key, value in vars(module).items():
+            items = value if isinstance(value, tuple) else (value,)
+            if key[0] != "_" and all(isinstance(item, plain) for item in items):
+                found.append((key, value))
+        for key, t in (*module._parameters.items(), *module._buffers.items()):
+            if t is not None:
+                found.append((key, t.shape, t.stride(), t.dtype, t.device.type, t.requires_grad))
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:12]
 
 
 def sources() -> str:
