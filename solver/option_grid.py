@@ -33,7 +33,7 @@ def grid_for(block: LocalBlock, distinct: int) -> Grid:
     size = max(1, len(block.forward) * len(block.backward))
     saved = ALL_LEVELS * USUAL_SIZE // (max(1, distinct) * size)
     saved = max(4, min(16, saved))
-    return Grid(saved, max(4, saved // 2))
+    return Grid(saved, max(4, min(8, saved // 2 + 1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,82 @@
+"""Timelines say of a program what walking over its runs says."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solver_problems import gpt_like
+from test_liveness import programs
+
+from remat_gen.solver.arrays import arrays_of
+from remat_gen.solver.cascade import pruned, without
+from remat_gen.solver.liveness import prune
+from remat_gen.solver.measure import measure, measured
+from remat_gen.solver.partition import partition
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
+from remat_gen.solver.straight import per_layer
+from remat_gen.solver.timeline import timeline_of
+
+
+def _left_out(problem: Problem, program: Program, position: int) -> Program:
+    runs: list[int | None] = list(program.flat())
+    runs[position] = None
+    return prune(problem, program.refilled(runs))
+
+
+@given(programs())
+@settings(max_examples=200, deadline=None)
+def test_pruned_is_what_walking_back_keeps(drawn: tuple[Problem, Program]) -> None:
+    problem, program = drawn
+    timeline = timeline_of(arrays_of(problem), program)
+    assert timeline.program() == program
+    assert pruned(timeline).program() == prune(problem, program)
+
+
+@given(programs(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_without_a_rerun_goes_what_only_served_it(
+    drawn: tuple[Problem, Program], data: st.DataObject
+) -> None:
+    problem, program = drawn
+    timeline = pruned(timeline_of(arrays_of(problem), program))
+    again = [x for x, first in enumerate(timeline.firsts.tolist()) if not first]
+    if not again:
+        return
+    position = data.draw(st.sampled_from(again))
+    less = without(timeline, position)
+    expected = _left_out(problem, timeline.program(), position)
+    assert less.program() == expected
+    figures = measured(less)
+    assert figures.inside.tolist() == measure(problem, expected).inside.tolist()
+
+
+@given(programs(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_is_there_is_read_later(drawn: tuple[Problem, Program], data: st.DataObject) -> None:
+    problem, program = drawn
+    timeline = timeline_of(arrays_of(problem), program)
+    runs = program.flat()
+    at = data.draw(st.integers(0, len(runs) - 1))
+    v = data.draw(
+        st.sampled_from([v for v in range(len(problem.values)) if v not in problem.given])
+    )
+    expected = False
+    for p in runs[at:]:
+        if v in problem.operations[p].inputs or v in problem.operations[p].outputs:
+            expected = v in problem.operations[p].inputs
+            break
+    assert timeline.is_there(v, at) == expected
+
+
+def test_inserted_runs_stand_in_the_segment_they_precede() -> None:
+    problem = gpt_like(2)
+    program = per_layer(problem, partition(problem))
+    timeline = timeline_of(arrays_of(problem), program)
+    at = timeline.length - 1
+    more = timeline.inserted(at, (0, 1)).program()
+    runs = program.flat()
+    assert more.flat() == [*runs[:at], 0, 1, runs[at]]
+    grown = [len(b) - len(a) for a, b in zip(program.segments, more.segments, strict=True)]
+    assert grown[int(timeline.segments[at])] == 2
+    assert sum(grown) == 2
