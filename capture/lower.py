@@ -19,8 +19,18 @@ from torch._functorch._aot_autograd.descriptors import (
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.literals import argument
+from remat_gen.capture.nodes import (
+    behind,
+    live_nodes,
+    position,
+    shares,
+    target_of,
+    traits_of,
+    without_statistics,
+)
 from remat_gen.capture.outputs import Leaf
 from remat_gen.capture.storages import Storages, is_getitem, is_view, tensors_of
+from remat_gen.capture.tensors import TensorTable
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
 
@@ -51,21 +61,16 @@ class _Lowering:
     model_file: str
     prefix: str  # before the names of parameters and buffers
     namer: naming.Namer = field(default_factory=naming.Namer)
+    table: TensorTable = field(default_factory=TensorTable)
     storages: Storages = field(default_factory=Storages)
-    names: dict[tuple[torch.fx.Node, int], str] = field(default_factory=dict)  # of tensors
-    storage_names: dict[int, str] = field(default_factory=dict)
-    tensors: dict[str, ir.Tensor] = field(default_factory=dict)
-    stored: dict[str, ir.Storage] = field(default_factory=dict)
     inputs: list[ir.Input] = field(default_factory=list)
     operations: list[ir.Operation] = field(default_factory=list)
     views: list[ir.View] = field(default_factory=list)
     tangents: dict[int, str] = field(default_factory=dict)
     by_path: dict[str, str] = field(default_factory=dict)  # path of an input -> its tensor
-    modules: dict[str, str] = field(default_factory=dict)  # storage -> module of its operation
-    geometry: dict[str, tuple[str, ...]] = field(default_factory=dict)  # chain of bases of a view
 
     def run(self) -> ir.Graph:
-        nodes = self._live_nodes()
+        nodes = live_nodes(self.joint)
         naming.tag_backward(nodes)
         for node in nodes:
             if node.op == "placeholder":
@@ -96,7 +101,7 @@ class _Lowering:
             hint = input_hint(path)
         hint = naming.identifier(hint)
         name = self.namer.unique(module.rpartition(".")[0], hint)
-        self._add_tensor(node, 0, value, name, hint, kind)
+        self.table.add(node, 0, value, name, hint, kind)
         self.storages.name(node, (hint,))
         if isinstance(descriptor, TangentAOTInput):
             self.tangents[descriptor.output.idx] = name
@@ -124,18 +129,18 @@ class _Lowering:
         phase = naming.phase_of(node)
         module = self._module(node)
         name = self.namer.unique(module, hints[0])
-        traits = _traits(node)
+        traits = traits_of(node)
         state = None
         if ir.Trait.RANDOM in traits and phase is ir.Phase.FORWARD:
             state = self._rng_state(node, name, hints[0])
         outputs = self._outputs(node, name, module, hints, phase)
-        self.modules.update((self.tensors[o].storage, module) for o in outputs if o)
+        self.table.modules.update((self.table.tensors[o].storage, module) for o in outputs if o)
         self.operations.append(
             ir.Operation(
                 name=name,
-                target=_target(node),
-                args=self._arguments(_without_statistics(node)),
-                kwargs=tuple((k, self._argument(v)) for k, v in sorted(node.kwargs.items())),
+                target=target_of(node),
+                args=self.table.arguments(without_statistics(node)),
+                kwargs=self.table.keywords(node.kwargs),
                 outputs=outputs,
                 single=not isinstance(node.meta["val"], tuple | list),
                 phase=phase,
@@ -158,30 +163,34 @@ class _Lowering:
         kind = ir.Kind.ACTIVATION if phase is ir.Phase.FORWARD else ir.Kind.GRADIENT
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            self._add_tensor(node, 0, value, name, hints[0], kind)
+            self.table.add(node, 0, value, name, hints[0], kind)
             return (name,)
         outputs: list[str | None] = [None] * len(value)
-        for user in sorted((u for u in node.users if is_getitem(u) and u.users), key=_index):
-            i = _index(user)
+        for user in sorted((u for u in node.users if is_getitem(u) and u.users), key=position):
+            i = position(user)
             if outputs[i] is None:
                 output = name if i == 0 else self.namer.unique(module, hints[i])
                 outputs[i] = output
-                self._add_tensor(node, i, value[i], output, hints[i], kind)
+                self.table.add(node, i, value[i], output, hints[i], kind)
         return tuple(outputs)
 
     def _module(self, node: torch.fx.Node) -> str:
         """Return the module an operation ran in; a sum of gradients: that of its last operand."""
         if metadata.module_path(node) or naming.phase_of(node) is ir.Phase.FORWARD:
             return metadata.module_path(node)
-        operands = [self.tensors[self._name(n)].storage for n in node.all_input_nodes]
-        return next((self.modules[s] for s in reversed(operands) if self.modules.get(s)), "")
+        operands = [self.table.tensors[self.table.name(n)].storage for n in node.all_input_nodes]
+        return next(
+            (self.table.modules[s] for s in reversed(operands) if self.table.modules.get(s)), ""
+        )
 
     def _rng_state(self, node: torch.fx.Node, name: str, hint: str) -> str:
         device = tensors_of(node)[0].device
         nbytes = RNG_STATE_BYTES.get(device.type, 16)
         state, hint = f"{name}.rng", f"{hint}_rng"
-        self.stored[state] = ir.Storage(state, nbytes, ir.Kind.ACTIVATION)
-        self.tensors[state] = ir.Tensor(state, state, (nbytes,), (1,), 0, "uint8", "cpu", hint)
+        self.table.stored[state] = ir.Storage(state, nbytes, ir.Kind.ACTIVATION)
+        self.table.tensors[state] = ir.Tensor(
+            state, state, (nbytes,), (1,), 0, "uint8", "cpu", hint
+        )
         self.operations.append(
             ir.Operation(
                 name=state,
@@ -219,13 +228,13 @@ class _Lowering:
     def _constant(self, node: torch.fx.Node) -> None:
         value = node.meta["value"]
         name = self.namer.unique("", "constant")
-        self._add_tensor(node, 0, tensors_of(node)[0], name, "constant", ir.Kind.ACTIVATION)
+        self.table.add(node, 0, tensors_of(node)[0], name, "constant", ir.Kind.ACTIVATION)
         dtype = ir.Literal("dtype", str(value.dtype).removeprefix("torch."))
         self.operations.append(
             ir.Operation(
                 name=name,
                 target="remat.constant",
-                args=(argument(value.tolist(), self._name),),
+                args=(argument(value.tolist(), self.table.name),),
                 kwargs=(("device", ir.Literal("device", str(value.device))), ("dtype", dtype)),
                 outputs=(name,),
                 single=True,
@@ -250,79 +259,33 @@ class _Lowering:
         return f"{source.file}:{source.line}" if source.file else "forward"
 
     def _view(self, node: torch.fx.Node) -> None:
-        base = next(n for n in node.all_input_nodes if _shares(n, node))
+        base = next(n for n in node.all_input_nodes if shares(n, node))
         value = node.meta["val"]
         parts = [(None, value)] if isinstance(value, torch.Tensor) else list(enumerate(value))
         for index, part in parts:
-            name = f"{self._name(base)}:{node.name}" + ("" if index is None else f"[{index}]")
-            self._add_tensor(node, index or 0, part, name, self.storages.hint(base), None)
-            same = self._same_as_an_ancestor(self._name(base), name, part)
+            name = f"{self.table.name(base)}:{node.name}" + ("" if index is None else f"[{index}]")
+            self.table.add(node, index or 0, part, name, self.storages.hint(base), None)
+            same = self.table.same_as_an_ancestor(self.table.name(base), name, part)
             if same:
-                del self.tensors[name]
-                self.names[node, index or 0] = same
+                del self.table.tensors[name]
+                self.table.names[node, index or 0] = same
                 continue
-            self.geometry[name] = (self._name(base), *self.geometry.get(self._name(base), ()))
+            self.table.geometry[name] = (
+                self.table.name(base),
+                *self.table.geometry.get(self.table.name(base), ()),
+            )
             self.views.append(
                 ir.View(
                     tensor=name,
-                    base=self._name(base),
-                    target=_target(node),
-                    args=self._arguments(node.args),
-                    kwargs=tuple((k, self._argument(v)) for k, v in sorted(node.kwargs.items())),
+                    base=self.table.name(base),
+                    target=target_of(node),
+                    args=self.table.arguments(node.args),
+                    kwargs=self.table.keywords(node.kwargs),
                     index=index,
                     source=metadata.source_of(node, self.model_file),
                     hint=self.storages.hint(base),
                 )
             )
-
-    def _same_as_an_ancestor(self, base: str, name: str, value: torch.Tensor) -> str:
-        """Return the tensor in a chain of views that a new one equals: `t().t()` is no view."""
-        if value.is_conj() or value.is_neg():
-            return ""
-        new = self.tensors[name]
-        for ancestor in (base, *self.geometry.get(base, ())):
-            old = self.tensors[ancestor]
-            if _looks(old) == _looks(new):
-                return ancestor
-        return ""
-
-    # -- names and arguments --------------------------------------------------------------
-
-    def _add_tensor(
-        self,
-        node: torch.fx.Node,
-        index: int,
-        value: torch.Tensor,
-        name: str,
-        hint: str,
-        kind: ir.Kind | None,
-    ) -> None:
-        key = Storages.key(value)
-        if kind is not None and key not in self.storage_names:
-            self.storage_names[key] = name
-            self.stored[name] = ir.Storage(name, value.untyped_storage().nbytes(), kind)
-        self.names[node, index] = name
-        self.tensors[name] = ir.Tensor(
-            name=name,
-            storage=self.storage_names[key],
-            shape=tuple(map(int, value.shape)),
-            stride=tuple(map(int, value.stride())),
-            offset=int(value.storage_offset()),
-            dtype=str(value.dtype).removeprefix("torch."),
-            device=str(value.device),
-            hint=hint,
-        )
-
-    def _name(self, node: torch.fx.Node) -> str:
-        if is_getitem(node):
-            return self.names[node.args[0], _index(node)]  # type: ignore[index]
-        return self.names[node, 0]
-
-    def _argument(self, value: object) -> ir.Argument:
-        return argument(value, self._name)
-
-    def _arguments(self, values: tuple[Any, ...]) -> tuple[ir.Argument, ...]:
-        return tuple(map(self._argument, values))
 
     # -- the step's ends -------------------------------------------------------------------
 
@@ -345,11 +308,11 @@ class _Lowering:
                 outputs[descriptor.idx] = self._output(node, descriptor.idx)
             elif isinstance(descriptor, GradAOTOutput):
                 path = self._place(descriptor.grad_of)[1]
-                name = self._name(node) if isinstance(node, torch.fx.Node) else None
+                name = self.table.name(node) if isinstance(node, torch.fx.Node) else None
                 gradients.append(ir.Gradient(self.by_path[path], name))
             elif isinstance(descriptor, InputMutationAOTOutput):
                 target = self.by_path[self._place(descriptor.mutated_input)[1]]
-                mutations.append(ir.Mutation(target, self._name(node)))
+                mutations.append(ir.Mutation(target, self.table.name(node)))
             elif descriptor is not None:
                 raise TraceError(f"the model returns what cannot be planned: {descriptor}")
         if len(outputs) != len(self.returned):
@@ -363,8 +326,8 @@ class _Lowering:
             inputs=tuple(replace(i, requires_grad=i.tensor in differentiated) for i in self.inputs),
             operations=tuple(sorted(self.operations, key=lambda o: o.phase is ir.Phase.BACKWARD)),
             views=tuple(self.views),
-            tensors=self.tensors,
-            storages=self.stored,
+            tensors=self.table.tensors,
+            storages=self.table.stored,
             outputs=tuple(outputs[i] for i in sorted(outputs)),
             gradients=tuple(gradients),
             mutations=tuple(mutations),
@@ -375,25 +338,16 @@ class _Lowering:
         """Call each incoming gradient after its output: `d_loss`."""
         for output in outputs.values():
             if output.tensor and output.tangent:
-                hint = f"d_{self.tensors[output.tensor].hint}"
-                self.tensors[output.tangent] = replace(self.tensors[output.tangent], hint=hint)
+                hint = f"d_{self.table.tensors[output.tensor].hint}"
+                self.table.tensors[output.tangent] = replace(
+                    self.table.tensors[output.tangent], hint=hint
+                )
 
     def _output(self, node: Any, index: int) -> ir.Output:
         if not isinstance(node, torch.fx.Node):
-            return ir.Output(None, argument(node, self._name), None, False)
+            return ir.Output(None, argument(node, self.table.name), None, False)
         tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
-        return ir.Output(self._name(_behind(node)), None, tangent, requires_grad)
-
-    def _live_nodes(self) -> list[torch.fx.Node]:
-        """Return the nodes that the step needs: a dead random operation still moves the stream."""
-        live: set[torch.fx.Node] = set()
-        for node in reversed(self.joint.nodes):
-            if node.op == "output":
-                live.update(_behind(n) for n in node.all_input_nodes)
-            elif node in live or node.op == "placeholder" or _is_random(node):
-                live.add(node)
-                live.update(node.all_input_nodes)
-        return [n for n in self.joint.nodes if n in live]
+        return ir.Output(self.table.name(behind(node)), None, tangent, requires_grad)
 
 
 def input_hint(path: str) -> str:
@@ -401,54 +355,3 @@ def input_hint(path: str) -> str:
     parts = path.split(".")
     owner = 3 if len(parts) > 2 and parts[-2].isdigit() else 2
     return "_".join(parts[-owner:])
-
-
-def _behind(node: torch.fx.Node) -> torch.fx.Node:
-    """Return what an output was before tracing put a clone or a detach in front of it."""
-    separated = node.target in (torch.ops.aten.clone.default, torch.ops.aten.detach.default)
-    return node.args[0] if separated else node  # type: ignore[return-value]
-
-
-def _is_random(node: torch.fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags and not _never_drops(node)
-
-
-def _never_drops(node: torch.fx.Node) -> bool:
-    """Tell whether a random operation draws nothing: attention with a dropout of 0."""
-    names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
-    given = dict(zip(names, node.args, strict=False)) | node.kwargs
-    return given.get("dropout_p", 0.0 if "dropout_p" in names else None) == 0.0
-
-
-def _traits(node: torch.fx.Node) -> set[ir.Trait]:
-    return {ir.Trait.RANDOM} if _is_random(node) else set()
-
-
-def _target(node: torch.fx.Node) -> str:
-    if not isinstance(node.target, torch._ops.OpOverload):
-        raise TraceError(f"the trace calls {node.target}, which cannot be written as source")
-    return str(node.target)
-
-
-def _without_statistics(node: torch.fx.Node) -> tuple[Any, ...]:
-    """Return the arguments of a node, without the running statistics that training does not read.
-
-    The trace hands them to BatchNorm's backward, which would keep them alive until then.
-    """
-    if node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7]:
-        return (*node.args[:3], None, None, *node.args[5:])
-    return node.args
-
-
-def _index(node: torch.fx.Node) -> int:
-    return int(node.args[1])  # type: ignore[call-overload, no-any-return]
-
-
-def _shares(base: torch.fx.Node, view: torch.fx.Node) -> bool:
-    keys = {Storages.key(v) for v in tensors_of(view)}
-    return any(Storages.key(v) in keys for v in tensors_of(base))
-
-
-def _looks(tensor: ir.Tensor) -> tuple[object, ...]:
-    return (tensor.storage, tensor.shape, tensor.stride, tensor.offset, tensor.dtype)

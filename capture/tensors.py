@@ -1,0 +1,87 @@
+"""The tensors and storages of a trace, by name, and which of them an FX node stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from remat_gen.capture.literals import argument
+from remat_gen.capture.nodes import position
+from remat_gen.capture.storages import Storages, is_getitem
+from remat_gen.ir import graph as ir
+
+
+@dataclass(slots=True)
+class TensorTable:
+    """Tensors by name; `names` has them by node and position among the node's results.
+
+    `modules` has the module that made a storage, `geometry` the tensors that a view was made from.
+    """
+
+    names: dict[tuple[torch.fx.Node, int], str] = field(default_factory=dict)
+    storage_names: dict[int, str] = field(default_factory=dict)
+    tensors: dict[str, ir.Tensor] = field(default_factory=dict)
+    stored: dict[str, ir.Storage] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    geometry: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def add(
+        self,
+        node: torch.fx.Node,
+        index: int,
+        value: torch.Tensor,
+        name: str,
+        hint: str,
+        kind: ir.Kind | None,
+    ) -> None:
+        """Add a tensor, and with a `kind` its storage unless another tensor looks at it."""
+        key = Storages.key(value)
+        if kind is not None and key not in self.storage_names:
+            self.storage_names[key] = name
+            self.stored[name] = ir.Storage(name, value.untyped_storage().nbytes(), kind)
+        self.names[node, index] = name
+        self.tensors[name] = ir.Tensor(
+            name=name,
+            storage=self.storage_names[key],
+            shape=tuple(map(int, value.shape)),
+            stride=tuple(map(int, value.stride())),
+            offset=int(value.storage_offset()),
+            dtype=str(value.dtype).removeprefix("torch."),
+            device=str(value.device),
+            hint=hint,
+        )
+
+    def name(self, node: torch.fx.Node) -> str:
+        """Return the name of the tensor that a node stands for."""
+        if is_getitem(node):
+            return self.names[node.args[0], position(node)]  # type: ignore[index]
+        return self.names[node, 0]
+
+    def argument(self, value: object) -> ir.Argument:
+        """Translate an argument of an FX node."""
+        return argument(value, self.name)
+
+    def arguments(self, values: tuple[Any, ...]) -> tuple[ir.Argument, ...]:
+        """Translate the arguments of an FX node."""
+        return tuple(map(self.argument, values))
+
+    def keywords(self, kwargs: dict[str, Any]) -> tuple[tuple[str, ir.Argument], ...]:
+        """Translate the keyword arguments of an FX node, sorted."""
+        return tuple((name, self.argument(value)) for name, value in sorted(kwargs.items()))
+
+    def same_as_an_ancestor(self, base: str, name: str, value: torch.Tensor) -> str:
+        """Return the tensor in a chain of views that a new one equals: `t().t()` is no view."""
+        if value.is_conj() or value.is_neg():
+            return ""
+        new = self.tensors[name]
+        for ancestor in (base, *self.geometry.get(base, ())):
+            old = self.tensors[ancestor]
+            if _looks(old) == _looks(new):
+                return ancestor
+        return ""
+
+
+def _looks(tensor: ir.Tensor) -> tuple[object, ...]:
+    return (tensor.storage, tensor.shape, tensor.stride, tensor.offset, tensor.dtype)
