@@ -40,6 +40,9 @@ def hash_of_structure(model: nn.Module) -> str:
     for name, module in model.named_modules():
         found.append((name, type(module).__name__ if name else ""))
         for key, value in vars(module).items():
+            if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
+                found.append((key, value.tolist(), value.dtype))  # traced as a constant
+                continue
             items = value if isinstance(value, tuple) else (value,)
             if key[0] != "_" and all(isinstance(item, plain) for item in items):
                 found.append((key, value))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import itertools
+import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -86,6 +88,7 @@ def make_pair(name: str, limit: str = LOWEST, strategy: str = "rockmate") -> Pai
 def make_pair_of(source: str, limit: str = LOWEST, strategy: str = "rockmate") -> Pair:
     """Plan the model of a source text."""
     folder = Path(tempfile.mkdtemp(prefix="remat-gen-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "model.py"
     path.write_text(source)
     generated = plan_file(path, limit, strategy)

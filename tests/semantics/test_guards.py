@@ -9,6 +9,7 @@ import pytest
 import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
+from steps import assert_right
 from torch import nn
 
 Args = tuple[Any, ...]
@@ -77,6 +78,21 @@ def test_another_model(deep: Pair, change: Callable[[nn.Module], object], messag
 
     with pytest.raises(ValueError, match=message + COMMAND):
         _call(deep, changed)
+
+
+def test_a_tensor_that_was_traced_as_a_constant() -> None:
+    source = model_source(
+        "return self.head(self.body(x)) * self.scale",
+        init="self.scale = torch.tensor([1.0, 2.0, 3.0, 4.0])",
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+
+    def change(model: nn.Module, args: Args) -> None:
+        model.scale = model.scale * 2
+
+    with pytest.raises(ValueError, match="plain attributes" + COMMAND):
+        _call(pair, change)
 
 
 def test_autocast(deep: Pair) -> None:

@@ -14,6 +14,8 @@ from steps import assert_same, run_steps, same
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from remat_gen.ir.errors import TraceError
+
 
 def test_state_dict_has_the_same_keys_and_shapes(mixed: Pair) -> None:
     original, planned = mixed.models()
@@ -114,6 +116,15 @@ def test_a_hook_on_a_submodule_is_refused(deep: Pair, register: str) -> None:
     getattr(planned.layers[3].up, register)(lambda *_: None)
     with pytest.raises(ValueError, match=r"layers\.3\.up has a hook(.|\n)*remat-gen model\.py"):
         planned(*deep.inputs()[0])
+
+
+def test_a_hook_on_a_submodule_is_refused_when_the_model_is_planned() -> None:
+    source = model_source(
+        "return self.head(self.body(x))",
+        init="self.layers[0].up.register_forward_hook(lambda module, args, output: output * 2)",
+    )
+    with pytest.raises(TraceError, match="hook"):
+        make_pair_of(source, "1GB", "per-layer")
 
 
 def test_eval_and_no_grad_run_the_original_forward(mixed: Pair) -> None:
