@@ -86,9 +86,10 @@ def _describe(name: str, value: object) -> str:
 
 
 def _plain_leaves(value: object) -> Iterator[object]:
-    items = value.values() if isinstance(value, dict) else value
-    if isinstance(value, dict | list | tuple):
-        for item in items:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
             yield from _plain_leaves(item)
     else:
         yield value

@@ -193,7 +193,7 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
 def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
     planned = [n for n in text.tangents if n not in text.unplanned]
     tangents = [o.tangent for o in dict.fromkeys(graph.outputs) if o.tangent]
-    return text.tangents.index(planned[tangents.index(tangent)])
+    return text.tangents.index(planned[tangents.index(str(tangent))])
 
 
 def _helpers(target: Target, blocks: str) -> str:
