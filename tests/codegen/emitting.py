@@ -14,7 +14,7 @@ from remat_gen.capture.load import Loaded, load
 from remat_gen.capture.profile import profile
 from remat_gen.capture.trace import Traced, trace
 from remat_gen.codegen.module import Target, emit_body
-from remat_gen.compare import Match, compare
+from remat_gen.compare import Comparison, Match, compare
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.outcome import State, run_steps
 from remat_gen.problem import problem_of
@@ -126,15 +126,22 @@ def emit(
 
 def assert_bitwise(emitted: Emitted) -> None:
     """Assert that two steps give eager's outputs, gradients, buffers and random streams."""
+    for found in compared(emitted):
+        assert found.match is Match.BITWISE, found
+
+
+def compared(emitted: Emitted) -> list[Comparison]:
+    """Run two steps of both models, and compare all that they leave behind."""
     state = State.of(emitted.loaded.model)
     args, kwargs = emitted.loaded.args, emitted.loaded.kwargs
     with torch.random.fork_rng(devices=[]):
-        steps = [
+        eager, planned = [
             run_steps(model, state, args, kwargs, steps=2, seed=0)
             for model in (emitted.loaded.model, emitted.planned.model)
         ]
-    for wanted, got in zip(*steps, strict=True):
-        assert wanted.keys() == got.keys()
-        for kind, name in wanted:
-            found = compare(kind, name, wanted[kind, name], got[kind, name])
-            assert found.match is Match.BITWISE, found
+    assert [step.keys() for step in eager] == [step.keys() for step in planned]
+    return [
+        compare(*key, wanted[key], got[key])
+        for wanted, got in zip(eager, planned, strict=True)
+        for key in wanted
+    ]

@@ -1,0 +1,69 @@
+"""One small model's whole generated file, as it is read.
+
+`pytest --update-golden` writes it anew.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from emitting import at_share, emit
+
+from remat_gen.codegen.header import Heading, sha256, with_header
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def generated(folder: Path) -> str:
+    source = (GOLDEN / "tiny.py").read_text(encoding="utf-8")
+    return emit(folder, source, at_share("rockmate", 0.3), name="tiny").text
+
+
+def test_the_generated_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = generated(tmp_path)
+    golden = GOLDEN / "tiny_remat.txt"
+    if request.config.getoption("--update-golden", default=False):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_it_imports_nothing_of_ours_and_executes_nothing(tmp_path: Path) -> None:
+    tree = ast.parse(generated(tmp_path))
+    modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert not any((module or "").startswith("remat_gen") for module in modules)
+    called = {
+        n.func.id
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+    }
+    assert called.isdisjoint({"exec", "eval", "compile", "__import__"})
+
+
+def test_the_header_says_what_was_made_and_from_what() -> None:
+    heading = Heading(
+        source_name="tiny.py",
+        command="remat-gen tiny.py --budget 60% -o tiny_remat.py",
+        tool_version="0.1.0",
+        torch_version="2.13.0",
+        device="cpu",
+        source_sha256="a" * 64,
+        plan_sha256="b" * 64,
+        eager_peak_bytes=2**20,
+        peak_bytes=2**19,
+        budget_bytes=600 * 2**10,
+        operations=10,
+        extra_operations=2,
+        extra_time=0.125,
+        strategy="rockmate",
+    )
+    text = with_header("x = 1\n", heading)
+    header, body = text[: -len("x = 1\n")], text[-len("x = 1\n") :]
+    assert body == "x = 1\n"
+    assert all(line.startswith("#") for line in header.splitlines())
+    assert f"body sha256:{sha256(body)[:12]}" in header
+    (peaks,) = (line for line in header.splitlines() if "activation peak" in line)
+    assert peaks.split() == "# activation peak 1 MiB 512 KiB budget 600 KiB".split()
+    assert "1.125" in header
