@@ -94,7 +94,8 @@ class _Lowering:
             return
         descriptor = node.meta["desc"]
         if isinstance(descriptor, TangentAOTInput):
-            hint, module, kind, path = self._tangent(descriptor), "", ir.Kind.TANGENT, ""
+            hint = f"d_output_{self._output_index(descriptor)}"
+            module, kind, path = "", ir.Kind.TANGENT, ""
         else:
             kind, path = self._place(descriptor)
             module, _, _ = path.rpartition(".") if kind is not ir.Kind.INPUT else ("", "", "")
@@ -104,15 +105,15 @@ class _Lowering:
         self.table.add(node, 0, value, name, hint, kind)
         self.storages.name(node, (hint,))
         if isinstance(descriptor, TangentAOTInput):
-            self.tangents[descriptor.output.idx] = name
+            self.tangents[self._output_index(descriptor)] = name
             return
         self.by_path[path] = name
         self.inputs.append(ir.Input(name, kind, path, requires_grad=False))
 
-    def _tangent(self, descriptor: TangentAOTInput) -> str:
+    def _output_index(self, descriptor: TangentAOTInput) -> int:
         if not isinstance(descriptor.output, PlainAOTOutput):
             raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")
-        return f"d_output_{descriptor.output.idx}"
+        return descriptor.output.idx
 
     def _place(self, descriptor: Any) -> tuple[ir.Kind, str]:
         if isinstance(descriptor, ParamAOTInput):

@@ -70,7 +70,9 @@ def without_statistics(node: torch.fx.Node) -> tuple[Any, ...]:
 
 def position(node: torch.fx.Node) -> int:
     """Return which of the results of its input a `getitem` picks."""
-    return int(node.args[1])  # type: ignore[call-overload, no-any-return]
+    picked = node.args[1]
+    assert isinstance(picked, int)  # it is `operator.getitem` of a tuple
+    return picked
 
 
 def shares(base: torch.fx.Node, view: torch.fx.Node) -> bool:

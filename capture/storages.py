@@ -38,7 +38,8 @@ class Storages:
     @staticmethod
     def key(value: torch.Tensor) -> int:
         """Return the identity of a tensor's storage."""
-        return value.untyped_storage()._cdata
+        identity: int = value.untyped_storage()._cdata
+        return identity
 
     def name(self, node: torch.fx.Node, hints: tuple[str, ...]) -> None:
         """Remember what the results of a node are called."""

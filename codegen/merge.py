@@ -99,7 +99,7 @@ def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
     for line in [*missing, after]:
         _refuse_clash(source, line)
     header, footer = list(module.body[:position]), list(module.body[position:])
-    added = [cst.parse_statement(line) for line in missing]
+    added: list[cst.BaseStatement] = [cst.parse_statement(line) for line in missing]
     if after:
         added.append(_spaced(cst.parse_statement(after)))
     return module.with_changes(body=[*header, *added, *footer]).code

@@ -34,7 +34,8 @@ def access(start: str, module: nn.Module, path: str) -> str:
 
     Each part is an index, a key or an attribute as its container wants it; odd names are quoted.
     """
-    text, owner = start, module
+    text = start
+    owner: object = module
     for part in filter(None, path.split(".")):
         text = _step(text, owner, part)
         owner = _child(owner, part)

@@ -174,13 +174,17 @@ class ForwardWriter:
         return name, retained, again, size(nbytes) if nbytes else "-"
 
 
+_STARS: Mapping[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+
+
 def passed(signature: inspect.Signature) -> str:
     """Return the arguments that hand a call on unchanged: `ids, *rest, mask=mask, **options`."""
     words = []
     for name, parameter in list(signature.parameters.items())[1:]:
-        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(
-            parameter.kind, ""
-        )
+        prefix = _STARS.get(parameter.kind, "")
         keyword = parameter.kind is parameter.KEYWORD_ONLY
         words.append(f"{name}={name}" if keyword else f"{prefix}{name}")
     return ", ".join(words)
