@@ -27,5 +27,13 @@ def tidy(text: str, source: str, path: Path) -> str:
 
 
 def _ruff(text: str, path: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
-    arguments = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(path), "-"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "ruff",
+        *command,
+        "--stdin-filename",
+        str(path.resolve()),
+        "-",
+    ]
     return subprocess.run(arguments, input=text.encode(), capture_output=True, check=False)
