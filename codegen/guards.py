@@ -33,13 +33,18 @@ def describe_argument(value: object) -> str:
     return f"{dtype}{list(value.shape)}{strides} on {value.device.type}{grad}"
 
 
-def hash_of_structure(model: nn.Module) -> str:
-    """Hash what the trace read from a model: its modules, their plain attributes, its tensors."""
+def hash_of_structure(model: nn.Module, attributes: frozenset[str]) -> str:
+    """Hash what the trace read from a model: its modules, their plain attributes, its tensors.
+
+    Of the model itself only `attributes` count: trainers put more on it.
+    """
     plain = (bool, int, float, str)
     found: list[tuple[object, ...]] = []
     for name, module in model.named_modules():
         found.append((name, type(module).__name__ if name else ""))
         for key, value in vars(module).items():
+            if not name and key not in attributes:
+                continue
             if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
                 found.append((key, value.tolist(), value.dtype))  # traced as a constant
                 continue
@@ -50,6 +55,11 @@ def hash_of_structure(model: nn.Module) -> str:
             if t is not None:
                 found.append((key, t.shape, t.stride(), t.dtype, t.device.type, t.requires_grad))
     return hashlib.sha256(repr(found).encode()).hexdigest()[:12]
+
+
+def attributes_of(model: nn.Module) -> frozenset[str]:
+    """Return the attributes that a model has when it is planned."""
+    return frozenset(key for key in vars(model) if key[0] != "_")
 
 
 def sources() -> str:

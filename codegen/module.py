@@ -210,7 +210,8 @@ def _helpers(target: Target, blocks: str) -> str:
         dtype=common,
         dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
-        structure=guards.hash_of_structure(model),
+        structure=guards.hash_of_structure(model, guards.attributes_of(model)),
+        attributes=_strings(sorted(guards.attributes_of(model))),
         guards=guards.sources(),
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )

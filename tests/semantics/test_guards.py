@@ -158,3 +158,10 @@ def test_other_calls(flexible: Pair, args: Args, kwargs: dict[str, Any], message
     _, planned = flexible.models()
     with pytest.raises(ValueError, match=message + COMMAND):
         planned(*args, **kwargs)
+
+
+def test_what_a_trainer_puts_on_the_model_is_no_change(deep: Pair) -> None:
+    _, planned = deep.models()
+    args, _ = deep.inputs()
+    planned.current_epoch = 3
+    assert planned(*args) is not None
