@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -217,8 +217,8 @@ def _helpers(target: Target, blocks: str) -> str:
     )
 
 
-def _strings(names: object) -> str:
-    listed = [quoted(str(name)) for name in names]  # type: ignore[attr-defined]
+def _strings(names: Iterable[str]) -> str:
+    listed = [quoted(name) for name in names]
     return "{" + ", ".join(listed) + "}" if listed else ""
 
 
