@@ -1,0 +1,1 @@
+"""Search of whole graphs with proofs: the optimum, or a bound and the gap."""

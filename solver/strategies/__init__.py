@@ -1,0 +1,1 @@
+"""Published strategies on whole graphs, one file each, all on the same problem type."""
