@@ -34,7 +34,7 @@ def report(name: str, problem: Problem) -> None:
         start = time.perf_counter()
         solver = Solver(problem, strategy)
         searched = time.perf_counter() - start
-        peak = solver.front.eager.peak_bytes * solver.front.unit
+        peak = solver.plain.peak_bytes
         found = [overhead(solver, share, peak) for share in SHARES]
         total = time.perf_counter() - start
         smallest = 100 * solver.smallest_budget().nbytes / peak

@@ -6,27 +6,50 @@ Every figure handed out is that of the replay.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
+from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.chain import Progress
-from remat_gen.solver.front import Front, build_front
-from remat_gen.solver.improve import Candidate
-from remat_gen.solver.liveness import to_schedule
-from remat_gen.solver.partition import block_ranges
+from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.registry import STRATEGIES, entrant_for
+from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.search import Effort
+from remat_gen.solver.subject import subject_of
 
-STRATEGIES = ("rockmate", "rotor", "per-layer", "none")
+__all__ = [
+    "STRATEGIES",
+    "InfeasibleError",
+    "SmallestBudget",
+    "Solution",
+    "Solver",
+    "Status",
+    "smallest_budget",
+    "solve",
+]
+
+INTERRUPTED = "interrupted: kept the best schedule found so far"
+
+
+class Status(Enum):
+    """What is known about a schedule: OPTIMAL among all schedules within the budget, or not."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
 
 
 class InfeasibleError(ValueError):
-    """No schedule of the strategy fits the budget."""
+    """No schedule of the strategy fits the budget; `proved` where none of any strategy does."""
 
-    def __init__(self, smallest_bytes: int, operation_index: int, strategy: str) -> None:
+    def __init__(
+        self, smallest_bytes: int, operation_index: int, strategy: str, *, proved: bool = False
+    ) -> None:
         super().__init__(f"the smallest budget feasible for {strategy} is {smallest_bytes} bytes")
         self.smallest_bytes = smallest_bytes
         self.operation_index = operation_index
         self.strategy = strategy
+        self.proved = proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +64,10 @@ class SmallestBudget:
 class Solution:
     """A schedule within the budget, and the plain one (`eager`) on the same blocks.
 
-    `proved` tells whether z3 proved all options it was asked for; `blocks` are the ranges of
-    forward operations; `notes` are sentences for the user.
+    `strategy` is the one that found the schedule: with auto, the winner. `proved` tells whether
+    z3 proved all options it was asked for. No schedule of any kind takes less than
+    `lower_bound_us`; bounds of smaller classes are among the `notes`, sentences for the user.
+    `blocks` are the ranges of forward operations. An interrupted search kept its best schedule.
     """
 
     strategy: str
@@ -52,65 +77,111 @@ class Solution:
     proved: bool
     notes: tuple[str, ...]
     blocks: tuple[tuple[int, int], ...]
+    status: Status = Status.FEASIBLE
+    lower_bound_us: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def gap(self) -> float:
+        """Return how far the time may be above the optimum, as a share of the bound."""
+        if self.status is Status.OPTIMAL or not self.lower_bound_us:
+            return 0.0
+        return self.replay.time_us / self.lower_bound_us - 1
 
 
 class Solver:
-    """A strategy's search on one problem: done once, then asked for any number of budgets."""
+    """A strategy's search on one problem, to be asked for any number of budgets.
+
+    What can be searched without knowing the budget is searched once.
+    """
 
     def __init__(
-        self, problem: Problem, strategy: str = "rockmate", progress: Progress | None = None
+        self,
+        problem: Problem | BareGraph,
+        strategy: str = "rockmate",
+        progress: Progress | None = None,
+        effort: Effort = Effort.NORMAL,
     ) -> None:
-        """Search.
+        """Set up; nothing is searched yet.
 
         Raises:
             ValueError: the strategy is unknown.
         """
         if strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy {strategy}; known are {', '.join(STRATEGIES)}")
-        self.problem, self.strategy = problem, strategy
-        self.front: Front = build_front(problem, strategy, progress)
-        self._schedules: dict[Candidate, tuple[Schedule, Replay]] = {}
+        self.subject = subject_of(problem)
+        self.problem, self.strategy = self.subject.problem, strategy
+        self.plain: Replay = self.subject.judge(self.subject.plain())[1]
+        self._entrant = entrant_for(strategy, self.subject, effort, progress)
+        self._smallest: SmallestBudget | None = None
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.
 
         Raises:
             InfeasibleError: no schedule of the strategy fits.
+            KeyboardInterrupt: the search was interrupted before it had found any schedule.
         """
-        chosen = self.front.best(budget_bytes // self.front.unit)
-        if chosen is None:
+        contest = Contest(self.subject, budget_bytes)
+        interrupted = False
+        try:
+            self._entrant.enter(contest)
+        except KeyboardInterrupt:
+            if contest.best is None:
+                raise
+            interrupted = True
+        if contest.best is None:
             smallest = self.smallest_budget()
-            raise InfeasibleError(smallest.nbytes, smallest.operation, self.strategy)
-        schedule, judged = self._judged(chosen)
-        assert judged.peak_bytes <= budget_bytes, "the replay exceeds what was measured"
-        eager = self._judged(self.front.eager)[1]
-        ranges = block_ranges(self.front.chain)
-        notes, proved = self._notes(), not self.front.unproved
-        return Solution(self.strategy, schedule, judged, eager, proved, notes, ranges)
+            raise InfeasibleError(
+                smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
+            )
+        return self._solution(contest, contest.best, interrupted)
 
     def smallest_budget(self) -> SmallestBudget:
         """Return the smallest budget that is feasible for this strategy."""
-        judged = self._judged(self.front.smallest())[1]
-        return SmallestBudget(judged.peak_bytes, judged.peak_at)
+        if self._smallest is None:
+            judged = self.subject.judge(self._entrant.smallest())[1]
+            self._smallest = SmallestBudget(judged.peak_bytes, judged.peak_at)
+        return self._smallest
 
-    def _judged(self, chosen: Candidate) -> tuple[Schedule, Replay]:
-        if chosen not in self._schedules:
-            schedule = to_schedule(self.problem, chosen.program)
-            self._schedules[chosen] = schedule, replay(self.problem, schedule)
-        return self._schedules[chosen]
+    def _solution(self, contest: Contest, best: Entry, interrupted: bool) -> Solution:
+        unproved, asked = self._entrant.unproved()
+        notes = _class_notes(contest)
+        notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
+        notes += [INTERRUPTED] * interrupted
+        return Solution(
+            best.strategy,
+            best.schedule,
+            best.replay,
+            self.plain,
+            proved=not unproved,
+            notes=tuple(notes),
+            blocks=self.subject.block_ranges(),
+            status=Status.OPTIMAL if contest.optimal else Status.FEASIBLE,
+            lower_bound_us=contest.lower_bound_us,
+            interrupted=interrupted,
+        )
 
-    def _notes(self) -> tuple[str, ...]:
-        front = self.front
-        if not front.unproved:
-            return ()
-        return (f"{front.unproved} of {front.asked} block options were not proved optimal",)
+
+def _class_notes(contest: Contest) -> list[str]:
+    """Say what is proved about smaller classes of schedules, where it says more than the bound."""
+    assert contest.best is not None
+    notes = []
+    for bound in contest.bounds:
+        if bound.holds_for == ALL or bound.time_us <= contest.lower_bound_us or contest.optimal:
+            continue
+        gap = contest.best.replay.time_us / bound.time_us - 1
+        what = "optimal" if bound.complete and gap < 1e-9 else f"at most {100 * gap:.2f}% above it"
+        notes.append(f"{what} among {bound.holds_for}")
+    return notes
 
 
 def solve(
-    problem: Problem,
+    problem: Problem | BareGraph,
     budget_bytes: int,
     strategy: str = "rockmate",
     progress: Progress | None = None,
+    effort: Effort = Effort.NORMAL,
 ) -> Solution:
     """Schedule a problem within a budget; for several budgets keep a `Solver`.
 
@@ -118,9 +189,9 @@ def solve(
         InfeasibleError: no schedule of the strategy fits the budget.
         ValueError: the strategy is unknown.
     """
-    return Solver(problem, strategy, progress).solve(budget_bytes)
+    return Solver(problem, strategy, progress, effort).solve(budget_bytes)
 
 
-def smallest_budget(problem: Problem, strategy: str = "rockmate") -> SmallestBudget:
+def smallest_budget(problem: Problem | BareGraph, strategy: str = "rockmate") -> SmallestBudget:
     """Return the smallest budget that is feasible for a strategy."""
     return Solver(problem, strategy).smallest_budget()

@@ -29,7 +29,7 @@ def _ratio(problem: Problem, solver: Solver, budget: int) -> float | None:
 def test_never_better_than_the_optimum(problem: Problem) -> None:
     for strategy in ("rockmate", "per-layer"):
         solver = Solver(problem, strategy)
-        plain = solver.front.eager.peak_bytes * solver.front.unit
+        plain = solver.plain.peak_bytes
         for budget in range(plain // 2, plain + 1, max(1, plain // 8)):
             _ratio(problem, solver, budget)
 
@@ -37,7 +37,7 @@ def test_never_better_than_the_optimum(problem: Problem) -> None:
 def test_uniform_chain_is_near_the_optimum() -> None:
     problem = uniform_chain(5)
     solver = Solver(problem)
-    plain = solver.front.eager.peak_bytes
+    plain = solver.plain.peak_bytes
     ratios = [_ratio(problem, solver, budget) for budget in range(4, plain + 1)]
     assert all(ratio is None or ratio < 1.25 for ratio in ratios)
     assert ratios[-1] == 1.0

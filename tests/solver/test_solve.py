@@ -135,7 +135,8 @@ def test_unet_fits_where_rotor_does_not() -> None:
 
 def test_progress_tells_blocks_and_chain() -> None:
     heard: list[tuple[str, int, int]] = []
-    solve(unet_like(2), 10**12, progress=lambda *step: heard.append(step))
+    solver = Solver(unet_like(2), progress=lambda *step: heard.append(step))
+    solver.solve(solver.plain.peak_bytes * 8 // 10)
     names = list(dict.fromkeys(name for name, _, _ in heard))
     assert names == ["solve block", "chain"]
     assert all(1 <= n <= total for _, n, total in heard)

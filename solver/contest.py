@@ -1,0 +1,100 @@
+"""The contest of one budget: strategies offer programs, the replay judges, the best one stays.
+
+Because every offer is judged as it comes, a search that is interrupted has its best behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from remat_gen.solver.program import Program
+from remat_gen.solver.replay import Replay
+from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.search import Found
+from remat_gen.solver.subject import Subject
+
+ALL = "all schedules"
+_ROUNDING = 1e-9  # of sums of times that were added up in different orders
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A judged program and the strategy that offered it."""
+
+    strategy: str
+    program: Program
+    schedule: Schedule
+    replay: Replay
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No schedule of the class `holds_for` takes less than `time_us` within the budget.
+
+    `complete`: the class was searched to its end.
+    """
+
+    time_us: float
+    holds_for: str
+    complete: bool
+
+
+@dataclass(slots=True)
+class Contest:
+    """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search."""
+
+    subject: Subject
+    budget_bytes: int
+    best: Entry | None = None
+    bounds: list[Bound] = field(default_factory=list)
+    ruled_out: bool = False
+
+    @property
+    def budget_units(self) -> int:
+        """Return the budget in the units of the searches, rounded down."""
+        return self.budget_bytes // self.subject.unit
+
+    @property
+    def lower_bound_us(self) -> float:
+        """Return the best bound that holds for all schedules."""
+        proved = [bound.time_us for bound in self.bounds if bound.holds_for == ALL]
+        return max([self.subject.least_time_us(), *proved])
+
+    @property
+    def optimal(self) -> bool:
+        """Tell whether no schedule can be quicker than the best entry."""
+        return self.best is not None and reaches(self.best.replay.time_us, self.lower_bound_us)
+
+    def offer(self, strategy: str, program: Program) -> None:
+        """Keep a program if it fits and is quicker, or as quick with a lower peak."""
+        schedule, judged = self.subject.judge(program)
+        if judged.peak_bytes > self.budget_bytes:
+            return
+        if self.best is None or _rank(judged) < _rank(self.best.replay):
+            self.best = Entry(strategy, program, schedule, judged)
+
+    def listen(self, strategy: str) -> Callable[[tuple[int, ...], float], None]:
+        """Return what hears of a search's better and better runs."""
+
+        def hear(runs: tuple[int, ...], _time_us: float) -> None:
+            self.offer(strategy, self.subject.program(runs))
+
+        return hear
+
+    def take(self, strategy: str, found: Found) -> None:
+        """Keep what a search of the whole graph found and proved."""
+        if found.runs is not None:
+            self.offer(strategy, self.subject.program(found.runs))
+        elif found.complete and found.bound_for == ALL:
+            self.ruled_out = True
+        self.bounds.append(Bound(found.lower_bound_us, found.bound_for, found.complete))
+
+
+def reaches(time_us: float, bound_us: float) -> bool:
+    """Tell whether a time is down at a bound, but for rounding."""
+    return time_us <= bound_us * (1 + _ROUNDING)
+
+
+def _rank(judged: Replay) -> tuple[float, int, int]:
+    return (judged.time_us, judged.peak_bytes, len(judged.reruns))

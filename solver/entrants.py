@@ -1,0 +1,86 @@
+"""The kinds of strategies, as the contest of a budget sees them.
+
+`FrontEntrant` has all its programs before it hears of a budget; `SearchEntrant` searches anew for
+each one.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+from remat_gen.solver.chain import Progress
+from remat_gen.solver.contest import Contest
+from remat_gen.solver.front import Front, build_front
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
+from remat_gen.solver.search import Effort, Found, Incumbent
+from remat_gen.solver.subject import Subject
+
+
+class Entrant(Protocol):
+    """A strategy on one subject."""
+
+    def enter(self, contest: Contest) -> None:
+        """Offer what fits the contest's budget."""
+        ...
+
+    def smallest(self) -> Program:
+        """Return the program of least peak that the strategy knows."""
+        ...
+
+    def unproved(self) -> tuple[int, int]:
+        """Return how many of z3's answers were not proved, of how many."""
+        ...
+
+
+class Search(Protocol):
+    """A search of a whole graph within a budget."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        budget_bytes: int,
+        effort: Effort = ...,
+        on_better: Incumbent | None = ...,
+    ) -> Found:
+        """Search; `on_better` hears of every better schedule."""
+        ...
+
+
+class FrontEntrant:
+    """A strategy of `front.py`; on a bare graph all but per-layer know the given order as well."""
+
+    def __init__(self, subject: Subject, name: str, progress: Progress | None) -> None:
+        """Set up; the front is built when it is first asked for."""
+        self.subject, self.name, self.progress = subject, name, progress
+
+    @cached_property
+    def front(self) -> Front:
+        """Return all programs of the strategy."""
+        return build_front(self.subject.staged, self.name, self.progress)
+
+    def enter(self, contest: Contest) -> None:
+        """Offer the plain program, then the front's quickest one that fits."""
+        if self._knows_plain():
+            contest.offer(self.name, self.subject.plain())
+            if contest.optimal:
+                return
+        chosen = self.front.best(contest.budget_units // self.front.unit)
+        if chosen is not None:
+            contest.offer(self.name, self.subject.unstaged(chosen.program))
+
+    def smallest(self) -> Program:
+        """Return the program of least peak."""
+        programs = [self.subject.unstaged(self.front.smallest().program)]
+        programs += [self.subject.plain()] * self._knows_plain()
+        return min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
+
+    def unproved(self) -> tuple[int, int]:
+        """Return how many block options were not proved, of how many."""
+        if "front" not in vars(self):
+            return 0, 0
+        return self.front.unproved, self.front.asked
+
+    def _knows_plain(self) -> bool:
+        return self.name != "per-layer"

@@ -1,0 +1,18 @@
+"""All strategies by name."""
+
+from __future__ import annotations
+
+from remat_gen.solver.chain import Progress
+from remat_gen.solver.entrants import Entrant, FrontEntrant
+from remat_gen.solver.search import Effort
+from remat_gen.solver.subject import Subject
+
+FRONTS = ("rockmate", "rotor", "per-layer", "none")
+STRATEGIES = FRONTS
+
+
+def entrant_for(
+    name: str, subject: Subject, effort: Effort, progress: Progress | None = None
+) -> Entrant:
+    """Return a strategy on a subject; `name` is one of STRATEGIES."""
+    return FrontEntrant(subject, name, progress)
