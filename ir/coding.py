@@ -1,5 +1,7 @@
 """Frozen dataclasses to JSON and back: sorted keys, short lists on one line, strict reading.
 
+A field that has its default is left out, and may be missing.
+
 coded ::= dataclass (an object, or a row: a list of its fields) | bool | int | float | str
         | tuple of coded (a list) | mapping of str to coded (an object) | coded or None
 """
@@ -7,7 +9,7 @@ coded ::= dataclass (an object, or a row: a list of its fields) | bool | int | f
 from __future__ import annotations
 
 import json
-import math
+import sys
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -18,6 +20,7 @@ from remat_gen.ir.errors import GraphError
 _SCALARS = (bool, int, float, str, types.NoneType)
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _WIDTH = 100
+_MOST = sys.float_info.max
 
 
 def dump(value: object, rows: frozenset[type] = frozenset()) -> str:
@@ -29,7 +32,8 @@ def _plain(value: Any, rows: frozenset[type]) -> Any:
     if is_dataclass(value) and type(value) in rows:
         return _row(value)
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name), rows) for f in fields(value)}
+        said = [f for f in fields(value) if getattr(value, f.name) != f.default]
+        return {f.name: _plain(getattr(value, f.name), rows) for f in said}
     if isinstance(value, Mapping):
         return {name: _plain(item, rows) for name, item in value.items()}
     if isinstance(value, tuple):
@@ -66,7 +70,7 @@ def load(kind: type[Any], text: str, rows: frozenset[type] = frozenset()) -> Any
     Raises:
         GraphError: it is no JSON, or not what `kind` says; the message names the key.
     """
-    return read(kind, _parse(text), "", rows)
+    return read(kind, parse(text), "", rows)
 
 
 def peek(text: str, key: str) -> object:
@@ -75,11 +79,16 @@ def peek(text: str, key: str) -> object:
     Raises:
         GraphError: the text is no JSON.
     """
-    plain = _parse(text)
+    plain = parse(text)
     return plain.get(key) if isinstance(plain, dict) else None
 
 
-def _parse(text: str) -> Any:
+def parse(text: str) -> Any:
+    """Read JSON without NaN and infinities.
+
+    Raises:
+        GraphError: the text is none.
+    """
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -90,7 +99,7 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def read(kind: Any, plain: Any, where: str, rows: frozenset[type]) -> Any:
+def read(kind: Any, plain: Any, where: str, rows: frozenset[type] = frozenset()) -> Any:
     """Read one value of type `kind` at the key `where`.
 
     Raises:
@@ -120,13 +129,13 @@ def read(kind: Any, plain: Any, where: str, rows: frozenset[type]) -> Any:
 
 def _read_object(kind: Any, plain: dict[str, Any], where: str, rows: frozenset[type]) -> Any:
     hints = get_type_hints(kind)
-    names = [f.name for f in fields(kind)]
-    missing = [name for name in names if name not in plain]
-    unknown = [name for name in plain if name not in names]
+    needed = [f.name for f in fields(kind) if f.default is MISSING]
+    missing = [name for name in needed if name not in plain]
+    unknown = [name for name in plain if name not in hints]
     if missing or unknown:
         what = f"has no {missing[0]!r}" if missing else f"has an unknown {unknown[0]!r}"
         raise GraphError(f"{where or 'the file'} {what}")
-    return kind(**{n: read(hints[n], plain[n], _join(where, n), rows) for n in names})
+    return kind(**{n: read(hints[n], item, _join(where, n), rows) for n, item in plain.items()})
 
 
 def _read_row(kind: Any, plain: list[Any], where: str, rows: frozenset[type]) -> Any:
@@ -142,7 +151,7 @@ def _read_row(kind: Any, plain: list[Any], where: str, rows: frozenset[type]) ->
 
 def _read_scalar(kind: Any, plain: Any, where: str) -> Any:
     right = type(plain) is kind or (kind is float and type(plain) is int)
-    if not right or (kind is float and not math.isfinite(plain)):
+    if not right or (kind is float and not -_MOST <= plain <= _MOST):
         raise GraphError(f"{where}: expected {_NAMES[kind]}, found {json.dumps(plain)[:60]}")
     return float(plain) if kind is float else plain
 

@@ -71,11 +71,18 @@ class PlannedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """How the schedule was found; `proved` only where the solver finished every proof."""
+    """How the schedule was found: by which strategy (with auto, the winner).
+
+    `proved` only where z3 finished every proof that the strategy asked for. `status` is "optimal"
+    where no schedule of any kind takes less than this one, "feasible" otherwise; none takes less
+    than `lower_bound_us`. Both are missing in plans that were made before they were known.
+    """
 
     strategy: str
     proved: bool
     notes: tuple[str, ...]
+    status: str = ""
+    lower_bound_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

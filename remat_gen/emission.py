@@ -32,6 +32,7 @@ from remat_gen.planning import Planned
 from remat_gen.request import Request, default_output, relative
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.solve import Solution
 
 
 def describe(
@@ -52,8 +53,18 @@ def describe(
         costs=dict(costs.operations),
         blocks=blocks_of(traced.graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
-        solver=Solver(solution.strategy, solution.proved, tuple(solution.notes)),
+        solver=_solver(solution),
         predicted=_predicted(planned),
+    )
+
+
+def _solver(solution: Solution) -> Solver:
+    return Solver(
+        strategy=solution.strategy,
+        proved=solution.proved,
+        notes=solution.notes,
+        status=solution.status.value,
+        lower_bound_us=round(solution.lower_bound_us, 3),
     )
 
 

@@ -1,8 +1,11 @@
-"""Make one Ctrl-C enough.
+"""Make one Ctrl-C enough, and two final.
 
 A `KeyboardInterrupt` that is raised inside a finaliser is printed and forgotten, and z3's objects
 have finalisers without end: an interrupted run went on and wrote its files. So the signal is
 remembered, and every report of progress raises it again.
+
+A solve that was interrupted and has a schedule is pardoned, and the run goes on with it; a second
+Ctrl-C ends the run.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ class Interruptible(AbstractContextManager["Interruptible"]):
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._asked = False
+        self._pending = False
+        self._count = 0
         self._before: signal.Handlers | None = None
 
     def stage(self, name: str) -> Step:
@@ -35,12 +39,23 @@ class Interruptible(AbstractContextManager["Interruptible"]):
 
         return step
 
+    def pardon(self) -> None:
+        """Go on after a Ctrl-C, since what it interrupted has kept a result.
+
+        Raises:
+            KeyboardInterrupt: there was more than one.
+        """
+        if self._count > 1:
+            raise KeyboardInterrupt
+        self._pending = False
+
     def _check(self) -> None:
-        if self._asked:
+        if self._pending:
             raise KeyboardInterrupt
 
     def _remember(self, _number: int, _frame: FrameType | None) -> None:
-        self._asked = True
+        self._pending = True
+        self._count += 1
         raise KeyboardInterrupt
 
     def __enter__(self) -> Self:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remat_gen.budget import Breakdown, Budget, Resident
+from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
 from remat_gen.output import check_module, check_plan, plan_path, read_header, write_all
 from remat_gen.progress import Progress, Step
@@ -138,13 +139,17 @@ def _plan(
     stages: _Stages,
 ) -> Planned:
     with stages("solve") as step:
-        from remat_gen.planning import make_plan
+        from remat_gen.planning import Search, make_plan
         from remat_gen.problem import problem_of
 
         problem = problem_of(traced.graph, costs)
         limit = breakdown.activations_bytes if breakdown else request.limit
         assert isinstance(limit, int | Budget)
-        return make_plan(problem, traced.graph, limit, request.strategy.value, step)
+        search = Search(request.strategy.value, request.effort, step)
+        planned = make_plan(problem, traced.graph, limit, search)
+        if isinstance(stages.progress, Interruptible):
+            stages.progress.pardon()
+        return planned
 
 
 def _emit(

@@ -18,12 +18,22 @@ from remat_gen.progress import Step
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.solve import InfeasibleError, Solution, solve
+from remat_gen.solver.search import Effort
+from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 
 if TYPE_CHECKING:
     import torch
 
 _DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a schedule is searched, and what hears of it."""
+
+    strategy: str
+    effort: Effort
+    progress: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +51,22 @@ class Planned:
         return self.solution.schedule
 
 
-def make_plan(
-    problem: Problem, graph: Graph, limit: Budget | int, strategy: str, progress: Step
-) -> Planned:
+def make_plan(problem: Problem, graph: Graph, limit: Budget | int, search: Search) -> Planned:
     """Solve a problem for a limit.
 
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
             would fit and the user's line that sets it.
     """
-    eager = solve(problem, _everything(problem), "none", progress).eager
-    budget = limit.resolve(eager.peak_bytes) if isinstance(limit, Budget) else limit
+    solver = Solver(problem, search.strategy, search.progress, search.effort)
+    eager_bytes = solver.plain.peak_bytes
+    budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
-        solution = solve(problem, budget, strategy, progress)
+        solution = solver.solve(budget)
     except InfeasibleError as error:
-        raise _infeasible(graph, error, budget, eager.peak_bytes) from error
+        raise _infeasible(graph, error, budget, eager_bytes) from error
     without = replay(problem, solution.schedule, keep_gradients=True)
     return Planned(problem, solution, budget, without)
-
-
-def _everything(problem: Problem) -> int:
-    workspace = max((o.workspace_bytes for o in problem.operations), default=0)
-    return 2 * sum(value.nbytes for value in problem.values) + workspace
 
 
 def _infeasible(
@@ -74,9 +78,10 @@ def _infeasible(
     if source.file:
         place = f"{source.file}:{source.line}: {operation.name} ({source.text.strip()})"
     share = 100 * error.smallest_bytes / max(eager_bytes, 1)
+    what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
-        f"no schedule of strategy {error.strategy} fits {human(budget_bytes)}; the smallest budget "
-        f"feasible for {error.strategy} is {error.smallest_bytes} bytes "
+        f"{what} fits {human(budget_bytes)}; the smallest budget feasible "
+        f"for {error.strategy} is {error.smallest_bytes} bytes "
         f"({human(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
     )
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)

@@ -18,13 +18,15 @@ from remat_gen.budget import (
     parse_size,
 )
 from remat_gen.ir.errors import UsageError
+from remat_gen.solver.search import Effort
 
 DEFAULT_HEADROOM = "1GB"
 
 
 class Strategy(StrEnum):
-    """How a schedule is searched; the first is the default."""
+    """How a schedule is searched; the first is the default. The solver has the same names."""
 
+    AUTO = "auto"
     ROCKMATE = "rockmate"
     ROTOR = "rotor"
     PER_LAYER = "per-layer"
@@ -61,7 +63,8 @@ class Request:
     model: str | None = None
     inputs: str | None = None
     device: str = "auto"
-    strategy: Strategy = Strategy.ROCKMATE
+    strategy: Strategy = Strategy.AUTO
+    effort: Effort = Effort.NORMAL
     force: bool = False
     reprofile: bool = False
 
@@ -72,8 +75,10 @@ class Request:
         words += [word for option, value in named if value for word in (option, value)]
         if self.device != "auto":
             words += ["--device", self.device]
-        if self.strategy is not Strategy.ROCKMATE:
+        if self.strategy is not Strategy.AUTO:
             words += ["--strategy", self.strategy.value]
+        if self.effort is not Effort.NORMAL:
+            words += ["--effort", self.effort.value]
         return shlex.join([*words, "-o", self._output_word()])
 
     def _limit_words(self) -> list[str]:

@@ -9,8 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from remat_gen.budget import human
+from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
+    from remat_gen.ir.plan import Solver
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
@@ -25,13 +27,15 @@ def summary_lines(generated: Generated) -> list[str]:
     ]
     if generated.breakdown:
         lines.append(f"            {generated.breakdown}")
+    if INTERRUPTED in plan.solver.notes:
+        lines.insert(0, INTERRUPTED)
     lines += [
         f"peak        {human(predicted.peak_bytes)} planned, {human(predicted.eager_peak_bytes)} "
         f"eager; {human(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
-        f"solver      {plan.solver.strategy}, {_proof(generated)}",
+        f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
     if generated.output:
@@ -39,10 +43,23 @@ def summary_lines(generated: Generated) -> list[str]:
     return lines
 
 
+def _strategy(generated: Generated) -> str:
+    asked, found = generated.plan.asked.strategy, generated.plan.solver.strategy
+    return found if asked == found else f"{asked}: {found}"
+
+
 def _proof(generated: Generated) -> str:
     solver = generated.plan.solver
-    proved = "proved optimal within the strategy" if solver.proved else "bound not proved"
-    return "; ".join([proved, *solver.notes])
+    notes = [note for note in solver.notes if note != INTERRUPTED]
+    return "; ".join([_standing(solver, generated.plan.predicted.time_us), *notes])
+
+
+def _standing(solver: Solver, time_us: float) -> str:
+    """Say how good the schedule is known to be, among all schedules."""
+    if solver.status == "optimal":
+        return "proved optimal"
+    gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
+    return f"at most {100 * gap:.2f}% above the optimum"
 
 
 def _seconds(generated: Generated) -> str:

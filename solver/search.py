@@ -8,6 +8,9 @@ from enum import Enum
 from typing import TypeAlias
 
 
+INTERRUPTED = "interrupted: kept the best schedule found so far"
+
+
 class Effort(Enum):
     """How much work a search may do: counts of steps and z3's resource units, never seconds."""
 

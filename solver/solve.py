@@ -15,7 +15,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.registry import STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import INTERRUPTED, Effort
 from remat_gen.solver.subject import subject_of
 
 __all__ = [
@@ -28,8 +28,6 @@ __all__ = [
     "smallest_budget",
     "solve",
 ]
-
-INTERRUPTED = "interrupted: kept the best schedule found so far"
 
 
 class Status(Enum):

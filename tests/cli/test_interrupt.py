@@ -2,49 +2,64 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_runs import Remat
 
 from remat_gen.interrupt import Interruptible
+from remat_gen.ir.header import split_header
+from remat_gen.ir.plan import read_plan
 from remat_gen.progress import Silent
+from remat_gen.solver.auto import Auto
+from remat_gen.solver.contest import Contest
+from remat_gen.solver.search import INTERRUPTED
 
-# The command line with a solver that does what the test says, in place of a long search.
+Enter = Callable[[Auto, Contest], None]
+
+# The command line with a search that does what the test says before it begins.
 _PROGRAM = """
 import sys, time
-import remat_gen.planning
 from remat_gen.cli import main
-from remat_gen.solver.solve import solve
+from remat_gen.solver.auto import Auto
 
-def slow(problem, budget, strategy, progress):
-    if strategy != "none":
-        print("SOLVING", file=sys.stderr, flush=True)
-        {body}
-    return solve(problem, budget, strategy, progress)
+def slow(self, contest):
+    print("SOLVING", file=sys.stderr, flush=True)
+    {body}
+    enter(self, contest)
 
-remat_gen.planning.solve = slow
+enter, Auto.enter = Auto.enter, slow
 sys.exit(main())
 """
 _SLEEP = "time.sleep(60)"
 _SWALLOW = """
-        class Finalised:
-            def __del__(self):
-                time.sleep(2)
-        Finalised()
+    class Finalised:
+        def __del__(self):
+            time.sleep(2)
+    Finalised()
 """
 
 
+def _contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.mark.parametrize("body", [_SLEEP, _SWALLOW], ids=["sleeping", "in a finaliser"])
-def test_sigint_during_the_solve(body: str, existing: Path) -> None:
-    folder = existing.parent
-    before = {path: path.read_bytes() for path in folder.iterdir()}
+def test_sigint_before_any_schedule_is_found(body: str, existing: Path) -> None:
+    before = _contents(existing.parent)
     program = [sys.executable, "-c", _PROGRAM.format(body=body.strip())]
     process = subprocess.Popen(
-        [*program, "small.py", "--budget", "80%"], cwd=folder, stderr=subprocess.PIPE, text=True
+        [*program, "small.py", "--budget", "80%"],
+        cwd=existing.parent,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     while "SOLVING" not in process.stderr.readline():
@@ -53,7 +68,82 @@ def test_sigint_during_the_solve(body: str, existing: Path) -> None:
     rest = process.stderr.read()
     assert process.wait(timeout=30) == 130
     assert "remat-gen: interrupted; nothing was written" in rest
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert _contents(existing.parent) == before
+
+
+def _after(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    """Let the search end with `what`, after it has offered all its schedules."""
+    real: Enter = Auto.enter
+
+    def enter(self: Auto, contest: Contest) -> None:
+        real(self, contest)
+        what()
+
+    monkeypatch.setattr(Auto, "enter", enter)
+
+
+def _sigint() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def _sigint_twice() -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        _sigint()
+    _sigint()
+
+
+def test_sigint_keeps_the_best_schedule(
+    existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remat("small.py", "--budget", "80%").code == 0
+    uninterrupted = existing.read_text()
+    _after(monkeypatch, _sigint)
+    ended = remat("small.py", "--budget", "80%")
+    assert ended.code == 0
+    assert INTERRUPTED in ended.err.splitlines()
+    plan = read_plan(existing.with_suffix(".plan.json"))
+    assert plan.solver.notes[-1] == INTERRUPTED
+    assert plan.predicted.peak_bytes <= plan.asked.budget_bytes
+    assert split_header(existing.read_text())[1] == split_header(uninterrupted)[1]
+
+
+def test_a_second_sigint_ends_it(
+    existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _contents(existing.parent)
+    _after(monkeypatch, _sigint_twice)
+    ended = remat("small.py", "--budget", "80%")
+    assert ended.code == 130
+    assert "interrupted; nothing was written" in ended.err
+    assert _contents(existing.parent) == before
+
+
+def test_sigint_after_the_solve_ends_it(
+    existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _contents(existing.parent)
+    monkeypatch.setattr("remat_gen.emission.describe", lambda *_: _sigint())
+    assert remat("small.py", "--budget", "80%").code == 130
+    assert _contents(existing.parent) == before
+
+
+@pytest.mark.parametrize(("signals", "code"), [(_sigint, 0), (_sigint_twice, 130)])
+def test_sigint_while_a_bare_graph_is_solved(
+    signals: Callable[[], None],
+    code: int,
+    tmp_path: Path,
+    remat: Remat,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [{"name": "a", "time": 1, "bytes": 1, "backward": False, "inputs": []}]
+    (tmp_path / "graph.json").write_text(json.dumps({"nodes": nodes}))
+    _after(monkeypatch, signals)
+    ended = remat("solve", tmp_path / "graph.json", "--budget", "1", "--json")
+    assert ended.code == code
+    if code == 0:
+        result = json.loads(ended.out)
+        assert result["interrupted"] and result["schedule"] == [["run", "a"], ["free", "a"]]
+        assert f"remat-gen: {INTERRUPTED}" in ended.err.splitlines()
 
 
 def test_a_swallowed_interrupt_comes_back() -> None:
@@ -66,6 +156,18 @@ def test_a_swallowed_interrupt_comes_back() -> None:
             step("block", 2, 2)
         with pytest.raises(KeyboardInterrupt):
             progress.stage("write")
+
+
+def test_a_pardoned_interrupt_does_not_come_back() -> None:
+    with Interruptible(Silent()) as progress:
+        with pytest.raises(KeyboardInterrupt):
+            _sigint()
+        progress.pardon()
+        progress.stage("emit")
+        with pytest.raises(KeyboardInterrupt):
+            _sigint()
+        with pytest.raises(KeyboardInterrupt):
+            progress.pardon()
 
 
 def test_the_signal_is_put_back() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ PLANS = st.builds(
     schedule=st.lists(st.builds(PlannedSegment, _BYTES, st.booleans(), _LISTS), max_size=3).map(
         tuple
     ),
-    solver=st.builds(Solver, _NAMES, st.booleans(), _LISTS),
+    solver=st.builds(Solver, _NAMES, st.booleans(), _LISTS, _NAMES, _TIMES),
     predicted=st.builds(Predicted, _BYTES, _BYTES, _TIMES, _BYTES, _TIMES, _BYTES),
 )
 EXAMPLE = Plan(
@@ -89,11 +89,20 @@ def test_the_text_is_for_people_and_diffs() -> None:
 
 def _keys(value: Any, where: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = []
-    for field in fields(value):
+    for field in (f for f in fields(value) if f.default is MISSING):
         found.append((*where, field.name))
         if is_dataclass(inner := getattr(value, field.name)):
             found += _keys(inner, (*where, field.name))
     return found
+
+
+def test_what_has_its_default_is_left_out() -> None:
+    assert "status" not in plan_text(EXAMPLE)
+    proved = replace(EXAMPLE.solver, status="optimal", lower_bound_us=2.0)
+    plan = replace(EXAMPLE, solver=proved)
+    assert parse_plan(plan_text(plan)) == plan
+    with pytest.raises(GraphError, match="status"):
+        parse_plan(plan_text(plan).replace('"optimal"', "1"))
 
 
 @pytest.mark.parametrize("where", _keys(EXAMPLE), ids=".".join)

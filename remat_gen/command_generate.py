@@ -1,0 +1,79 @@
+"""The command `generate`, which is the default."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from remat_gen import options as o
+from remat_gen.interrupt import Interruptible
+from remat_gen.ir.errors import UsageError
+from remat_gen.pipeline import Generated
+from remat_gen.pipeline import generate as run
+from remat_gen.progress import progress_for
+from remat_gen.request import Request, Strategy, default_output, make_limit
+from remat_gen.solver.search import Effort
+from remat_gen.summary import summary_json, summary_lines
+
+
+def generate(
+    model_file: o.ModelFile,
+    budget: o.BudgetOption = None,
+    device_memory: o.DeviceMemoryOption = None,
+    optimizer: o.OptimizerOption = None,
+    headroom: o.HeadroomOption = None,
+    output: o.OutputOption = None,
+    model: o.ModelOption = None,
+    inputs: o.InputsOption = None,
+    device: o.DeviceOption = "auto",
+    strategy: o.StrategyOption = Strategy.AUTO,
+    effort: o.EffortOption = Effort.NORMAL,
+    force: o.ForceOption = False,
+    reprofile: o.ReprofileOption = False,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
+
+    \b
+    remat-gen model.py --budget 6GB -o model_remat.py   (the default command)
+    remat-gen verify model_remat.py                     (against the original)
+    remat-gen solve graph.json --budget 70%             (a bare graph)
+
+    MODEL.py has build_model() and example_inputs(). The budget bounds what a step allocates
+    beyond parameters, gradients and optimizer state.
+    """
+    if as_json and output == "-":
+        raise UsageError("--json and -o - both write to stdout; give -o a file")
+    request = Request(
+        model_file=model_file,
+        limit=make_limit(budget, device_memory, optimizer, headroom),
+        output=None if output == "-" else Path(output) if output else default_output(model_file),
+        model=model,
+        inputs=inputs,
+        device=device,
+        strategy=strategy,
+        effort=effort,
+        force=force,
+        reprofile=reprofile,
+    )
+    _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+
+
+def _run(request: Request, *, quiet: bool) -> Generated:
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        return run(request, progress)
+
+
+def _say(generated: Generated, *, as_json: bool, quiet: bool) -> None:
+    if generated.output is None:
+        sys.stdout.write(generated.text)
+    if as_json:
+        print(json.dumps(summary_json(generated), indent=1))
+    if not quiet:
+        for line in summary_lines(generated):
+            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,40 @@
+"""The command `verify`."""
+
+from __future__ import annotations
+
+import json
+
+from rich.console import Console
+
+from remat_gen import options as o
+from remat_gen.interrupt import Interruptible
+from remat_gen.ir.errors import VerificationError
+from remat_gen.progress import progress_for
+from remat_gen.summary import report_json, report_table
+
+_PAIRS = 10  # of steps that are timed
+
+
+def verify(
+    file: o.GeneratedFile,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Run a generated module and its original, and compare them.
+
+    Compared are outputs, gradients, buffers and the random streams of two training steps, the
+    activation peak with budget and prediction, and the step time.
+    """
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        progress.stage("verify")
+        from remat_gen.existing import verify_file
+
+        report = verify_file(file, time_steps=_PAIRS)
+    if as_json:
+        print(json.dumps(report_json(report), indent=1))
+    elif not quiet:
+        Console().print(report_table(report))
+    if not report.ok:
+        failed = ", ".join(row.what for row in report.rows() if row.ok is False)
+        raise VerificationError(f"{file}: verification failed: {failed}")

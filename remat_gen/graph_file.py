@@ -1,0 +1,158 @@
+"""Read a bare graph from JSON, strictly: what is wrong, where, and what to do about it.
+
+{"nodes": [{"name", "time", "bytes", "backward", "inputs": [names], "layer"?}], "outputs"?: [names]}
+
+Nodes stand in topological order. Times are in any unit. Other keys are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from remat_gen.ir import coding
+from remat_gen.ir.errors import GraphError, UsageError
+from remat_gen.solver.bare import BareGraph, Node
+
+_MOST_BYTES = 2**61  # together: searches count in 64 bits
+_MOST_TIME = 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    time: float
+    bytes: int
+    backward: bool
+    inputs: tuple[str, ...]
+    layer: str = ""
+
+
+def read_graph(path: Path) -> BareGraph:
+    """Read a graph file.
+
+    Raises:
+        UsageError: there is no such file, or it holds no graph.
+    """
+    try:
+        return parse_graph(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such file") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is no JSON: not UTF-8 text") from error
+    except GraphError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def parse_graph(text: str) -> BareGraph:
+    """Read a graph.
+
+    Raises:
+        GraphError: it is none; the message names the node.
+    """
+    plain = coding.parse(text)
+    if not isinstance(plain, dict) or "nodes" not in plain:
+        raise GraphError('holds no graph: expected an object with a list of "nodes"')
+    entries = [_entry(i, item) for i, item in enumerate(_items(plain["nodes"]))]
+    positions = _positions(entries)
+    _check_order(entries, positions)
+    nodes = tuple(_node(i, entry, positions) for i, entry in enumerate(entries))
+    _check_totals(nodes)
+    return BareGraph(nodes, _outputs(plain, positions))
+
+
+def _items(plain: object) -> list[dict[str, Any]]:
+    if not isinstance(plain, list) or not plain:
+        found = "none" if plain == [] else "something else"
+        raise GraphError(f'"nodes": expected a list of at least one node, found {found}')
+    for i, item in enumerate(plain):
+        if not isinstance(item, dict):
+            raise GraphError(f"node {i}: expected an object, found {str(item)[:60]!r}")
+    return plain
+
+
+def _entry(i: int, item: Mapping[str, object]) -> _Entry:
+    name = item.get("name")
+    where = f"node {i} ({name!r})" if isinstance(name, str) else f"node {i}"
+    known = {field.name for field in fields(_Entry)}
+    read = coding.read(_Entry, {k: v for k, v in item.items() if k in known}, where)
+    assert isinstance(read, _Entry)
+    return read
+
+
+def _positions(entries: Sequence[_Entry]) -> dict[str, int]:
+    positions: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        if entry.name in positions:
+            raise GraphError(
+                f"node {i}: {entry.name!r} is the name of node {positions[entry.name]} already; "
+                f"names must differ"
+            )
+        positions[entry.name] = i
+    return positions
+
+
+def _check_order(entries: Sequence[_Entry], positions: Mapping[str, int]) -> None:
+    for i, entry in enumerate(entries):
+        where = f"node {i} ({entry.name!r})"
+        for name in entry.inputs:
+            if name not in positions:
+                raise GraphError(f"{where}: reads {name!r}, which is no node of this graph")
+            if positions[name] >= i:
+                _refuse_order(entries, positions, where, name)
+
+
+def _refuse_order(
+    entries: Sequence[_Entry], positions: Mapping[str, int], where: str, name: str
+) -> None:
+    """Raise, telling apart a cycle and nodes that only stand in the wrong order."""
+    cycle = _cycle(entries, positions)
+    if cycle:
+        raise GraphError(f"{where}: is in a cycle, which cannot run: {' → '.join(cycle)}")
+    raise GraphError(
+        f"{where}: reads {name!r}, which stands below it at node {positions[name]}; "
+        f"sort the nodes so that inputs come first"
+    )
+
+
+def _cycle(entries: Sequence[_Entry], positions: Mapping[str, int]) -> list[str]:
+    """Return the names along a cycle, in the direction of the data; empty where there is none."""
+    left = {entry.name: [n for n in entry.inputs if n in positions] for entry in entries}
+    while ready := [n for n, inputs in left.items() if not any(i in left for i in inputs)]:
+        for name in ready:
+            del left[name]
+    path: list[str] = []
+    at = next(iter(left), None)
+    if at is None:
+        return []
+    while at not in path:
+        path.append(at)
+        at = next(i for i in left[at] if i in left)
+    return [at, *reversed(path[path.index(at) :])]
+
+
+def _node(i: int, entry: _Entry, positions: Mapping[str, int]) -> Node:
+    for key, value in (("time", entry.time), ("bytes", entry.bytes)):
+        if value < 0:
+            raise GraphError(f"node {i} ({entry.name!r}).{key}: must be at least 0, is {value}")
+    inputs = tuple(dict.fromkeys(positions[name] for name in entry.inputs))
+    return Node(entry.name, entry.time, entry.bytes, entry.backward, inputs, entry.layer)
+
+
+def _check_totals(nodes: Sequence[Node]) -> None:
+    if sum(node.nbytes for node in nodes) > _MOST_BYTES:
+        raise GraphError(f"the nodes make more than {_MOST_BYTES} bytes together; use larger units")
+    if sum(node.time for node in nodes) > _MOST_TIME:
+        raise GraphError(f"the nodes take more than {_MOST_TIME} together; use larger units")
+
+
+def _outputs(plain: Mapping[str, object], positions: Mapping[str, int]) -> frozenset[int]:
+    names = coding.read(tuple[str, ...], plain.get("outputs", []), "outputs")
+    for name in names:
+        if name not in positions:
+            raise GraphError(f"outputs: {name!r} is no node of this graph")
+    return frozenset(positions[name] for name in names)
