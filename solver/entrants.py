@@ -1,7 +1,7 @@
 """The kinds of strategies, as the contest of a budget sees them.
 
-`FrontEntrant` has all its programs before it hears of a budget; `SearchEntrant` searches anew for
-each one.
+`FrontEntrant` has all its programs before it hears of a budget; a `SearchEntrant` (its own file)
+searches anew for each one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Protocol
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.front import Front, build_front
-from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
-from remat_gen.solver.search import Effort, Found, Incumbent
 from remat_gen.solver.subject import Subject
 
 
@@ -31,20 +29,6 @@ class Entrant(Protocol):
 
     def unproved(self) -> tuple[int, int]:
         """Return how many of z3's answers were not proved, of how many."""
-        ...
-
-
-class Search(Protocol):
-    """A search of a whole graph within a budget."""
-
-    def __call__(
-        self,
-        problem: Problem,
-        budget_bytes: int,
-        effort: Effort = ...,
-        on_better: Incumbent | None = ...,
-    ) -> Found:
-        """Search; `on_better` hears of every better schedule."""
         ...
 
 

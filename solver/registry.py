@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from importlib import import_module
+
 from remat_gen.solver.auto import Auto
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.entrants import Entrant, FrontEntrant
 from remat_gen.solver.search import Effort
+from remat_gen.solver.search_entrant import Search, SearchEntrant
 from remat_gen.solver.subject import Subject
 
-FRONTS = ("rockmate", "rotor", "per-layer", "none")
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """A strategy of its own file, imported when it is asked for: scipy's solvers load slowly."""
+
+    module: str
+    staged: bool = True
+    quick: bool = True
+
+    def search(self) -> Search:
+        """Return its search."""
+        found: Search = import_module(f"remat_gen.solver.strategies.{self.module}").search
+        return found
+
+
 AUTO = "auto"
-STRATEGIES = (AUTO, *FRONTS)
+FRONTS = ("rockmate", "rotor", "per-layer", "none")
+PUBLISHED = {
+    "ogc": _Published("ogc"),
+}
+STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 
 
 def entrant_for(
@@ -19,4 +41,7 @@ def entrant_for(
     """Return a strategy on a subject; `name` is one of STRATEGIES."""
     if name == AUTO:
         return Auto(subject, effort, progress)
-    return FrontEntrant(subject, name, progress)
+    if name in FRONTS:
+        return FrontEntrant(subject, name, progress)
+    found = PUBLISHED[name]
+    return SearchEntrant(subject, name, found.search(), effort, found.staged, found.quick)

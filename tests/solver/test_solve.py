@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from solver_problems import GptShape, gpt_like, problems, unet_like
 
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.registry import FRONTS
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.solve import (
     STRATEGIES,
@@ -42,7 +43,10 @@ def test_within_the_budget_or_infeasible(problem: Problem, strategy: str, share:
     budget = int(plain * share)
     smallest = solver.smallest_budget()
     found = _solve(solver, budget)
-    assert (found is not None) == (budget >= smallest.nbytes)
+    if strategy in FRONTS:
+        assert (found is not None) == (budget >= smallest.nbytes)
+    else:
+        assert found is not None or budget < smallest.nbytes
     if found is not None:
         assert found.replay.peak_bytes <= budget
         firsts = {p for p in range(len(problem.operations))}
@@ -52,7 +56,7 @@ def test_within_the_budget_or_infeasible(problem: Problem, strategy: str, share:
 @given(problems())
 @settings(max_examples=40, deadline=None)
 def test_the_smallest_budget_is_the_border(problem: Problem) -> None:
-    for strategy in STRATEGIES:
+    for strategy in FRONTS:
         solver = Solver(problem, strategy)
         smallest = solver.smallest_budget()
         assert solver.solve(smallest.nbytes).replay.peak_bytes <= smallest.nbytes
@@ -67,7 +71,7 @@ def test_the_smallest_budget_is_the_border(problem: Problem) -> None:
 @given(problems())
 @settings(max_examples=40, deadline=None)
 def test_more_memory_never_costs_time(problem: Problem) -> None:
-    for strategy in ("rockmate", "rotor"):
+    for strategy in ("auto", "rockmate", "rotor"):
         solver = Solver(problem, strategy)
         smallest = solver.smallest_budget().nbytes
         plain = solver.solve(10**9).eager.peak_bytes
@@ -79,7 +83,7 @@ def test_more_memory_never_costs_time(problem: Problem) -> None:
 @given(problems(), st.floats(0.3, 1))
 @settings(max_examples=40, deadline=None)
 def test_rockmate_is_never_worse(problem: Problem, share: float) -> None:
-    solvers = {strategy: Solver(problem, strategy) for strategy in STRATEGIES}
+    solvers = {strategy: Solver(problem, strategy) for strategy in FRONTS}
     plain = solvers["none"].solve(10**9).eager.peak_bytes
     found = {s: _solve(solver, int(plain * share)) for s, solver in solvers.items()}
     best = found.pop("rockmate")
