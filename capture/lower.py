@@ -129,7 +129,7 @@ class _Lowering:
     def _operation(self, node: torch.fx.Node, hints: tuple[str, ...]) -> None:
         phase = naming.phase_of(node)
         module = self._module(node)
-        name = self.namer.unique(module, hints[0])
+        name = self.namer.unique(module, hints[0], naming.made_by(node, self.storages))
         traits = traits_of(node)
         state = None
         if ir.Trait.RANDOM in traits and phase is ir.Phase.FORWARD:
@@ -167,10 +167,11 @@ class _Lowering:
             self.table.add(node, 0, value, name, hints[0], kind)
             return (name,)
         outputs: list[str | None] = [None] * len(value)
+        of = naming.made_by(node, self.storages)
         for user in sorted((u for u in node.users if is_getitem(u) and u.users), key=position):
             i = position(user)
             if outputs[i] is None:
-                output = name if i == 0 else self.namer.unique(module, hints[i])
+                output = name if i == 0 else self.namer.unique(module, hints[i], of)
                 outputs[i] = output
                 self.table.add(node, i, value[i], output, hints[i], kind)
         return tuple(outputs)

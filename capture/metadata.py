@@ -53,6 +53,8 @@ def hint_of(node: torch.fx.Node) -> tuple[str, bool]:
     Otherwise it is the attribute of a torch.nn module, or the name of the function called.
     """
     variable = _origin(node)
+    if variable == "input" and _in_sequential(node):
+        variable = ""  # the variable of nn.Sequential's own loop
     function = without_number(_source_function(node))
     if variable and variable != function and not variable.startswith("l_self_"):
         return variable, True
@@ -91,6 +93,13 @@ def _leaf_module(node: torch.fx.Node) -> str:
         return ""
     name = clean_path(path).rpartition(".")[2]
     return name if not name.isdigit() else kind.__name__.lower()
+
+
+def _in_sequential(node: torch.fx.Node) -> bool:
+    """Tell whether the node is the body of a module that a sequence runs."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    owner = stack[-2][1] if len(stack) > 1 else None
+    return isinstance(owner, type) and getattr(owner, "forward", None) is nn.Sequential.forward
 
 
 def without_number(name: str) -> str:

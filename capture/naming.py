@@ -1,13 +1,13 @@
 """Names of operations and tensors: from the user's program, unique, stable under insertion.
 
-A name is the module's path and a hint (`h.0.attn.scores`); a second one of the same module gets a
-number that counts within the module only, so that inserting a layer renames nothing else.
+A name is the module's path and a hint (`h.0.attn.scores`). A second one of the same module says how
+it was made (`h.0.x_drop`: from `drop`), so that inserting a layer or a line renames nothing else.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
@@ -16,6 +16,8 @@ from torch._functorch._aot_autograd.descriptors import TangentAOTInput
 from remat_gen.capture import metadata
 from remat_gen.capture.storages import Storages, is_getitem, is_view
 from remat_gen.ir.graph import Phase
+
+_SHORT = 16  # letters of an operand that a name may be told by
 
 # What the results of an operation are called, after the operation itself.
 _ROLES: dict[str, tuple[str, ...]] = {
@@ -36,14 +38,22 @@ _ROLES: dict[str, tuple[str, ...]] = {
 class Namer:
     """Hands out unique names."""
 
-    counts: Counter[str] = field(default_factory=Counter)
+    taken: set[str] = field(default_factory=set)
 
-    def unique(self, module: str, hint: str) -> str:
-        """Return `module.hint`, with a number if the module has one already."""
+    def unique(self, module: str, hint: str, made_by: tuple[str, ...] = ()) -> str:
+        """Return `module.hint`, where it is taken with what made it: its operator, its operands.
+
+        What the same statement makes from equally named operands, as a loop over time steps does,
+        is told apart by its turn.
+        """
         base = module if module.rpartition(".")[2] == hint else f"{module}.{hint}".strip(".")
-        self.counts[base] += 1
-        count = self.counts[base]
-        return base if count == 1 else f"{base}_{count}"
+        words = [word for word in dict.fromkeys(made_by) if hint not in word]
+        names = [base, *(f"{base}_{word}" for word in words)]
+        names += [f"{base}_{'_'.join(words[:n])}" for n in range(2, len(words) + 1)]
+        turns = (f"{names[-1]}_turn_{n}" for n in itertools.count(2))
+        name = next(n for n in itertools.chain(names, turns) if n not in self.taken)
+        self.taken.add(name)
+        return name
 
 
 def hints(
@@ -112,6 +122,28 @@ def _copied(node: torch.fx.Node, storages: Storages) -> str:
 def _of_item(node: torch.fx.Node) -> tuple[str, bool]:
     hint = metadata.without_number(metadata.origin(node))
     return hint, bool(hint) and hint != "getitem" and not hint.startswith("split")
+
+
+def made_by(node: torch.fx.Node, storages: Storages) -> tuple[str, ...]:
+    """Return what tells a result from another of its name, the best first.
+
+    Of two sums called `x`, the one with `drop` is `x_drop`: its operands, the last first, where
+    they are short; its operator; who reads it.
+    """
+    operands = [storages.hint(n) for n in reversed(node.all_input_nodes)]
+    operator = metadata.operator_name(node)
+    readers = [f"for_{storages.hint(n)}" for n in _readers(node) if storages.hint(n)]
+    short = [word for word in operands if len(word) <= _SHORT]
+    return tuple(identifier(word) for word in (*short, operator, *readers[:1]) if word)
+
+
+def _readers(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """Return the operations that read a result, looking through views."""
+    found = []
+    for user in node.users:
+        if user.op == "call_function":
+            found += _readers(user) if is_view(user) else [user]
+    return found
 
 
 def with_roles(node: torch.fx.Node, hint: str) -> tuple[str, ...]:

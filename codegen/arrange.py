@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from remat_gen.capture.naming import identifier
 from remat_gen.codegen.bodies import Body, Function
 from remat_gen.codegen.marks import Mark, fill
-from remat_gen.codegen.paths import relative, roots
+from remat_gen.codegen.paths import relative, root, roots
 from remat_gen.ir.graph import Graph, Input, Kind
+
+_TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,11 +136,13 @@ class KeptNames:
         for name in owners:
             members.setdefault(self._root(name), []).append(name)
         taken: dict[int, set[str]] = {}
-        for root, storages in members.items():
+        turns = {b.block: turns_of(b) for c in self.classes for b in c.bodies}
+        for role, storages in members.items():
             blocks = {owners[s] for s in storages}
             used = set(keyword.kwlist).union(*(taken.get(b, set()) for b in blocks))
-            name = free_name(hint_of(self.graph, storages[-1]), storages[0], used)
-            self.names[root] = name
+            first, hint = storages[0], hint_of(self.graph, storages[-1])
+            name = free_name(hint, first, used, turns[owners[first]])
+            self.names[role] = name
             for block in blocks:
                 taken.setdefault(block, set()).add(name)
 
@@ -153,9 +157,29 @@ def hint_of(graph: Graph, storage: str) -> str:
     return graph.tensors[storage].hint or "value"
 
 
-def free_name(hint: str, path: str, taken: set[str]) -> str:
-    """Return the hint, or with more of its path where it is taken: `x`, `mlp_x`, last `x_2`."""
-    parts = [identifier(part) for part in path.split(".")[:-1] if not part.isdigit()]
-    candidates = [hint, *(f"{'_'.join(parts[-n:])}_{hint}" for n in range(1, len(parts) + 1))]
-    numbered = (f"{hint}_{n}" for n in itertools.count(2))
-    return next(name for name in itertools.chain(candidates, numbered) if name not in taken)
+def turns_of(body: Body) -> dict[str, str]:
+    """Return which in turn each layer of a block is, in words: `next` for its second."""
+    layers = [layer for layer in roots(f"{o.module}." for o in body.operations) if layer]
+    return dict(zip(layers, _TURNS, strict=False))
+
+
+def free_name(hint: str, path: str, taken: set[str], turns: Mapping[str, str]) -> str:
+    """Return the hint, or more of what the path says: `x`, `next_x`, `x_drop`, `mlp_x`.
+
+    `turns` tells the layers of one block apart by their order, as the block may stand for several.
+    """
+    turn = turns.get(root(path), "")
+    prefix = f"{turn}_" if turn else ""
+    containers = [part for part in root(path).split(".") if not part.isdigit()]
+    *parents, last = filter(None, [*containers, *relative(path).split(".")])
+    own = dict.fromkeys(name for name in (hint, identifier(last)) if hint in name)
+    suffixes = ("_".join(parents[-n:]) for n in range(1, len(parents) + 1))
+    paths = [identifier(suffix) for suffix in suffixes if not suffix[0].isdigit()]
+    candidates = [
+        *own,
+        *(f"{prefix}{name}" for name in own),
+        *(f"{prefix}{path}_{name}" for name in own for path in paths),
+    ]
+    longest = f"{candidates[-1]}_{identifier(path)}"
+    lengthened = (longest + "_" * n for n in itertools.count())
+    return next(name for name in itertools.chain(candidates, lengthened) if name not in taken)

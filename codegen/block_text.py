@@ -7,7 +7,7 @@ import keyword
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of
+from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of, turns_of
 from remat_gen.codegen.bodies import Function, Statement
 from remat_gen.codegen.marks import Mark, fill, find
 from remat_gen.codegen.prose import prose, user_line
@@ -57,13 +57,17 @@ class Writer:
     graph: Graph
     block_class: BlockClass
     kept_names: KeptNames
+    global_names: frozenset[str] = frozenset()  # of this file, that its functions call
     names: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*RESERVED, *keyword.kwlist, *dir(builtins)})
     inputs: Mapping[str, Input] = field(init=False)
+    turns: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.turns = turns_of(self.block_class.body)
         self.inputs = {i.tensor: i for i in self.graph.inputs}
         body = self.block_class.body
+        self.taken.update(self.global_names)
         self.taken.update(self._owner_name(o) for o in self.block_class.owners)
         for name in (*body.arguments(), *body.tangents):
             self._name(name)
@@ -147,7 +151,7 @@ class Writer:
         hint = hint_of(self.graph, name)
         if name in self.inputs and self.inputs[name].kind is Kind.INPUT:
             hint = self.graph.tensors[name].hint
-        self.names[name] = free_name(hint, name, self.taken)
+        self.names[name] = free_name(hint, name, self.taken, self.turns)
         self.taken.add(self.names[name])
 
     def _spell(self, mark: Mark) -> str:

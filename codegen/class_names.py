@@ -1,45 +1,114 @@
-"""Names and titles of block classes: from the modules they stand for, clear of the user's names."""
+"""Names and titles of block classes: from the modules they stand for, clear of the user's names.
+
+Where several classes would be called the same, a name says what sets a class apart: that it is the
+first or the last layer's, or its schedule. No name counts, so that a layer more renames nothing.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from torch import nn
 
 from remat_gen.capture.naming import identifier
 from remat_gen.codegen.arrange import BlockClass
+from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.paths import root
 from remat_gen.codegen.prose import camel, prose
+from remat_gen.ir.graph import Operation
 
 
 def name_classes(
-    classes: tuple[BlockClass, ...], model: nn.Module, taken: frozenset[str]
+    writers: Mapping[BlockClass, Writer], model: nn.Module, taken: frozenset[str]
 ) -> dict[BlockClass, str]:
-    """Return a class name for each: `LayerLn1`; where two differ only in schedule, `LayerLn1H3`."""
-    names: dict[BlockClass, str] = {}
-    used = set(taken)
-    for block_class in classes:
-        name = next(n for n in _candidates(block_class, model) if n not in used)
-        used.add(name)
-        names[block_class] = name
-    return names
+    """Return a class name for each: `LayerLn1`; of several that begin alike: `LayerLn1Last`, …
+
+    Of those that are neither first nor last, the class of the most blocks has the plain name.
+    """
+    namer = _ClassNamer(writers, model, set(taken))
+    by_use = sorted(writers, key=lambda c: (-len(c.bodies), c.body.block))
+    names = {block_class: namer.name(block_class) for block_class in by_use}
+    return {block_class: names[block_class] for block_class in writers}
 
 
-def _candidates(block_class: BlockClass, model: nn.Module) -> list[str]:
-    operations = block_class.body.operations
-    layer = layer_of_class(block_class)
-    owner = type(model.get_submodule(layer)).__name__ if layer else type(model).__name__
-    first = camel(identifier(operations[0].hint)) if operations else "Empty"
-    last = camel(identifier(operations[-1].hint)) if operations else ""
-    base = f"{identifier(owner)}{first}"
-    position = camel(identifier(layer)) if layer else ""
-    owned = [root(a) for a in block_class.body.arguments() if root(a)]
-    where = position or (camel(identifier(owned[0])) if owned else "")
-    block = f"{base}{where}To{last}Block{block_class.body.block}"
-    return [base, f"{base}{where}", f"{base}To{last}", f"{base}{where}To{last}", block]
+@dataclass(slots=True)
+class _ClassNamer:
+    writers: Mapping[BlockClass, Writer]
+    model: nn.Module
+    used: set[str]
+    named: dict[str, list[BlockClass]] = field(default_factory=dict)  # by what they begin with
+
+    def name(self, block_class: BlockClass) -> str:
+        name = next(n for n in self._candidates(block_class) if n not in self.used)
+        self.used.add(name)
+        self.named.setdefault(self._base(block_class), []).append(block_class)
+        return name
+
+    def _base(self, block_class: BlockClass) -> str:
+        operations = block_class.body.operations
+        layer = layer_of_class(block_class)
+        owner = self.model.get_submodule(layer) if layer else self.model
+        first = camel(identifier(operations[0].hint)) if operations else "Empty"
+        return f"{identifier(type(owner).__name__)}{first}"
+
+    def _candidates(self, block_class: BlockClass) -> Iterator[str]:
+        base = self._base(block_class)
+        if sum(self._base(c) == base for c in self.writers) > 1:
+            yield from (f"{base}{edge}" for edge in self._edges(block_class))
+        yield base
+        yield from (f"{base}{difference}" for difference in self._differences(block_class))
+        yield from (f"{base}{place}" for place in self._before(block_class))
+        operations = block_class.body.operations
+        places = [f"To{camel(identifier(operations[-1].hint))}"] if operations else []
+        places += [camel(identifier(root(a))) for a in block_class.body.arguments() if root(a)][:1]
+        yield from (f"{base}{place}" for place in places)
+        yield f"{base}{''.join(places)}"
+        yield f"{base}{_digest(block_class)}"
+
+    def _edges(self, block_class: BlockClass) -> Iterator[str]:
+        """Yield `First` or `Last` for one block with the first or last of a list of layers."""
+        operations = block_class.body.operations
+        if len(block_class.bodies) > 1 or not operations:
+            return
+        for operation, place, edge in ((operations[0], 0, "First"), (operations[-1], -1, "Last")):
+            path, _, number = _layer(operation).rpartition(".")
+            if number and number == list(self.model.get_submodule(path)._modules)[place]:
+                yield edge
+
+    def _differences(self, block_class: BlockClass) -> Iterator[str]:
+        """Yield what the schedule retains or re-runs unlike those that have the base already."""
+        alike = [self.writers[c] for c in self.named.get(self._base(block_class), ())]
+        writer = self.writers[block_class]
+        for verb, mine, theirs in (
+            ("Retaining", writer.retained(), {n for w in alike for n in w.retained()}),
+            ("Rerunning", writer.rematerialised(), {n for w in alike for n in w.rematerialised()}),
+        ):
+            yield from (f"{verb}{camel(name)}" for name in mine if name not in theirs)
+
+    def _before(self, block_class: BlockClass) -> Iterator[str]:
+        """Yield the layer that a single block outside of the layers stands before."""
+        if len(block_class.bodies) == 1 and not layer_of_class(block_class):
+            following = block_class.body.block + 1
+            after = [b for c in self.writers for b in c.bodies if b.block == following]
+            layers = [_layer(o) for b in after for o in b.operations[:1]]
+            yield from (f"Before{camel(identifier(layer))}" for layer in layers if layer)
+
+
+def _layer(operation: Operation) -> str:
+    return root(f"{operation.module}.")
+
+
+def _digest(block_class: BlockClass) -> str:
+    """Return a mark of the text: the last resort, and the same wherever the block stands."""
+    texts = [s.text for s in block_class.body.forward.statements]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:6]
 
 
 def layer_of_class(block_class: BlockClass) -> str:
     """Return the repeated layer that a block's forward lies in, or ""."""
-    layers = {root(f"{o.module}.") for o in block_class.body.operations if o.module}
+    layers = {_layer(o) for o in block_class.body.operations if o.module}
     return layers.pop() if len(layers) == 1 else ""
 
 

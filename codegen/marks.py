@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"  # private use: in no one's source
-_MARK = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}(-?\\d+){_SEPARATOR}([^{_CLOSE}]*){_CLOSE}")
+MARK = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}(-?\\d+){_SEPARATOR}([^{_CLOSE}]*){_CLOSE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ def tangent(name: str) -> Mark:
 
 def find(text: str) -> list[Mark]:
     """Return the marks in a text, in order, with repetitions."""
-    return [Mark(kind, int(owner), name) for kind, owner, name in _MARK.findall(text)]
+    return [Mark(kind, int(owner), name) for kind, owner, name in MARK.findall(text)]
 
 
 def fill(text: str, name_of: Callable[[Mark], str]) -> str:
     """Replace each mark by its name."""
-    return _MARK.sub(lambda m: name_of(Mark(m[1], int(m[2]), m[3])), text)
+    return MARK.sub(lambda m: name_of(Mark(m[1], int(m[2]), m[3])), text)

@@ -14,7 +14,7 @@ from torch import nn
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
-from remat_gen.codegen.block_text import BlockText, Writer
+from remat_gen.codegen.block_text import RESERVED, BlockText, Writer
 from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.class_names import name_classes, title_of
 from remat_gen.codegen.environment import render
@@ -33,6 +33,7 @@ from remat_gen.codegen.merge import (
 from remat_gen.codegen.paths import access, relative, root, roots
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.reach import partly_reached
+from remat_gen.codegen.shared_views import share_views
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
@@ -78,17 +79,22 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
         UsageError: names of the user's file are in the way.
     """
     graph = traced.graph
-    classes = group(graph, write_bodies(graph, problem, schedule))
+    taken = names_in(target.source) | _GENERATED_NAMES
+    bodies, views = share_views(graph, write_bodies(graph, problem, schedule), taken | RESERVED)
+    classes = group(graph, bodies)
     kept_names = KeptNames(graph, classes)
-    writers = {c: Writer(graph, c, kept_names) for c in classes}
-    names = name_classes(classes, target.model, names_in(target.source) | _GENERATED_NAMES)
+    helper_names = frozenset(view.name for view in views)
+    writers = {c: Writer(graph, c, kept_names, helper_names) for c in classes}
+    names = name_classes(writers, target.model, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
         render("block.py.jinja", block=_block(target, graph, c, writers[c].write(n, title_of(c))))
         for c, n in names.items()
     ]
-    helpers = _helpers(target, "\n".join(blocks))
-    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, helpers])
+    helpers = [_helpers(target, "\n".join(blocks))]
+    if views:
+        helpers.insert(0, render("views.py.jinja", helpers=views))
+    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
     return tidy(text, target.source, target.output)
 
 

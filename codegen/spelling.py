@@ -18,7 +18,7 @@ _PUBLIC = frozenset(
 )
 _FUNCTIONAL = frozenset("gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
 # Views that are methods of a tensor with the same arguments.
-_METHODS = frozenset(
+METHODS = frozenset(
     """alias as_strided detach diagonal expand permute select split split_with_sizes
     squeeze t transpose unbind unfold unsqueeze view""".split()
 )
@@ -41,4 +41,4 @@ def method(target: str) -> str | None:
     """Return the method of a tensor that makes a view, if there is one with the same arguments."""
     namespace, name, _ = target.split(".")
     name = {"_unsafe_view": "view", "alias": "detach"}.get(name, name)
-    return name if namespace == "aten" and name in _METHODS else None
+    return name if namespace == "aten" and name in METHODS else None

@@ -29,9 +29,9 @@ def test_gradients_are_named_after_what_they_belong_to(tmp_path: Path) -> None:
     assert {"d_lin_weight", "d_lin_bias"} <= set(hints)
 
 
-def test_second_use_in_a_module_is_numbered_within_it(tmp_path: Path) -> None:
+def test_second_use_in_a_module_is_told_by_what_it_reads(tmp_path: Path) -> None:
     graph = traced(tmp_path, source(LINEAR, "return self.lin(self.lin(x)).sum()")).graph
-    assert names(graph)[:2] == ["lin", "lin_2"]
+    assert names(graph)[:2] == ["lin", "lin_addmm"]
 
 
 def test_an_inserted_layer_renames_nothing_else(tmp_path: Path) -> None:
@@ -61,7 +61,9 @@ def test_identifier(text: str, wanted: str) -> None:
 
 def test_a_namer_hands_out_no_name_twice() -> None:
     namer = Namer()
-    assert [namer.unique("h", "x") for _ in range(3)] == ["h.x", "h.x_2", "h.x_3"]
+    made_by = ("drop", "x_sum", "add")
+    names = [namer.unique("h", "x", made_by) for _ in range(5)]
+    assert names == ["h.x", "h.x_drop", "h.x_add", "h.x_drop_add", "h.x_drop_add_turn_2"]
     assert namer.unique("h.ln", "ln") == "h.ln"
 
 

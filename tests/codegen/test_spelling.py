@@ -22,7 +22,7 @@ _FUNCTIONS = [
 ]
 _METHODS = [
     (name, overload)
-    for name in sorted(spelling._METHODS | {"_unsafe_view"})
+    for name in sorted(spelling.METHODS | {"_unsafe_view"})
     for overload in overloads_of(name)
 ]
 
