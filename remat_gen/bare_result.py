@@ -13,7 +13,7 @@ from rich.text import Text
 from remat_gen.budget import human, parse_budget
 from remat_gen.graph_file import read_graph
 from remat_gen.interrupt import Interruptible
-from remat_gen.ir.errors import InfeasibleBudgetError
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Run, Schedule
@@ -25,6 +25,7 @@ from remat_gen.solver.solve import (
     Solver,
     Status,
 )
+from remat_gen.solver.strategies.errors import TooLargeError
 
 _NAMED_AT_MOST = 40  # nodes that run again
 
@@ -61,17 +62,26 @@ def solve_graph(
         progress.pardon()
     except InfeasibleError as error:
         ruled_out = error.proved
-    smallest = solver.smallest_budget()
+    except TooLargeError as error:
+        raise UsageError(f"{path}: {error}; --strategy auto searches any graph") from error
     return BareResult(
-        solver.problem,
-        strategy,
-        budget.text,
-        budget_bytes,
-        solver.plain,
-        smallest,
-        solution,
-        ruled_out,
+        problem=solver.problem,
+        strategy=strategy,
+        budget_text=budget.text,
+        budget_bytes=budget_bytes,
+        plain=solver.plain,
+        smallest=_smallest(solver, solution),
+        solution=solution,
+        ruled_out=ruled_out,
     )
+
+
+def _smallest(solver: Solver, solution: Solution | None) -> SmallestBudget:
+    """Return the smallest budget known; the schedule found may need less than the strategy's."""
+    known = solver.smallest_budget()
+    if solution is None or known.nbytes <= solution.replay.peak_bytes:
+        return known
+    return SmallestBudget(solution.replay.peak_bytes, solution.replay.peak_at)
 
 
 def infeasible(result: BareResult) -> InfeasibleBudgetError:

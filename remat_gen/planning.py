@@ -20,6 +20,7 @@ from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
+from remat_gen.solver.strategies.errors import TooLargeError
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +58,7 @@ def make_plan(problem: Problem, graph: Graph, limit: Budget | int, search: Searc
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
             would fit and the user's line that sets it.
+        UsageError: the strategy cannot search a model of this size.
     """
     solver = Solver(problem, search.strategy, search.progress, search.effort)
     eager_bytes = solver.plain.peak_bytes
@@ -65,6 +67,8 @@ def make_plan(problem: Problem, graph: Graph, limit: Budget | int, search: Searc
         solution = solver.solve(budget)
     except InfeasibleError as error:
         raise _infeasible(graph, error, budget, eager_bytes) from error
+    except TooLargeError as error:
+        raise UsageError(f"{error}; --strategy auto searches any model") from error
     without = replay(problem, solution.schedule, keep_gradients=True)
     return Planned(problem, solution, budget, without)
 

@@ -48,11 +48,12 @@ class BareGraph:
     def staged(self) -> tuple[Problem, tuple[int, ...]]:
         """Return the graph as forward and backward, and the node behind each of its operations.
 
-        A forward node that reads what backward makes is a backward one.
+        A forward node that reads what backward makes is a backward one. Where no node is flagged,
+        or all are, backward begins at the peak: what is made before it may be made again after it.
         """
         backward: list[bool] = []
-        for node in self.nodes:
-            backward.append(node.backward or any(backward[i] for i in node.inputs))
+        for node, flag in zip(self.nodes, self._flags(), strict=True):
+            backward.append(flag or any(backward[i] for i in node.inputs))
         order = sorted(range(len(self.nodes)), key=lambda i: backward[i])
         place = {node: p for p, node in enumerate(order)}
         operations = (
@@ -62,6 +63,31 @@ class BareGraph:
             for i in order
         )
         return Problem(tuple(operations), tuple(self._value(i) for i in order)), tuple(order)
+
+    def _flags(self) -> list[bool]:
+        flags = [node.backward for node in self.nodes]
+        if any(flags) and not all(flags):
+            return flags
+        inside = self._inside_bytes()
+        peak = max(range(len(inside)), key=inside.__getitem__, default=0)
+        return [i >= peak for i in range(len(self.nodes))]
+
+    def _inside_bytes(self) -> list[int]:
+        """Return the bytes there while each node runs in the given order, freeing at last use."""
+        last = list(range(len(self.nodes)))
+        for i, node in enumerate(self.nodes):
+            for j in node.inputs:
+                last[j] = i
+        dying: list[list[int]] = [[] for _ in self.nodes]
+        for j, i in enumerate(last):
+            if j not in self.outputs:
+                dying[i].append(j)
+        inside, resident = [], 0
+        for i, node in enumerate(self.nodes):
+            resident += node.nbytes
+            inside.append(resident)
+            resident -= sum(self.nodes[j].nbytes for j in dying[i])
+        return inside
 
     def _operation(
         self, i: int, place: int, inputs: tuple[int, ...], *, backward: bool

@@ -32,6 +32,7 @@ FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
     "ogc": _Published("ogc"),
 }
+CHEAP = ("ogc",)
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 
 
@@ -40,8 +41,13 @@ def entrant_for(
 ) -> Entrant:
     """Return a strategy on a subject; `name` is one of STRATEGIES."""
     if name == AUTO:
-        return Auto(subject, effort, progress)
+        cheap = [_published(found, subject, Effort.QUICK) for found in CHEAP]
+        return Auto(subject, cheap, FrontEntrant(subject, "rockmate", progress))
     if name in FRONTS:
         return FrontEntrant(subject, name, progress)
+    return _published(name, subject, effort)
+
+
+def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:
     found = PUBLISHED[name]
     return SearchEntrant(subject, name, found.search(), effort, found.staged, found.quick)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bare_graphs import bare_graphs, largest_node_bytes, uniform_chain
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from remat_gen.solver.bare import BareGraph, Node
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import IllegalScheduleError
+from remat_gen.solver.solve import Solver
 from remat_gen.solver.subject import subject_of
 
 _DIAMOND = BareGraph(
@@ -80,7 +83,7 @@ def test_the_staged_view_is_the_same_graph(graph: BareGraph) -> None:
         assert tuple(order[v] for v in operation.inputs) == node.inputs
         assert all(v < p for v in operation.inputs)
         assert staged.values[p].nbytes == node.nbytes
-        assert operation.backward or not node.backward
+        assert operation.backward or not node.backward or all(n.backward for n in graph.nodes)
 
 
 def test_a_chain_is_staged_as_it_stands() -> None:
@@ -88,3 +91,14 @@ def test_a_chain_is_staged_as_it_stands() -> None:
     staged, order = graph.staged()
     assert order == tuple(range(7))
     assert staged.forward_count == 4
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_backward_begins_at_the_peak_where_nothing_is_flagged(flag: bool) -> None:
+    chain = uniform_chain(3)
+    flagged = BareGraph(tuple(replace(node, backward=flag) for node in chain.nodes))
+    staged, order = flagged.staged()
+    assert order == tuple(range(7))
+    assert staged.forward_count == 4  # f0 … f3; five values are there while b2 runs
+    solution = Solver(flagged, "rockmate").solve(4)
+    assert solution.replay.peak_bytes == 4 and solution.replay.reruns
