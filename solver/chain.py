@@ -1,103 +1,136 @@
-"""The chain recurrence over memory slots: the least extra time for every budget at once.
+"""The chain recurrence: the least extra time for every budget at once.
 
 T(i, j, m) is the least time of re-runs when blocks i … j-1 go forward and back, with f_i retained
 outside of m and everything else, g_j included, inside m. It is rotor's recurrence (Beaumont et al.,
 "Optimal checkpointing for heterogeneous chains", 2019) with several options per block as in
-Rockmate (Zhao et al., 2023) and frontiers instead of single values. Slots are a fraction of the
-peak with nothing re-run and are rounded against the user; the replay tells what is really used.
+Rockmate (Zhao et al., 2023) and frontiers instead of single values. T(i, j, ·) is a staircase of
+exact points (`stairs.py`). Ranges with equal moves and equal parts are one row: identical layers,
+and identical chains of layers, are solved once. The replay tells what is really used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from remat_gen.solver.moves import Move, Moves
+from remat_gen.solver.moves import Moves
 from remat_gen.solver.plan import Checkpoint, Inner, Leaf, Plan
+from remat_gen.solver.stairs import Ints, Points, Stairs, Times
 
-Times = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(slots=True)
-class _Range:
-    """T(i, j, ·) and the number of the choice that attains it."""
-
-    times: Times
-    choices: npt.NDArray[np.int16]
-
-    def offer(self, number: int, start: int, times: Times | float) -> None:
-        """Take a choice with `times` at slots start … where it is strictly better."""
-        if start >= len(self.times):
-            return
-        target = self.times[start:]
-        better = times < target
-        self.choices[start:][better] = number
-        np.minimum(target, times, out=target)
+Key = tuple[object, ...]
 
 
 class ChainTable:
-    """The filled table of one chain for every number of slots up to `size`."""
+    """The filled recurrence of one chain; its first point is the plan of least bytes."""
 
     def __init__(
-        self, moves: Moves, slot_bytes: Fraction, size: int, progress: Progress | None = None
+        self, moves: Moves, slot_bytes: int, slots: int, progress: Progress | None = None
     ) -> None:
-        self.moves, self.slot_bytes, self.size = moves, slot_bytes, size
-        self.n = moves.costs.n
-        self.ranges: dict[tuple[int, int], _Range] = {}
-        for length in range(1, self.n + 1):
-            for i in range(self.n - length + 1):
-                self.ranges[i, i + length] = self._filled(i, i + length)
+        self.moves = moves
+        self.n = n = moves.costs.n
+        self.stairs = Stairs(n * (n + 1) // 2, slots, slot_bytes)
+        self.rows: dict[tuple[int, int], int] = {}
+        known: dict[Key, int] = {}
+        for length in range(1, n + 1):
+            for i in range(n - length + 1):
+                self._add(i, i + length, known)
             if progress:
-                progress("chain", length, self.n)
+                progress("chain", length, n)
 
-    def steps(self) -> list[int]:
-        """Return the slots at which T(0, n, ·) falls, in order."""
-        times = self.ranges[0, self.n].times
-        falls = np.flatnonzero(times < np.concatenate(([np.inf], times[:-1])))
-        return [int(m) for m in falls]
+    def count(self) -> int:
+        """Return the number of points of T(0, n, ·)."""
+        return int(self.stairs.counts[self.rows[0, self.n]])
 
-    def plan(self, m: int) -> Plan:
-        """Return the plan behind T(0, n, m)."""
-        return self._plan(0, self.n, m)
+    def plan(self, point: int) -> Plan:
+        """Return the plan behind a point of T(0, n, ·); they stand by rising bytes."""
+        row = self.rows[0, self.n]
+        return self._plan(0, self.n, int(self.stairs.nbytes[row, point]))
 
-    def _filled(self, i: int, j: int) -> _Range:
-        row = _Range(np.full(self.size + 1, np.inf), np.zeros(self.size + 1, dtype=np.int16))
+    def _add(self, i: int, j: int, known: dict[Key, int]) -> None:
+        key = self._key(i, j)
+        row = known.get(key)
+        if row is None:
+            row = known[key] = len(known)
+            self.stairs.put(row, self._points(i, j))
+        self.rows[i, j] = row
+
+    def _key(self, i: int, j: int) -> Key:
+        """Return what T(i, j, ·) depends on."""
+        key = self.moves.key(i, j)
         if j == i + 1:
-            for move in self.moves.leaves(i, j):
-                row.offer(move.number, self._slots(move.need_bytes), move.time_us)
-            return row
-        for move in self.moves.inners(i, j):
-            start, held = self._start(move)
-            rest = self.ranges[i + 1, j].times[start - held : self.size + 1 - held]
-            row.offer(move.number, start, rest + move.time_us)
-        for move in self.moves.checkpoints(i, j):
-            start, held = self._start(move)
-            later = self.ranges[-move.number, j].times[start - held : self.size + 1 - held]
-            again = self.ranges[i, -move.number].times[start:]
-            row.offer(move.number, start, later + again + move.time_us)
-        return row
+            return key
+        parts = [(self.rows[k, j], self.rows[i, k]) for k in range(i + 1, j)]
+        return (*key, *parts)
 
-    def _start(self, move: Move) -> tuple[int, int]:
-        """Return the first slot at which a move may fit, and the slots it holds."""
-        held = self._slots(move.held_bytes)
-        return min(max(self._slots(move.need_bytes), held), self.size + 1), held
+    def _points(self, i: int, j: int) -> Points:
+        if j == i + 1:
+            moves = list(self.moves.leaves(i, j))
+            nbytes = np.array([move.need_bytes for move in moves], dtype=np.int64)
+            return Points(nbytes, _times([move.time_us for move in moves]), _numbers(len(moves)))
+        parts = (self._inner_points(i, j), *self._checkpoint_points(i, j))
+        return Points(
+            np.concatenate([part.nbytes for part in parts]),
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.choices for part in parts]),
+        )
 
-    def _slots(self, nbytes: int) -> int:
-        return -(-nbytes * self.slot_bytes.denominator // self.slot_bytes.numerator)
+    def _inner_points(self, i: int, j: int) -> Points:
+        moves = list(self.moves.inners(i, j))
+        need = np.array([move.need_bytes for move in moves], dtype=np.int64)[:, None]
+        held = np.array([move.held_bytes for move in moves], dtype=np.int64)[:, None]
+        extra = _times([move.time_us for move in moves])[:, None]
+        row = self.rows[i + 1, j]
+        count = self.stairs.counts[row]
+        nbytes = np.maximum(need, held + self.stairs.nbytes[row, :count])
+        times = extra + self.stairs.times[row, :count]
+        choices = np.repeat(_numbers(len(moves)), count)
+        return Points(nbytes.ravel(), times.ravel(), choices)
 
-    def _plan(self, i: int, j: int, m: int) -> Plan:
-        number = int(self.ranges[i, j].choices[m])
+    def _checkpoint_points(self, i: int, j: int) -> tuple[Points, Points]:
+        """Return the points at each step of the later range, and at each of the range again."""
+        stairs = self.stairs
+        moves = list(self.moves.checkpoints(i, j))
+        ks = [-move.number for move in moves]
+        later = np.array([self.rows[k, j] for k in ks], dtype=np.int64)[:, None]
+        again = np.array([self.rows[i, k] for k in ks], dtype=np.int64)[:, None]
+        need = np.array([move.need_bytes for move in moves], dtype=np.int64)[:, None]
+        held = np.array([move.held_bytes for move in moves], dtype=np.int64)[:, None]
+        extra = _times([move.time_us for move in moves])[:, None]
+        offsets = i - np.array(ks, dtype=np.int64)
+
+        width = int(stairs.counts[later].max())
+        steps = stairs.nbytes[later[:, 0], :width]
+        nbytes = np.maximum(np.maximum(need, held + steps), stairs.least[again])
+        times = extra + stairs.times[later[:, 0], :width] + stairs.times_at(again, nbytes)
+        one = Points(nbytes.ravel(), times.ravel(), np.repeat(offsets, width))
+
+        width = int(stairs.counts[again].max())
+        steps = stairs.nbytes[again[:, 0], :width]
+        nbytes = np.maximum(np.maximum(need, steps), held + stairs.least[later])
+        times = extra + stairs.times[again[:, 0], :width] + stairs.times_at(later, nbytes - held)
+        other = Points(nbytes.ravel(), times.ravel(), np.repeat(offsets, width))
+        return one, other
+
+    def _plan(self, i: int, j: int, nbytes: int) -> Plan:
+        row = self.rows[i, j]
+        point = self.stairs.find(row, nbytes)
+        number = int(self.stairs.choices[row, point])
         if j == i + 1:
             return Leaf(i, self.moves.leaf_options(i, j)[number])
+        nbytes = int(self.stairs.nbytes[row, point])
         if number >= 0:
-            move = next(move for move in self.moves.inners(i, j) if move.number == number)
-            rest = self._plan(i + 1, j, m - self._slots(move.held_bytes))
-            return Inner(i, self.moves.choices[i].options[number], rest)
-        move = next(move for move in self.moves.checkpoints(i, j) if move.number == number)
-        later = self._plan(-number, j, m - self._slots(move.held_bytes))
-        return Checkpoint(i, -number, later, self._plan(i, -number, m))
+            option = self.moves.choices[i].options[number]
+            return Inner(i, option, self._plan(i + 1, j, nbytes - self.moves.held(i, option)))
+        k = i - number
+        later = self._plan(k, j, nbytes - self.moves.held_by_checkpoint(i, k))
+        return Checkpoint(i, k, later, self._plan(i, k, nbytes))
+
+
+def _times(times_us: list[float]) -> Times:
+    return np.array(times_us, dtype=np.float64)
+
+
+def _numbers(count: int) -> Ints:
+    return np.arange(count, dtype=np.int64)

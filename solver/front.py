@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
@@ -17,7 +16,6 @@ from remat_gen.solver.chain import ChainTable, Progress
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.improve import Candidate, retain_more, started, trial_of
 from remat_gen.solver.local import LocalBlock, gradients, localise
-from remat_gen.solver.minimax import smallest_plan
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.option_grid import grid_choices, grid_for
 from remat_gen.solver.options import simple_choices
@@ -152,10 +150,9 @@ def _programs(
 ) -> list[Candidate]:
     moves = Moves(costs, choices)
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
-    slot = Fraction(max(1, front.eager.peak_bytes), slots)
+    slot = max(1, front.eager.peak_bytes // slots)
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
-    plans = [table.plan(m) for m in _thinned(table.steps())]
-    plans.append(smallest_plan(moves))
+    plans = [table.plan(point) for point in _thinned(table.count())]
     programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
     return [
         _candidate(front.arrays, in_segments(front.problem, front.chain, runs)) for runs in programs
@@ -167,11 +164,11 @@ def _candidate(arrays: ProblemArrays, program: Program) -> Candidate:
     return trial_of(pruned(timeline_of(arrays, program))).candidate()
 
 
-def _thinned(steps: list[int]) -> list[int]:
-    """Return at most STEPS of the slots, evenly, the first and the last among them."""
-    if len(steps) <= STEPS:
-        return steps
-    return [steps[k * (len(steps) - 1) // (STEPS - 1)] for k in range(STEPS)]
+def _thinned(count: int) -> list[int]:
+    """Return at most STEPS of the points, evenly, the first and the last among them."""
+    if count <= STEPS:
+        return list(range(count))
+    return [k * (count - 1) // (STEPS - 1) for k in range(STEPS)]
 
 
 def _by_time(c: Candidate) -> tuple[float, int, int]:

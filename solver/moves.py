@@ -1,6 +1,6 @@
 """The terms of the chain recurrence: what each choice for a range of blocks needs and costs.
 
-Shared by the table over memory slots and the slot-free minimax, so that both mean the same.
+Each term is the same for identical blocks, so that ranges of them can be recognised.
 """
 
 from __future__ import annotations
@@ -32,6 +32,26 @@ class Moves:
     def __init__(self, costs: ChainCosts, choices: Sequence[BlockChoices]) -> None:
         self.costs, self.choices = costs, choices
         self._advancing: dict[tuple[int, bool], list[tuple[int, int, int, float]]] = {}
+        numbers = {id(choice): number for number, choice in enumerate(choices)}
+        self._kinds = [numbers[id(choice)] for choice in choices]
+
+    def key(self, i: int, j: int) -> tuple[object, ...]:
+        """Return what tells the moves of a range from those of others."""
+        costs, first = self.costs, j == self.costs.n
+        around = (costs.around_forward(i, i, j), costs.around_backward[i])
+        if j == i + 1:
+            return (self._kinds[i], first, *around)
+        extra = costs.frontier_extra(i, i + 1)
+        advances = tuple(move[1:] for move in self._advances_to(i, j))
+        return (self._kinds[i], first, *around, extra, advances)
+
+    def held(self, i: int, option: Option) -> int:
+        """Return the bytes that an option of block i holds while the range from i + 1 runs."""
+        return option.saved_bytes + self.costs.frontier_extra(i, i + 1)
+
+    def held_by_checkpoint(self, i: int, k: int) -> int:
+        """Return the bytes that f_k and what is pinned on the way to it hold."""
+        return self.costs.frontier_extra(i, k) + self.costs.pinned(i, k)
 
     def leaf_options(self, i: int, j: int) -> tuple[Option, ...]:
         """Return the options of block i alone, first run or re-run."""
@@ -48,7 +68,6 @@ class Moves:
 
     def inners(self, i: int, j: int) -> Iterator[Move]:
         """Yield the moves that keep an option of block i around the range from i + 1."""
-        extra = self.costs.frontier_extra(i, i + 1)
         around = self.costs.around_forward(i, i, j)
         first = j == self.costs.n
         for number, option in enumerate(self.choices[i].options):
@@ -56,16 +75,20 @@ class Moves:
             backward = option.backward_peak_bytes + self.costs.around_backward[i]
             again_us = 0.0 if first else option.again_us
             need = max(forward + around, backward)
-            yield Move(number, need, option.saved_bytes + extra, option.rerun_us + again_us)
+            yield Move(number, need, self.held(i, option), option.rerun_us + again_us)
 
     def checkpoints(self, i: int, j: int) -> Iterator[Move]:
         """Yield the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
         first = j == self.costs.n
         around = 0 if first else self.costs.around_forward(i, i, j)
+        for k, need, held, time_us in self._advances_to(i, j):
+            yield Move(-k, need + around, held, time_us)
+
+    def _advances_to(self, i: int, j: int) -> list[tuple[int, int, int, float]]:
+        first = j == self.costs.n
         if (i, first) not in self._advancing:
             self._advancing[i, first] = list(self._advances(i, first))
-        for k, need, held, time_us in self._advancing[i, first][: j - i - 1]:
-            yield Move(-k, need + around, held, time_us)
+        return self._advancing[i, first][: j - i - 1]
 
     def _advances(self, i: int, first: bool) -> Iterator[tuple[int, int, int, float]]:
         """Yield (k, need, held, time) of running blocks i … k-1 forward, for every end j at once.
@@ -79,4 +102,4 @@ class Moves:
             around = costs.around_forward(i, k - 1, costs.n) if first else 0
             need = max(need, advance.peak_bytes + around)
             time_us += 0.0 if first else advance.time_us
-            yield k, need, costs.frontier_extra(i, k) + costs.pinned(i, k), time_us
+            yield k, need, self.held_by_checkpoint(i, k), time_us
