@@ -17,6 +17,8 @@ from remat_gen.capture.arguments import Call
 from remat_gen.codegen.expressions import quoted
 from remat_gen.ir.errors import TraceError
 
+MODULE_INTERNALS = frozenset(vars(nn.Module())) - {"training"}  # what every module has
+
 
 def describe_argument(value: object) -> str:
     """Describe an argument as it is compared: `float32[8, 128] on cpu, requires grad`."""
@@ -33,28 +35,33 @@ def describe_argument(value: object) -> str:
     return f"{dtype}{list(value.shape)}{strides} on {value.device.type}{grad}"
 
 
-def hash_of_structure(model: nn.Module, attributes: frozenset[str]) -> str:
-    """Hash what the trace read from a model: its modules, their plain attributes, its tensors.
+def structure_of(model: nn.Module, attributes: frozenset[str]) -> list[object]:
+    """Return what the trace read from a model: its modules, their plain attributes, its tensors.
 
-    Of the model itself only `attributes` count: trainers put more on it.
+    Of the model itself only `attributes` count: trainers put more on it, hooks among them.
     """
-    plain = (bool, int, float, str)
-    found: list[tuple[object, ...]] = []
+    found: list[object] = []
     for name, module in model.named_modules():
-        found.append((name, type(module).__name__ if name else ""))
+        hooks = module._forward_pre_hooks, module._forward_hooks
+        hooks += module._backward_pre_hooks, module._backward_hooks
+        found.append((name, type(module).__name__, any(hooks)) if name else name)
         for key, value in vars(module).items():
-            if not name and key not in attributes:
-                continue
-            if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
-                found.append((key, value.tolist(), value.dtype))  # traced as a constant
+            if key in MODULE_INTERNALS or not (name or key in attributes):
                 continue
             items = value if isinstance(value, tuple) else (value,)
-            if key[0] != "_" and all(isinstance(item, plain) for item in items):
-                found.append((key, value))
+            if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
+                found.append((key, value.tolist(), value.dtype))  # traced as a constant
+            elif key[0] != "_" and all(isinstance(i, bool | int | float | str) for i in items):
+                found.append((key, repr(value)))
         for key, t in (*module._parameters.items(), *module._buffers.items()):
             if t is not None:
                 found.append((key, t.shape, t.stride(), t.dtype, t.device.type, t.requires_grad))
-    return hashlib.sha256(repr(found).encode()).hexdigest()[:12]
+    return found
+
+
+def hash_of_structure(structure: list[object]) -> str:
+    """Hash a structure, the same in every process."""
+    return hashlib.sha256(repr(structure).encode()).hexdigest()[:12]
 
 
 def attributes_of(model: nn.Module) -> frozenset[str]:
@@ -64,7 +71,7 @@ def attributes_of(model: nn.Module) -> frozenset[str]:
 
 def sources() -> str:
     """Return the source of the functions that the generated module needs too."""
-    functions = (describe_argument, hash_of_structure)
+    functions = (describe_argument, structure_of, hash_of_structure)
     return "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
 
 

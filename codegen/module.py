@@ -41,7 +41,7 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
     gradient_came incoming_gradient refuse_gradient check_planned
-    hash_of_structure what_changed
+    structure_of hash_of_structure what_changed MODULE_INTERNALS
     describe_argument unplanned""".split()
 )
 _HELPERS = (
@@ -205,6 +205,7 @@ def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
 def _helpers(target: Target, blocks: str) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
+    attributes = guards.attributes_of(model)
     common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
@@ -216,8 +217,8 @@ def _helpers(target: Target, blocks: str) -> str:
         dtype=common,
         dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
-        structure=guards.hash_of_structure(model, guards.attributes_of(model)),
-        attributes=_strings(sorted(guards.attributes_of(model))),
+        structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
+        attributes=_strings(sorted(attributes)),
         guards=guards.sources(),
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
