@@ -42,21 +42,33 @@ def structure_of(model: nn.Module, attributes: frozenset[str]) -> list[object]:
     """
     found: list[object] = []
     for name, module in model.named_modules():
-        hooks = module._forward_pre_hooks, module._forward_hooks
-        hooks += module._backward_pre_hooks, module._backward_hooks
-        found.append((name, type(module).__name__, any(hooks)) if name else name)
+        found.append((name, type(module).__name__, has_hook(module)) if name else name)
         for key, value in vars(module).items():
             if key in MODULE_INTERNALS or not (name or key in attributes):
                 continue
-            items = value if isinstance(value, tuple) else (value,)
             if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
                 found.append((key, value.tolist(), value.dtype))  # traced as a constant
-            elif key[0] != "_" and all(isinstance(i, bool | int | float | str) for i in items):
+            elif key[0] != "_" and is_plain(value):
                 found.append((key, repr(value)))
-        for key, t in (*module._parameters.items(), *module._buffers.items()):
-            if t is not None:
-                found.append((key, t.shape, t.stride(), t.dtype, t.device.type, t.requires_grad))
+        for tensors in (module._parameters, module._buffers):
+            for key, t in tensors.items():
+                if t is not None:
+                    layout = t.shape, t.stride(), t.dtype, t.device.type
+                    found.append((key, layout, t.requires_grad))
     return found
+
+
+def has_hook(module: nn.Module) -> bool:
+    """Tell whether a module has a hook that its call would run."""
+    forward = module._forward_pre_hooks or module._forward_hooks
+    return bool(forward or module._backward_pre_hooks or module._backward_hooks)
+
+
+def is_plain(value: object) -> bool:
+    """Tell whether a value is a number, a text, or a tuple of them."""
+    if isinstance(value, tuple):
+        return all(map(is_plain, value))
+    return isinstance(value, (bool, int, float, str))  # a union takes longer
 
 
 def hash_of_structure(structure: list[object]) -> str:
@@ -71,7 +83,7 @@ def attributes_of(model: nn.Module) -> frozenset[str]:
 
 def sources() -> str:
     """Return the source of the functions that the generated module needs too."""
-    functions = (describe_argument, structure_of, hash_of_structure)
+    functions = (describe_argument, structure_of, has_hook, is_plain, hash_of_structure)
     return "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
 
 

@@ -41,7 +41,7 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
     gradient_came incoming_gradient refuse_gradient check_planned
-    structure_of hash_of_structure what_changed MODULE_INTERNALS
+    structure_of hash_of_structure has_hook is_plain what_changed MODULE_INTERNALS
     describe_argument unplanned""".split()
 )
 _HELPERS = (
