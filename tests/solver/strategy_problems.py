@@ -68,6 +68,30 @@ def graphs(draw: st.DrawFn, max_nodes: int = 8, *, flagged: bool = False) -> Pro
     return graph(inputs, sizes, times, forward, outputs)
 
 
+@st.composite
+def steps(draw: st.DrawFn, max_forward: int = 4, *, flagged: bool = False) -> Problem:
+    """Draw a small training step as a bare graph: re-runs help in most budgets below its peak."""
+    n = draw(st.integers(2, max_forward))
+    inputs: list[list[int]] = [[]]
+    for i in range(1, n):
+        inputs.append(sorted({i - 1, draw(st.integers(0, i - 1))}))
+    for i in reversed(range(n)):
+        further = draw(st.lists(st.integers(0, n - 1), max_size=1))
+        inputs.append(sorted({i, len(inputs) - 1, *further}))
+    sizes = draw(st.lists(st.integers(1, 4), min_size=2 * n, max_size=2 * n))
+    times = [float(t) for t in draw(st.lists(st.integers(1, 9), min_size=2 * n, max_size=2 * n))]
+    return graph(inputs, sizes, times, n if flagged else 0)
+
+
+def budgets(problem: Problem) -> range:
+    """Return all budgets from the largest operation to the peak with nothing re-run."""
+    largest = max(
+        sum(problem.values[v].nbytes for v in {*operation.inputs, *operation.outputs})
+        for operation in problem.operations
+    )
+    return range(largest, plain_peak(problem) + 1)
+
+
 def plain_peak(problem: Problem) -> int:
     """Return the peak of running in the given order with nothing re-run."""
     return Judge(problem, 0).judged(range(len(problem.operations))).replay.peak_bytes
