@@ -47,7 +47,7 @@ class Namer:
         is told apart by its turn.
         """
         base = module if module.rpartition(".")[2] == hint else f"{module}.{hint}".strip(".")
-        words = [word for word in dict.fromkeys(made_by) if hint not in word]
+        words = [word for word in dict.fromkeys(made_by) if not f"{word}_".startswith(f"{hint}_")]
         names = [base, *(f"{base}_{word}" for word in words)]
         names += [f"{base}_{'_'.join(words[:n])}" for n in range(2, len(words) + 1)]
         turns = (f"{names[-1]}_turn_{n}" for n in itertools.count(2))
@@ -105,7 +105,13 @@ def _forward_hints(
         hint = f"{_copied(node, storages) or hint}_{'copy' if name == 'clone' else 'cast'}"
     elif origin and last_of.get(origin) is not node:
         hint = name
+    elif not variable and node.args and _is_input(node.args[0]) and name == "add":
+        hint = f"{storages.hint(node.all_input_nodes[0])}_new"  # a counter of the module
     return with_roles(node, hint)
+
+
+def _is_input(value: object) -> bool:
+    return isinstance(value, torch.fx.Node) and value.op == "placeholder"
 
 
 def _copied(node: torch.fx.Node, storages: Storages) -> str:
