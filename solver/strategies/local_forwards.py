@@ -1,7 +1,7 @@
 """From the values that are retained to runs: each segment runs forward once more, as a whole.
 
-What Chen et al. (2016) and Feng & Huang (2021) share. Forward operations that are linked by values
-which are not retained form a *segment*; it starts from retained values only. Right before the first
+What Chen et al. (2016) and Feng & Huang (2021) share. Operations whose results are dropped and that
+read each other's form a *segment*; it starts from retained values only. Right before the first
 backward operation that reads a value from inside, the segment's operations run again, those whose
 results backward needs ("local forward"); they then live until their last use.
 """
@@ -64,6 +64,8 @@ def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
 
     producer = {v: p for p, o in enumerate(operations) for v in o.outputs if v in dropped}
     for p, operation in enumerate(operations):
+        if dropped.isdisjoint(operation.outputs):
+            continue  # never runs again: what it reads is not linked by it
         for v in operation.inputs:
             if v in producer:
                 a, b = sorted((root(producer[v]), root(p)))
