@@ -29,6 +29,7 @@ class Strategy(StrEnum):
     AUTO = "auto"
     ROCKMATE = "rockmate"
     ROTOR = "rotor"
+    CHECKMATE = "checkmate"
     OGC = "ogc"
     PER_LAYER = "per-layer"
     NONE = "none"

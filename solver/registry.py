@@ -30,9 +30,13 @@ class _Published:
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
+    "checkmate": _Published("checkmate", staged=False, quick=False),
     "ogc": _Published("ogc"),
 }
 CHEAP = ("ogc",)
+SMALL = {Effort.QUICK: 60, Effort.NORMAL: 100, Effort.THOROUGH: 100}
+"""Operations up to which auto searches for the optimum."""
+
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 
 
@@ -41,11 +45,17 @@ def entrant_for(
 ) -> Entrant:
     """Return a strategy on a subject; `name` is one of STRATEGIES."""
     if name == AUTO:
-        cheap = [_published(found, subject, Effort.QUICK) for found in CHEAP]
-        return Auto(subject, cheap, FrontEntrant(subject, "rockmate", progress))
+        return _auto(subject, effort, progress)
     if name in FRONTS:
         return FrontEntrant(subject, name, progress)
     return _published(name, subject, effort)
+
+
+def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
+    cheap = [_published(name, subject, effort) for name in CHEAP]
+    small = len(subject.problem.operations) <= SMALL[effort]
+    thorough = [_published("checkmate", subject, Effort.QUICK)] if small else []
+    return Auto(subject, cheap, thorough, FrontEntrant(subject, "rockmate", progress))
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

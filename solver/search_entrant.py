@@ -74,7 +74,8 @@ class SearchEntrant:
 
     def _least(self, budget_units: int) -> tuple[Program | None, int]:
         """Return a program within a budget, and its peak in units; without one the plain peak."""
-        runs = self._found(budget_units, Effort.QUICK, None).runs
+        effort = Effort.QUICK if self.quick else self.effort
+        runs = self._found(budget_units, effort, None).runs
         program = self.subject.plain() if runs is None else self.subject.program(runs)
         peak = self.subject.judge(program)[1].peak_bytes // self.subject.unit
         return (None if runs is None else program), peak

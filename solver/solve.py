@@ -12,7 +12,7 @@ from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
-from remat_gen.solver.registry import STRATEGIES, entrant_for
+from remat_gen.solver.registry import FRONTS, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import INTERRUPTED, Effort
@@ -143,7 +143,7 @@ class Solver:
         return self._smallest
 
     def _solution(self, contest: Contest, best: Entry, interrupted: bool) -> Solution:
-        unproved, asked = self._entrant.unproved()
+        unproved, asked = self._entrant.unproved() if best.strategy in FRONTS else (0, 0)
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
         notes += [INTERRUPTED] * interrupted
