@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.builders import build_model
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
@@ -58,10 +60,13 @@ def load(
     model: str | None = None,
     inputs: str | None = None,
     device: str | torch.device = "auto",
+    *,
+    fake: bool = False,
 ) -> Loaded:
     """Import a model file, build its model in training mode and its example inputs.
 
-    Builders run from a fixed seed; the caller's generators are left as they were.
+    Builders run from a fixed seed; the caller's generators are left as they were. `fake` tensors
+    have shapes and no values: enough to trace, and nothing is allocated.
 
     Raises:
         UsageError: anything that the file lacks or does wrong, with its place and what to do.
@@ -70,11 +75,12 @@ def load(
     text = read_source(path)
     with isolated(path.parent, {}) as isolation:
         module = import_file(path, text)
-        with torch.random.fork_rng(devices=[]):
+        mode = FakeTensorMode(allow_non_fake_inputs=True) if fake else contextlib.nullcontext()
+        with torch.random.fork_rng(devices=[]), mode:
             torch.manual_seed(0)
             builder, built = build_model(module, path, model)
             step = step_inputs(module, path, inputs or INPUTS)
-        built, step = _on_device(built, step, target, path)
+            built, step = _on_device(built, step, target, path)
     check_step(built, step, path, inputs or INPUTS)
     return Loaded(
         path=path,
@@ -162,4 +168,6 @@ def _on_device(
     model: nn.Module, step: StepInputs, device: torch.device, path: Path
 ) -> tuple[nn.Module, StepInputs]:
     with UserCode(path, f"moving the model to {device}", "; try --device cpu"):
-        return model.to(device).train(), moved(step, device)
+        state = (*model.parameters(), *model.buffers())
+        there = all(tensor.device == device for tensor in state)  # fake ones cannot be moved
+        return (model if there else model.to(device)).train(), moved(step, device)

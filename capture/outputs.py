@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 
@@ -58,18 +58,25 @@ def is_loss(leaf: object) -> bool:
 
 def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
     """Run a step's forward on fake copies of the model's state and inputs."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    mode = _mode_of(state.values())
 
     def fake(leaf: Any) -> Any:
-        return mode.from_tensor(leaf) if isinstance(leaf, torch.Tensor) else leaf
+        real = isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor)
+        return mode.from_tensor(leaf) if real else leaf
 
-    state = dict(model.named_parameters()) | dict(model.named_buffers())
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     with mode, torch.random.fork_rng(devices=[]):
         value = torch.func.functional_call(model, fakes, args, kwargs)
     return _returned(value, given)
+
+
+def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
+    """Return the mode of a model that is fake already, else a new one."""
+    modes = (tensor.fake_mode for tensor in state if isinstance(tensor, FakeTensor))
+    return next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:

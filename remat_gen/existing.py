@@ -38,19 +38,36 @@ class Existing:
         plan = read_plan(plan_path(path))
         return cls(path, plan, path.parent / plan.source.file)
 
+    def load(self, *, fake: bool = False) -> Loaded:
+        """Load the original as it was loaded for the plan; `fake` allocates nothing."""
+        asked = self.plan.asked
+        return load(self.original, asked.model, asked.inputs, self.device, fake=fake)
+
     def load_original(self) -> Loaded:
         """Load the original as it was loaded for the plan.
 
         Raises:
             StalePlanError: it changed since.
         """
-        asked = self.plan.asked
-        loaded = load(self.original, asked.model, asked.inputs, self.device)
+        asked, loaded = self.plan.asked, self.load()
         if loaded.source_sha256 != self.plan.source.sha256:
             raise StalePlanError(
                 f"{self.path}: {self.original} changed since it was generated; run: {asked.command}"
             )
         return loaded
+
+    def refuse_other_torch(self) -> None:
+        """Refuse to compare with what another torch would trace.
+
+        Raises:
+            UsageError: the plan is of another torch.
+        """
+        planned_with = self.plan.versions.torch
+        if planned_with != torch_version():
+            raise UsageError(
+                f"{self.path}: made with torch {planned_with}; torch {torch_version()} traces "
+                f"differently, so they cannot be compared"
+            )
 
     @property
     def device(self) -> str:
@@ -65,12 +82,7 @@ def emit_again(existing: Existing) -> str:
         UsageError: the plan is of another torch, whose traces differ.
         RematError: the original changed, or cannot be traced any more.
     """
-    planned_with = existing.plan.versions.torch
-    if planned_with != torch_version():
-        raise UsageError(
-            f"{existing.path}: made with torch {planned_with}; torch {torch_version()} traces "
-            f"differently, so they cannot be compared"
-        )
+    existing.refuse_other_torch()
     loaded = existing.load_original()
     with loaded.importable():
         traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)

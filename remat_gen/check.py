@@ -1,0 +1,141 @@
+"""Is a committed module still what its source and its plan give? No device, no measurement.
+
+The model is traced with tensors that have no values where its builder allows it, so that a model of
+any size is checked on any machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from torch import Tensor
+
+from remat_gen.capture.load import Loaded, read_source
+from remat_gen.capture.trace import Traced, trace
+from remat_gen.emission import module_text
+from remat_gen.existing import Existing
+from remat_gen.ir.errors import GraphError, RematError
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.header import is_unedited, read_header
+from remat_gen.ir.plan import plan_text, text_sha256
+from remat_gen.output import plan_path
+from remat_gen.planned import schedule_of
+from remat_gen.problem import problem_of
+from remat_gen.solver.replay import IllegalScheduleError, replay
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A module's verdict: why it is stale (nothing where it is not), and what would change."""
+
+    path: Path
+    causes: tuple[str, ...]
+    command: str
+    diff: str
+
+    @property
+    def stale(self) -> bool:
+        """Tell whether the module must be generated again."""
+        return bool(self.causes)
+
+    def __str__(self) -> str:
+        if not self.stale:
+            return f"{self.path}: up to date"
+        return f"{self.path}: stale: {' and '.join(self.causes)}; run: {self.command}"
+
+
+def check_file(path: Path) -> Checked:
+    """Trace the original again, write the module again from its plan, and compare.
+
+    Raises:
+        UsageError: the file is not ours, has no plan, or is of another torch.
+        RematError: the original cannot be loaded or traced any more.
+    """
+    existing = Existing.find(path)
+    existing.refuse_other_torch()
+    loaded, traced = _traced(existing)
+    causes = [*_edits(existing), *_source_change(existing, loaded)]
+    if graph_sha256(traced.graph) != existing.plan.graph_sha256:
+        diff = _operations_diff(existing, traced.graph)
+        causes.append("the model is traced to other operations than the plan's")
+    else:
+        try:
+            diff = _text_diff(existing, loaded, traced)
+        except (GraphError, IllegalScheduleError) as error:
+            diff = ""
+            causes.append(f"the plan cannot be carried out: {error}")
+        if diff and not causes:
+            causes.append(_other_tool(existing))
+    return Checked(path, tuple(causes), existing.plan.asked.command, diff)
+
+
+def _traced(existing: Existing) -> tuple[Loaded, Traced]:
+    """Trace the original without values; with them where its builder or a constant needs them."""
+    try:
+        loaded = existing.load(fake=True)
+        if not _has_constants(loaded):
+            return loaded, _trace(loaded)
+    except RematError:  # the real one says what is wrong, if anything is
+        pass
+    loaded = existing.load()
+    return loaded, _trace(loaded)
+
+
+def _trace(loaded: Loaded) -> Traced:
+    with loaded.importable():
+        return trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)
+
+
+def _has_constants(loaded: Loaded) -> bool:
+    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
+    return any(isinstance(v, Tensor) for m in loaded.model.modules() for v in vars(m).values())
+
+
+def _edits(existing: Existing) -> Iterator[str]:
+    text = read_source(existing.path)
+    header = read_header(text)
+    if header and not text_sha256(plan_text(existing.plan)).startswith(header.plan_sha256):
+        yield f"{plan_path(existing.path).name} is not the plan that it was written from"
+    if not is_unedited(text):
+        yield f"{existing.path.name} was edited by hand"
+
+
+def _source_change(existing: Existing, loaded: Loaded) -> Iterator[str]:
+    if loaded.source_sha256 != existing.plan.source.sha256:
+        yield f"{existing.plan.source.file} changed"
+
+
+def _other_tool(existing: Existing) -> str:
+    was, now = existing.plan.versions.ruff, version("ruff")
+    if was != now:
+        return f"ruff {now} formats it differently than ruff {was}"
+    return "this remat-gen writes it differently"
+
+
+def _text_diff(existing: Existing, loaded: Loaded, traced: Traced) -> str:
+    source = replace(existing.plan.source, sha256=loaded.source_sha256)
+    plan = replace(existing.plan, source=source)
+    problem = problem_of(traced.graph, plan.measured())
+    schedule = schedule_of(problem, plan.schedule)
+    replay(problem, schedule)
+    with loaded.importable():
+        text = module_text(loaded, traced, problem, schedule, plan, existing.path)
+    return _unified(read_source(existing.path), text, str(existing.path), "generated again")
+
+
+def _operations_diff(existing: Existing, graph: Graph) -> str:
+    ran = (step for segment in existing.plan.schedule for step in segment.steps)
+    planned = dict.fromkeys(step[len("run ") :] for step in ran if step.startswith("run "))
+    traced = [operation.name for operation in graph.operations]
+    old, new = ("".join(f"{name}\n" for name in names) for names in (planned, traced))
+    return _unified(old, new, "operations of the plan", "operations of the model")
+
+
+def _unified(old: str, new: str, old_name: str, new_name: str) -> str:
+    lines = (text.splitlines(keepends=True) for text in (old, new))
+    return "".join(difflib.unified_diff(*lines, old_name, new_name))

@@ -1,0 +1,81 @@
+"""The command `check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from remat_gen import options as o
+from remat_gen.interrupt import Interruptible
+from remat_gen.ir.errors import RematError
+from remat_gen.progress import progress_for
+
+if TYPE_CHECKING:
+    from remat_gen.check import Checked
+
+
+def check(
+    files: o.GeneratedFiles,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> int:
+    """Tell whether generated modules are still what their sources and plans give.
+
+    \b
+    remat-gen check model_remat.py          exit 1 and a diff if it is stale
+
+    Traces again and writes again from the committed plan: no GPU, no measurement, no weights.
+    """
+    results = _check(files, quiet=quiet)
+    if as_json:
+        print(json.dumps([_as_json(path, result) for path, result in results.items()], indent=1))
+    for result in results.values():
+        _say(result, quiet=quiet, to_stdout=not as_json)
+    return max(map(_exit_code, results.values()))
+
+
+def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError]:
+    """Check every file, also after one that cannot be."""
+    results: dict[Path, Checked | RematError] = {}
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        step = progress.stage("check")
+        from remat_gen.check import check_file
+
+        for number, path in enumerate(files):
+            step(str(path), number + 1, len(files))
+            try:
+                results[path] = check_file(path)
+            except RematError as error:
+                results[path] = error
+    return results
+
+
+def _say(result: Checked | RematError, *, quiet: bool, to_stdout: bool) -> None:
+    console = Console(stderr=isinstance(result, RematError) or not to_stdout)
+    if isinstance(result, RematError):
+        console.print(f"remat-gen: error: {result}", soft_wrap=True, markup=False, highlight=False)
+        return
+    if to_stdout and result.diff:
+        print(result.diff, end="")
+    if result.stale or not quiet:
+        console.print(str(result), soft_wrap=True, markup=False, highlight=False)
+
+
+def _exit_code(result: Checked | RematError) -> int:
+    return result.exit_code if isinstance(result, RematError) else int(result.stale)
+
+
+def _as_json(path: Path, result: Checked | RematError) -> dict[str, object]:
+    if isinstance(result, RematError):
+        return {"file": str(path), "error": str(result)}
+    return {
+        "file": str(path),
+        "stale": result.stale,
+        "causes": list(result.causes),
+        "command": result.command,
+        "diff": result.diff,
+    }

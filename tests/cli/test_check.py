@@ -1,0 +1,196 @@
+"""`check`: fresh, or stale with the reason, the command that mends it and what would change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from cli_runs import Remat
+
+COMMAND = "run: remat-gen small.py --budget 75%"
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_fresh(existing: Path, remat: Remat) -> None:
+    ended = remat("check", existing)
+    assert (ended.code, ended.out) == (0, f"{existing}: up to date\n")
+
+
+def test_another_line_in_the_source(existing: Path, remat: Remat) -> None:
+    source = existing.with_name("small.py")
+    source.write_text(source.read_text() + "\n\nEXTRA = 1\n")
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert "stale: small.py changed; " + COMMAND in ended.out
+    assert "\n+EXTRA = 1\n" in ended.out
+    assert "--- " in ended.out
+
+
+def test_another_model_in_the_source(existing: Path, remat: Remat) -> None:
+    replace(existing.with_name("small.py"), "gelu(", "relu(")
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert "small.py changed and the model is traced to other operations than" in ended.out
+    assert COMMAND in ended.out
+    assert "+++ operations of the model" in ended.out
+
+
+def test_an_edited_module(existing: Path, remat: Remat) -> None:
+    replace(existing, "class Kept", "# mine\nclass Kept")
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert f"stale: {existing.name} was edited by hand; {COMMAND}" in ended.out
+    assert "\n-# mine\n" in ended.out
+
+
+def test_an_edited_plan(existing: Path, remat: Remat) -> None:
+    plan = existing.with_name("small_remat.plan.json")
+    data = json.loads(plan.read_text())
+    data["predicted"]["peak_bytes"] += 2**20
+    plan.write_text(json.dumps(data))
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert f"stale: {plan.name} is not the plan that it was written from; {COMMAND}" in ended.out
+    assert "\n+# activation peak" in ended.out
+
+
+def test_a_plan_that_cannot_run(existing: Path, remat: Remat) -> None:
+    plan = existing.with_name("small_remat.plan.json")
+    data = json.loads(plan.read_text())
+    data["schedule"][0]["steps"].pop(0)
+    plan.write_text(json.dumps(data))
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert "and the plan cannot be carried out: " in ended.out
+
+
+def test_a_plan_that_is_laid_out_otherwise(existing: Path, remat: Remat) -> None:
+    plan = existing.with_name("small_remat.plan.json")
+    plan.write_text(json.dumps(json.loads(plan.read_text()), indent=4))
+    assert remat("check", existing).code == 0
+
+
+def test_another_torch(existing: Path, remat: Remat) -> None:
+    with mock.patch("remat_gen.existing.torch_version", return_value="2.99.0"):
+        ended = remat("check", existing)
+    assert ended.code == 2
+    assert "torch 2.99.0 traces differently, so they cannot be compared" in ended.err
+
+
+def test_another_version_of_the_tool(folder: Path, remat: Remat) -> None:
+    with mock.patch("remat_gen.emission.__version__", "0.0.1"):
+        assert remat("small.py", "--budget", "75%").code == 0
+    assert "remat-gen 0.0.1" in Path("small_remat.py").read_text()
+    assert remat("check", "small_remat.py").code == 0
+
+
+def test_several_files_and_json(existing: Path, remat: Remat) -> None:
+    """An error does not keep the others from being checked; the worst one is the exit code."""
+    ended = remat("check", existing, "small.py", "--json")
+    assert ended.code == 2
+    fresh, refused = json.loads(ended.out)
+    assert fresh["stale"] is False
+    assert "was not written by remat-gen" in refused["error"]
+
+
+def test_no_plan(existing: Path, remat: Remat) -> None:
+    existing.with_name("small_remat.plan.json").unlink()
+    ended = remat("check", existing)
+    assert ended.code == 2
+    assert "no such plan" in ended.err
+
+
+BUILDERS = {
+    "a number read in the builder": "width = int(torch.linspace(16, 16, 1).item())",
+    "a constant on the module": "width = 16",
+}
+
+
+@pytest.mark.parametrize("line", BUILDERS.values(), ids=BUILDERS)
+def test_what_needs_values_is_built_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remat: Remat, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(NET.replace("width = 16", line))
+    assert remat("net.py", "--budget", "100%").code == 0
+    assert remat("check", "net_remat.py").code == 0
+    replace(Path("net.py"), "[1.0, 2.0]", "[1.0, 3.0]")
+    assert remat("check", "net_remat.py").code == 1
+
+
+NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        width = 16
+        self.first = nn.Linear(8, width)
+        self.last = nn.Linear(width, 2)
+        self.scale = torch.tensor([1.0, 2.0])
+
+    def forward(self, x):
+        return (self.last(self.first(x).relu()) * self.scale).sum()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+WIDE = """
+import torch
+from torch import nn
+
+WIDTH = 16
+
+
+def build_model():
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+
+
+def example_inputs():
+    return (torch.randn(4, WIDTH),)
+"""
+CHECK = """
+import resource
+from pathlib import Path
+
+from remat_gen.check import check_file
+from remat_gen.existing import Existing
+
+path = Path("wide_remat.py")
+print(check_file(path))
+model = Existing.find(path).load(fake=True).model
+print(sum(p.numel() for p in model.parameters()) * 4)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def test_a_large_model_is_checked_without_its_weights(tmp_path: Path) -> None:
+    """Planned narrow; the source then says a width with which the weights take 28 GB."""
+    (tmp_path / "wide.py").write_text(WIDE)
+    generate = [sys.executable, "-m", "remat_gen", "wide.py", "--budget", "100%", "-q"]
+    subprocess.run(generate, cwd=tmp_path, check=True)
+    replace(tmp_path / "wide.py", "WIDTH = 16", "WIDTH = 60_000")
+    check = [sys.executable, "-c", CHECK]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    verdict, weights, peak = done.stdout.splitlines()
+    assert "wide.py changed" in verdict
+    assert int(weights) > 28e9
+    assert int(peak) < 2e9  # torch and the trace of a small model take about half of it
