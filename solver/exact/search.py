@@ -1,0 +1,139 @@
+"""Search a whole graph for the quickest schedule within a budget, with a proof or a bound.
+
+Two methods: best-first search over states (`states.py`), which ends on graphs of some ten or twenty
+operations, and the stage program (`staged.py`), which bounds all schedules and whose plans, put in
+order, are schedules. Both are exact where they come to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from remat_gen.solver.exact.best import Best
+from remat_gen.solver.exact.bit_graph import NEVER, BitGraph
+from remat_gen.solver.exact.judge import Judged, judge
+from remat_gen.solver.exact.order import FirstRuns, first_runs
+from remat_gen.solver.exact.plans import sequence_of
+from remat_gen.solver.exact.staged import SLACK, TOLERANCE, Staged
+from remat_gen.solver.exact.states import Expander, StateSearch
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.search import Effort, Found, Incumbent
+
+ALL = "all schedules"
+AGAIN = 10  # share of the work on programs that goes to the bound for all schedules, if not all
+IN_BLOCKS = "schedules whose backward operations run block by block"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Work on states (before the programs, and after), on programs, and on the order of a plan."""
+
+    first_states: int
+    programs: int
+    order: int
+    last_states: int
+
+
+LIMITS = {
+    Effort.QUICK: Limits(10_000, 200_000, 20_000, 50_000),
+    Effort.NORMAL: Limits(50_000, 2_000_000, 100_000, 500_000),
+    Effort.THOROUGH: Limits(200_000, 30_000_000, 1_000_000, 20_000_000),
+}
+
+
+def search(
+    problem: Problem,
+    budget_bytes: int,
+    effort: Effort = Effort.NORMAL,
+    incumbent: tuple[int, ...] | None = None,
+    on_better: Incumbent | None = None,
+) -> Found:
+    """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start."""
+
+    def hear(judged: Judged) -> None:
+        if on_better is not None:
+            on_better(judged.runs, judged.time_us)
+
+    graph = BitGraph(problem)
+    if not problem.operations:
+        return Found((), complete=True)
+    return _Search(graph, Best(budget_bytes, hear), LIMITS[effort]).run(incumbent)
+
+
+@dataclass(slots=True)
+class _Search:
+    """`bound_us` holds for all schedules, `bound_in_blocks_us` for those block by block."""
+
+    graph: BitGraph
+    best: Best
+    limits: Limits
+    bound_us: float = 0.0
+    bound_in_blocks_us: float = 0.0
+    plain: Judged = field(init=False)
+
+    def run(self, incumbent: Sequence[int] | None) -> Found:
+        self._begin(incumbent)
+        if not self._closed():
+            self._states(self.limits.first_states)
+        if not self._closed() and self.graph.chain is not None:
+            self._stages(self.limits.programs // 2, in_blocks=True)
+        if self.bound_us < self.best.time_us:
+            share = AGAIN if self._closed() else 2
+            self._stages(self.limits.programs // share, in_blocks=False)
+        if not self._closed():
+            self._states(self.limits.last_states)
+        return self._found()
+
+    def _begin(self, incumbent: Sequence[int] | None) -> None:
+        """Judge what is known, and whether every operation fits by itself."""
+        graph = self.graph
+        plain = judge(graph, range(graph.count))
+        assert plain is not None, "the given order is not topological"
+        self.plain = plain
+        self.best.offer(plain)
+        if incumbent is not None:
+            self.best.offer(judge(graph, incumbent))
+        alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
+        self.bound_us = NEVER if max(alone) > self.best.budget_bytes else graph.total_us
+
+    def _states(self, limit: int) -> None:
+        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        slack = self.graph.total_us * SLACK
+        found = StateSearch(expander, self.best.time_us, slack).search()
+        if found.runs is not None:
+            self.best.offer(judge(self.graph, found.runs))
+        bound_us = min(found.bound_us, self.best.time_us)
+        self._bound(bound_us, in_blocks=not self.graph.every_order)
+
+    def _stages(self, work: int, *, in_blocks: bool) -> None:
+        """Solve by stages; where that ends open, also in the one order that the last plan has."""
+        order = first_runs(self.graph, in_blocks=in_blocks)
+        staged = self._staged(order, work)
+        self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
+        if staged.plan is not None and not self._closed():
+            self._staged(order.in_order(sequence_of(order, staged.plan)), work // 2)
+
+    def _staged(self, order: FirstRuns, work: int) -> Staged:
+        return Staged(self.graph, order, self.best, work, self.limits.order).search(self.plain)
+
+    def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
+        if not in_blocks:
+            self.bound_us = max(self.bound_us, bound_us)
+        self.bound_in_blocks_us = max(self.bound_in_blocks_us, self.bound_us, bound_us)
+
+    def _closed(self) -> bool:
+        return self._reaches(max(self.bound_us, self.bound_in_blocks_us))
+
+    def _reaches(self, bound_us: float) -> bool:
+        """Tell whether a bound is the best time, to what HiGHS answers for, or rules out any."""
+        return self.best.time_us <= bound_us + self.graph.total_us * TOLERANCE
+
+    def _found(self) -> Found:
+        runs = None if self.best.judged is None else self.best.judged.runs
+        time_us = self.best.time_us
+        if self._reaches(self.bound_us):
+            return Found(runs, time_us, ALL, True)
+        if self._reaches(self.bound_in_blocks_us):
+            return Found(runs, time_us, IN_BLOCKS, True)
+        return Found(runs, min(self.bound_us, time_us), ALL, False)

@@ -1,0 +1,74 @@
+"""The smallest budget within which a problem has any schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat_gen.solver.exact.best import Best
+from remat_gen.solver.exact.bit_graph import NEVER, BitGraph
+from remat_gen.solver.exact.judge import Judged, judge
+from remat_gen.solver.exact.order import first_runs
+from remat_gen.solver.exact.search import LIMITS
+from remat_gen.solver.exact.staged import Staged
+from remat_gen.solver.exact.states import Expander, StateSearch
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.search import Effort
+
+STEP = 0.05  # of the time of all operations: how far ahead a search for any schedule looks at once
+
+
+def smallest(problem: Problem, effort: Effort = Effort.NORMAL) -> tuple[int, bool]:
+    """Return the least peak found, in bytes, and whether no schedule has a smaller one.
+
+    A training problem's schedules are those whose backward operations run block by block.
+    """
+    if not problem.operations:
+        return 0, True
+    graph = BitGraph(problem)
+    plain = judge(graph, range(graph.count))
+    assert plain is not None, "the given order is not topological"
+    alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
+    return _Bisection(graph, plain, effort, max(alone), plain.replay.peak_bytes).run()
+
+
+@dataclass(slots=True)
+class _Bisection:
+    """Below `low` nothing is found (`proved`: there is nothing); at `high` there is a schedule."""
+
+    graph: BitGraph
+    plain: Judged
+    effort: Effort
+    low: int
+    high: int
+    proved: bool = True
+
+    def run(self) -> tuple[int, bool]:
+        middle = self.low
+        while self.low < self.high:
+            peak, certain = self._least_at(middle)
+            if peak is not None:
+                self.high = peak
+            else:
+                self.low = middle + 1
+                self.proved = self.proved and certain
+            middle = (self.low + self.high) // 2
+        return self.high, self.proved
+
+    def _least_at(self, budget_bytes: int) -> tuple[int | None, bool]:
+        """Return the peak of some schedule within a budget; without one, whether there is none."""
+        limits = LIMITS[self.effort]
+        expander = Expander(self.graph, budget_bytes, limits.first_states)
+        found = StateSearch(expander, NEVER, self.graph.total_us * STEP, deep=True).search()
+        if found.runs is not None:
+            judged = judge(self.graph, found.runs)
+            assert judged is not None, "a searched schedule cannot run"
+            return judged.replay.peak_bytes, True
+        if found.complete:
+            return None, True
+        best = Best(budget_bytes, lambda judged: None)
+        order = first_runs(self.graph, in_blocks=self.graph.chain is not None)
+        work = limits.programs // 10
+        staged = Staged(self.graph, order, best, work, limits.order).search(self.plain)
+        if best.judged is not None:
+            return best.judged.replay.peak_bytes, True
+        return None, staged.infeasible

@@ -1,0 +1,121 @@
+"""A relaxation that holds for every schedule: an integer program with memory at some first runs.
+
+*Stages* p_1 … p_m are operations whose first runs come in this order in every schedule. They cut it
+into intervals 0 … m; interval i ends with the first run of p_{i+1}. Variables:
+- X[q,i], 0 or 1: operation q runs in interval i (counted once, however often it does);
+- K[v,i], 0 or 1: value v is there while p_i runs, and still after it;
+- E[q]: how often q runs again, at least the number of its intervals beyond one.
+Rows: an operation needs each value it reads from K of the interval's start or made within it; K
+needs K of the stage before or a run in between; memory holds at each stage. With every operation a
+stage, in a fixed order, this is Checkmate's program (Jain et al. 2020). With few of them, and those
+ordered by dependencies alone, it is a small program whose optimum bounds all schedules from
+below. In practice a handful of stages, at the memory's tight places, give the optimum itself.
+
+Two kinds of rows are added as they are wanted:
+- *within* (q,i), 0 < i < m: while q runs in interval i, a value that is there at both of its ends
+  and is not made within is there too: S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i];
+- *elsewhere* Q: a search found that re-runs of Q alone do not do, so another operation runs again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_matrix
+
+from remat_gen.solver.exact.bit_graph import BitGraph
+from remat_gen.solver.exact.bits import mask_of
+from remat_gen.solver.exact.order import FirstRuns
+from remat_gen.solver.exact.stage_rows import StageRows
+
+ROOT = 50
+INFEASIBLE = 2  # scipy's status of a program without a solution
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """What the program contains: stages in order, rows `within` (an operation and the stage at the
+    interval's start), and sets of operations that cannot be all that runs again."""
+
+    stages: tuple[int, ...]
+    within: frozenset[tuple[int, int]] = frozenset()
+    elsewhere: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An optimum of the relaxation: what runs in each interval, what is there at its start."""
+
+    stages: tuple[int, ...]
+    runs: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    def reruns(self) -> int:
+        """Return the operations that run in more than one interval."""
+        once, again = 0, 0
+        for planned in self.runs:
+            again |= once & planned
+            once |= planned
+        return again
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`infeasible` is proved; `bound_us` holds for all schedules that the order admits.
+
+    `work` is the number of the program's entries times the nodes of HiGHS's tree (the root, with
+    its cuts and heuristics, counts for `ROOT` of them): about 8 µs each.
+    """
+
+    infeasible: bool
+    bound_us: float
+    plan: Plan | None = None
+    work: int = 0
+
+
+def solve_stages(
+    graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts, work: int
+) -> Outcome:
+    """Solve the program by HiGHS, within about as much work as given."""
+    rows = StageRows(graph, order, budget_bytes, cuts.stages)
+    if not rows.build():
+        return Outcome(True, float("inf"))
+    for q, p in sorted(cuts.within):
+        rows.add_within(q, cuts.stages.index(p) + 1)
+    for operations in cuts.elsewhere:
+        rows.add_elsewhere(operations)
+    unit = max(graph.total_us, 1e-30)
+    node_limit = max(1, work // len(rows.entries) - ROOT)
+    result = _minimise(rows, np.array(graph.time_us) / unit, node_limit)
+    work = len(rows.entries) * (ROOT + int(getattr(result, "mip_node_count", 0) or 0))
+    if result.status == INFEASIBLE:
+        return Outcome(True, float("inf"), work=work)
+    bound = max(0.0, result.mip_dual_bound or 0.0) * unit
+    plan = None if result.x is None else _plan(rows, result.x)
+    return Outcome(False, graph.total_us + bound, plan, work)
+
+
+def _minimise(rows: StageRows, times: Any, node_limit: int) -> Any:
+    cost = np.zeros(rows.size)
+    cost[rows.e(0) : rows.e(0) + len(times)] = times
+    r, columns, factors = zip(*rows.entries, strict=True)
+    matrix = csr_matrix((factors, (r, columns)), shape=(len(rows.low), rows.size))
+    return milp(
+        cost,
+        constraints=LinearConstraint(matrix, rows.low, rows.high),
+        bounds=Bounds(rows.least, rows.most),
+        integrality=rows.integral(),
+        options={"node_limit": node_limit, "mip_rel_gap": 1e-9},
+    )
+
+
+def _plan(rows: StageRows, x: Any) -> Plan:
+    m, values = len(rows.stages), len(rows.graph.nbytes)
+    runs = [
+        mask_of(q for q in range(rows.graph.count) if x[rows.x(q, i)] > 0.5) for i in range(m + 1)
+    ]
+    kept = [mask_of(v for v in range(values) if x[rows.k(v, i)] > 0.5) for i in range(1, m + 1)]
+    return Plan(rows.stages, tuple(runs), (0, *kept))
