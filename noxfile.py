@@ -9,6 +9,7 @@ import nox
 TORCH = "2.13.0"
 TORCHES = ("2.11.0", "2.12.0", "2.13.0")
 PYTHONS = ("3.11", "3.12", "3.13")
+ZOO = ("torchvision==0.29.2", "timm==1.0.31", "peft==0.21.2", "accelerate==1.15.0")
 
 nox.options.sessions = ["tests"]
 nox.options.error_on_missing_interpreters = False
@@ -68,3 +69,13 @@ def demo(session: nox.Session) -> None:
     """Plan examples/gpt.py at 60 % of its eager peak and train it beside the original."""
     install(session, TORCH, "-e", ".")
     session.run("python", "benchmarks/demo.py", *session.posargs)
+
+
+@nox.session
+def zoo(session: nox.Session) -> None:
+    """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part."""
+    install(session, TORCH, "-e", ".[test]")
+    # without their dependencies: these would bring another torch
+    session.install("--no-deps", *ZOO)
+    session.install("pillow", "psutil", "pyyaml", "packaging", "tqdm", "safetensors")
+    session.run("python", "benchmarks/zoo/run.py", *session.posargs)

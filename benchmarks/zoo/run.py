@@ -1,0 +1,136 @@
+"""Run models that nobody here wrote through generate and verify; a stopped run is resumed.
+
+python benchmarks/zoo/run.py [torchvision|timm|transformers|torch …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from record import Record, Status, append, parse, read_records
+from subject import Subject, kinds_in_turn
+from table import page
+from timm_models import TIMM
+from torch_models import TORCH
+from torchvision_models import TORCHVISION
+from transformers_models import TRANSFORMERS
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = {"torchvision": TORCHVISION, "timm": TIMM, "transformers": TRANSFORMERS, "torch": TORCH}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How models are run, and where their records go."""
+
+    results: Path
+    scratch: Path
+    budget: str
+    strategy: str
+    limit_s: float
+
+    def one(self, subject: Subject) -> Record:
+        """Write the model's file, and run it in a process of its own."""
+        folder = self.scratch / subject.library
+        folder.mkdir(parents=True, exist_ok=True)
+        source = folder / subject.file_name
+        source.write_text(subject.text(), encoding="utf-8")
+        for old in folder.glob(f"{source.stem}_remat*"):
+            old.unlink()
+        blank = Record(subject.key, subject.kind, Status.FAILED, self.strategy)
+        words = [str(source), subject.key, subject.kind, self.budget, self.strategy]
+        return self._answer(words, blank)
+
+    def _answer(self, words: Sequence[str], blank: Record) -> Record:
+        worker = str(Path(__file__).with_name("worker.py"))
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        try:
+            done = subprocess.run(
+                [sys.executable, worker, *words],
+                capture_output=True,
+                text=True,
+                timeout=self.limit_s,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return _with(blank, Status.TIMED_OUT, f"not done after {self.limit_s:.0f} s")
+        if not done.stdout.strip():
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            return _with(blank, Status.FAILED, f"the process ended with {done.returncode}: {last}")
+        return parse(done.stdout.splitlines()[-1])
+
+
+def _with(blank: Record, status: Status, error: str) -> Record:
+    return Record(blank.key, blank.kind, status, blank.strategy, error=error)
+
+
+def wanted(parts: Iterable[str], only: str, done: dict[str, Record], again: str) -> list[Subject]:
+    """Return the models that are still to run, some of each kind first."""
+    names = {name for name in only.split(",") if name}
+    repeated = {word for word in again.split(",") if word}
+
+    def is_open(subject: Subject) -> bool:
+        if names:
+            return subject.name in names
+        record = done.get(subject.key)
+        return record is None or record.status in repeated or "all" in repeated
+
+    listed = tuple(s for part in parts for s in PARTS[part])
+    return [s for s in kinds_in_turn(listed) if is_open(s)]
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("parts", nargs="*", help="|".join(PARTS))
+    parser.add_argument("--only", default="", help="names of models, with commas between")
+    parser.add_argument("--again", default="", help="run those of a status again, or `all`")
+    parser.add_argument("--budget", default="60%")
+    parser.add_argument("--strategy", default="rotor", help="quick: plans are not the point")
+    parser.add_argument("--limit", type=float, default=600, help="seconds for each model")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results/zoo.jsonl")
+    parser.add_argument("--list", action="store_true", help="print the models, and run none")
+    given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: no part of the zoo; known: {', '.join(PARTS)}")
+    return given
+
+
+def main() -> None:
+    """Run what is wanted; print a line for each, write the table beside the records."""
+    given = arguments()
+    parts = given.parts or list(PARTS)
+    todo = wanted(parts, given.only, read_records(given.results), given.again)
+    if given.list:
+        print("\n".join(subject.key for subject in todo))
+        return
+    scratch = ROOT / "build" / "zoo"
+    run = Run(given.results, scratch, given.budget, given.strategy, given.limit)
+    for position, subject in enumerate(todo, start=1):
+        record = run.one(subject)
+        append(given.results, record)
+        print(f"{position}/{len(todo)} {summary(record)}", flush=True)
+        _write_page(given.results)
+
+
+def _write_page(results: Path) -> None:
+    listed = [subject.key for part in PARTS.values() for subject in part]
+    records = [r for key, r in read_records(results).items() if key in listed]
+    results.with_suffix(".md").write_text(page(records, len(listed)), encoding="utf-8")
+
+
+def summary(record: Record) -> str:
+    """Return a record in one line, for people."""
+    told = record.error or f"{record.equal}, {record.share} %, off by {record.off_bytes} B"
+    return f"{record.key}: {record.status}, {record.seconds:.0f} s: {told}"
+
+
+if __name__ == "__main__":
+    main()

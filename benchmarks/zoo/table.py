@@ -1,0 +1,77 @@
+"""The records as a page of Markdown: the counts first, what is not ok next, then all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from record import Record, Status
+
+_HEAD = """\
+# Models that nobody here wrote
+
+Small configurations with random weights on the CPU, planned at 60 % of eager's replayed peak and
+run beside eager for two steps (`nox -s zoo`). *Equal* is about outputs, every gradient, buffers,
+inputs and the random state; *off by* is the measured minus the predicted activation peak, *time*
+the replayed time over that of nothing run again. Where 60 % is infeasible, the smallest feasible
+budget was asked for.
+"""
+_COLUMNS = ("model", "kind", "operations", "budget", "off by", "time", "equal", "result")
+
+
+def page(records: Sequence[Record], listed: int) -> str:
+    """Return the page; `listed` is how many models there are to run."""
+    ordered = sorted(records, key=lambda r: (r.library, r.kind, r.name))
+    parts = [_HEAD, f"Ran {len(records)} of {listed}.\n", _counts(ordered), _open(ordered)]
+    for library, members in groupby(ordered, key=lambda r: r.library):
+        parts.append(f"## {library}\n\n{_markdown(_COLUMNS, map(_row, members))}")
+    return "\n".join(part for part in parts if part)
+
+
+def _counts(records: Sequence[Record]) -> str:
+    head = ("part", "ran", *Status, "share ok")
+    return _markdown(head, _count_rows(records))
+
+
+def _count_rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
+    libraries = sorted({record.library for record in records})
+    for library in (*libraries, ""):
+        members = [r for r in records if library in ("", r.library)]
+        counts = [sum(r.status is status for r in members) for status in Status]
+        share = 100 * counts[0] / max(1, len(members))
+        yield (library or "all", str(len(members)), *map(str, counts), f"{share:.0f} %")
+
+
+def _open(records: Sequence[Record]) -> str:
+    rows = [(r.key, r.status.value, _cell(r.error)) for r in records if r.status is not Status.OK]
+    return f"## Not ok\n\n{_markdown(('model', 'result', 'why'), rows)}" if rows else ""
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    if not record.measured_bytes:
+        return (record.name, record.kind, *[""] * 5, record.status.value)
+    return (
+        record.name,
+        record.kind,
+        str(record.operations),
+        f"{record.share:.0f} %",
+        f"{record.off_bytes:,} B",
+        f"{record.time_ratio:.3f}",
+        record.equal or "no",
+        record.status.value,
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _markdown(head: Sequence[str], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> str:
+    table = [tuple(map(str, head)), *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    table.insert(1, tuple("-" * width for width in widths))
+    lines = (
+        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    )
+    return "".join(f"| {line} |\n" for line in lines)

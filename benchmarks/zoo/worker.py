@@ -1,0 +1,103 @@
+"""One model of the zoo, in a process of its own: generate, verify, print its record.
+
+python worker.py MODEL.py KEY KIND BUDGET STRATEGY
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from operators import import_torchvision
+from record import Record, Status
+
+from remat_gen.budget import parse_budget
+from remat_gen.capture.load import load
+from remat_gen.existing import verify_file
+from remat_gen.ir.errors import EmitError, InfeasibleBudgetError, RematError
+from remat_gen.pipeline import Generated, generate
+from remat_gen.progress import Silent
+from remat_gen.report import Report
+from remat_gen.request import Request, Strategy
+from remat_gen.step import training_step
+
+
+def run(source: Path, blank: Record, budget: str) -> Record:
+    """Return what became of a model."""
+    if why := _why_eager_fails(source):
+        return replace(blank, status=Status.NO_SUBJECT, error=why)
+    try:
+        planned, notes = _generate(source, budget, Strategy(blank.strategy))
+        output = source.with_name(f"{source.stem}_remat.py")
+        return _judged(replace(blank, notes=notes), planned, verify_file(output))
+    except RematError as error:
+        ours = isinstance(error, EmitError)
+        return replace(blank, status=Status.FAILED if ours else Status.REFUSED, error=_one(error))
+    except Exception as error:  # whatever it is, it is the outcome
+        return replace(blank, status=Status.FAILED, error=f"{type(error).__name__}: {_one(error)}")
+
+
+def _why_eager_fails(source: Path) -> str:
+    loaded = load(source, device="cpu")
+    try:
+        training_step(loaded.model, loaded.args, loaded.kwargs)
+    except Exception as error:  # of somebody's model: anything
+        return f"{type(error).__name__}: {_one(error)}"
+    return ""
+
+
+def _generate(source: Path, budget: str, strategy: Strategy) -> tuple[Generated, str]:
+    """Generate at a budget, or at the smallest feasible one."""
+    output = source.with_name(f"{source.stem}_remat.py")
+    request = Request(source, parse_budget(budget), output, device="cpu", strategy=strategy)
+    try:
+        return generate(request, Silent()), ""
+    except InfeasibleBudgetError as error:
+        smallest = error.smallest_bytes
+        again = replace(request, limit=parse_budget(str(smallest)))
+        return generate(again, Silent()), f"{budget} is infeasible: smallest budget"
+
+
+def _judged(blank: Record, planned: Generated, report: Report) -> Record:
+    plan = planned.plan
+    predicted = plan.predicted
+    wrong = [f"{row.what}: {row.result}: {row.detail}" for row in report.rows() if row.ok is False]
+    measured, eager = report.planned_peak, report.original_peak
+    return replace(
+        blank,
+        status=Status.FAILED if wrong else Status.OK,
+        error="; ".join(wrong),
+        operations=len(plan.costs),
+        blocks=len(plan.blocks),
+        share=round(100 * plan.asked.budget_bytes / predicted.eager_peak_bytes, 1),
+        budget_bytes=plan.asked.budget_bytes,
+        predicted_bytes=predicted.peak_bytes,
+        measured_bytes=measured.peak_bytes if measured else 0,
+        eager_bytes=eager.peak_bytes if eager else 0,
+        time_ratio=round(predicted.time_us / predicted.eager_time_us, 3),
+        reruns=predicted.reruns,
+        equal="bitwise" if report.bitwise else "within tolerance" if report.ok else "",
+    )
+
+
+def _one(error: Exception) -> str:
+    return " ".join(str(error).split())[:600]
+
+
+def main() -> None:
+    """Print the record as the last line of stdout; what models print goes to stderr."""
+    source, key, kind, budget, strategy = sys.argv[1:]
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    began = time.monotonic()
+    import_torchvision()
+    record = run(Path(source), Record(key, kind, Status.FAILED, strategy), budget)
+    answer.write(replace(record, seconds=round(time.monotonic() - began, 1)).line() + "\n")
+    answer.close()
+
+
+if __name__ == "__main__":
+    main()
