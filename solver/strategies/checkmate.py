@@ -4,7 +4,7 @@ Source: Paras Jain, Ajay Jain, Aniruddha Nrusimha, Amir Gholami, Pieter Abbeel, 
 Stoica and Joseph E. Gonzalez, "Checkmate: Breaking the Memory Wall with Optimal Tensor
 Rematerialization", MLSys 2020 (arXiv:1910.02653), with frontier-advancing stages (`stages`) and
 rows that count memory tighter than the paper's (`stage_model`), solved by HiGHS through scipy. Its
-work is limited by nodes of the search tree, never by time.
+work is limited by nodes of the search tree, the fewer the larger they are, never by time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.search import Effort, Found, Incumbent
-from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.solver.strategies.errors import SizeLimit
 from remat_gen.solver.strategies.judge import Judge
 from remat_gen.solver.strategies.stage_model import Plan, StageModel, stage_model
 from remat_gen.solver.strategies.stages import Stages, stages_of
 
-OPERATIONS = {Effort.QUICK: 100, Effort.NORMAL: 150, Effort.THOROUGH: 300}
-NODES = {Effort.QUICK: 50, Effort.NORMAL: 500, Effort.THOROUGH: 50_000}
+SIZES = {
+    Effort.QUICK: SizeLimit(bare=80, training=120),
+    Effort.NORMAL: SizeLimit(bare=110, training=180),
+    Effort.THOROUGH: SizeLimit(bare=200, training=400),
+}
+WORK = {Effort.QUICK: 2_000_000, Effort.NORMAL: 20_000_000, Effort.THOROUGH: 10_000_000_000}
+"""Nodes of the search tree times the model's terms, at most."""
+
 CLASS = "schedules in stages of the given order"
 SCALED_BUDGET = 1000.0  # rows in this unit: HiGHS' tolerances are absolute
 ATTEMPTS = 4  # with less room each, where the tolerances let a plan exceed the budget
@@ -41,17 +47,15 @@ def search(
     Raises:
         TooLargeError: the graph has more operations than the effort allows.
     """
-    size = len(problem.operations)
-    if size > OPERATIONS[effort]:
-        raise TooLargeError("checkmate", size, OPERATIONS[effort])
     judge = Judge(problem, budget_bytes, on_better)
-    judge.offer(range(size))
+    judge.offer(range(len(problem.operations)))
     if judge.best:
         return replace(judge.found(), complete=True)
+    SIZES[effort].check("checkmate", problem)
     stages = stages_of(problem, judge.chain)
     first, room = None, budget_bytes
     for _ in range(ATTEMPTS):
-        answer = _solve(stages, room, NODES[effort])
+        answer = _solve(stages, room, WORK[effort])
         first = first or answer
         if answer.plan is None:
             break
@@ -88,7 +92,7 @@ class _Answer:
     complete: bool
 
 
-def _solve(stages: Stages, budget_bytes: int, nodes: int) -> _Answer:
+def _solve(stages: Stages, budget_bytes: int, work: int) -> _Answer:
     scaled, unit_us = scaled_model(stages, budget_bytes)
     if not scaled.feasible:
         return _Answer(None, inf, True)
@@ -100,7 +104,7 @@ def _solve(stages: Stages, budget_bytes: int, nodes: int) -> _Answer:
         integrality=np.array(model.whole, dtype=int),
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(model.matrix(), -np.inf, np.array(model.limits)),
-        options={"mip_rel_gap": 0.0, "node_limit": nodes},
+        options={"mip_rel_gap": 0.0, "node_limit": 1 + work // model.term_count},
     )
     if result.status == 2:
         return _Answer(None, inf, True)

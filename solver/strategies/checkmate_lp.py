@@ -22,12 +22,16 @@ from scipy.optimize import OptimizeWarning, linprog
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.search import Effort, Found, Incumbent
 from remat_gen.solver.strategies.checkmate import CLASS, scaled_model
-from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.solver.strategies.errors import SizeLimit
 from remat_gen.solver.strategies.judge import Judge
 from remat_gen.solver.strategies.stage_model import Plan
 from remat_gen.solver.strategies.stages import Stage, Stages, stages_of
 
-OPERATIONS = {Effort.QUICK: 120, Effort.NORMAL: 200, Effort.THOROUGH: 400}
+SIZES = {
+    Effort.QUICK: SizeLimit(bare=60, training=120),
+    Effort.NORMAL: SizeLimit(bare=90, training=250),
+    Effort.THOROUGH: SizeLimit(bare=200, training=500),
+}
 THRESHOLDS = tuple(tenths / 10 for tenths in range(1, 10))
 HEADROOMS = (0.1, 0.0)  # shares of the budget held back from the relaxation: the paper's, and none
 
@@ -43,13 +47,11 @@ def search(
     Raises:
         TooLargeError: the graph has more operations than the effort allows.
     """
-    size = len(problem.operations)
-    if size > OPERATIONS[effort]:
-        raise TooLargeError("checkmate-lp", size, OPERATIONS[effort])
     judge = Judge(problem, budget_bytes, on_better)
-    judge.offer(range(size))
+    judge.offer(range(len(problem.operations)))
     if judge.best:
         return replace(judge.found(), complete=True)
+    SIZES[effort].check("checkmate-lp", problem)
     stages = stages_of(problem, judge.chain)
     for headroom in HEADROOMS:
         plan = _relaxed(stages, int(budget_bytes * (1 - headroom)))

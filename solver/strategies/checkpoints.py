@@ -15,6 +15,7 @@ from itertools import pairwise
 from remat_gen.solver.strategies.division import Dag, Segment
 
 ROW_LIMIT = 300  # vertices of a row whose spans are all taken as limits
+DEPTH = 100  # levels of the tree; deeper segments keep all or nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ NOTHING = Choice(0, frozenset())
 
 
 def division_tree(dag: Dag, weights: Weights) -> Node:
-    """Divide down to single edges; the tree is as deep as the graph is nested."""
-    return _node(dag, weights, dag.whole())
+    """Divide down to single edges; the tree is as deep as the graph is nested, up to a limit."""
+    return _node(dag, weights, dag.whole(), 0)
 
 
 def limits(root: Node) -> list[int]:
@@ -79,12 +80,12 @@ def cheapest(node: Node, weights: Weights, limit: int) -> Choice:
     return Choice(stored, frozenset(ends).union(*(choice.checkpoints for choice in inner)))
 
 
-def _node(dag: Dag, weights: Weights, segment: Segment) -> Node:
+def _node(dag: Dag, weights: Weights, segment: Segment, depth: int) -> Node:
     held = sum(weights.held[v] for v in segment.inside)
     if not segment.inside:
         return Node(segment, held)
-    division = dag.divide(segment)
-    children = tuple(_node(dag, weights, part) for part in division.parts)
+    division = dag.divide(segment) if depth < DEPTH else dag.shatter(segment)
+    children = tuple(_node(dag, weights, part, depth + 1) for part in division.parts)
     if not division.linear:
         return Node(segment, held, children)
     row = [segment.source]

@@ -60,6 +60,11 @@ class Dag:
             return Division(_branches(segment, groups), False)
         return Division(self._largest(segment, edges), False)
 
+    def shatter(self, segment: Segment) -> Division:
+        """Divide a segment into its edges."""
+        edges = self.edges(segment)
+        return Division(tuple(Segment(a, b, (), True) for a, b in edges), False)
+
     def edges(self, segment: Segment) -> list[tuple[int, int]]:
         """Return the edges that belong to a segment."""
         to = {*segment.inside, segment.target}

@@ -49,6 +49,11 @@ class LinearModel:
             self._factors.append(factor)
         self.limits.append(limit)
 
+    @property
+    def term_count(self) -> int:
+        """Return the number of terms of all rows."""
+        return len(self._factors)
+
     def matrix(self) -> csr_array:
         """Return the rows."""
         places = np.array([self._rows, self._columns], dtype=np.intp)

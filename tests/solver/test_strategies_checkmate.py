@@ -99,4 +99,4 @@ def test_too_large() -> None:
     problem = chain(60, flagged=False)
     with pytest.raises(TooLargeError, match="121") as caught:
         checkmate.search(problem, 10, Effort.QUICK)
-    assert caught.value.limit == checkmate.OPERATIONS[Effort.QUICK]
+    assert caught.value.limit == checkmate.SIZES[Effort.QUICK].bare

@@ -131,3 +131,13 @@ def test_more_memory_is_never_slower_on_a_gpt() -> None:
     times = [time_us(problem, ogc.search(problem, peak * share // 100)) for share in (60, 80, 100)]
     assert None not in times
     assert times[0] > times[1] > times[2] == sum(o.time_us for o in problem.operations)
+
+
+def test_deep_nesting_is_no_recursion_without_end() -> None:
+    """A ladder of skips within skips, deeper than Python's stack allows calls."""
+    depth = 600
+    down = [[i - 1] if i else [] for i in range(depth + 1)]
+    up = [[depth + k, depth - 1 - k] for k in range(depth)]
+    problem = graph([*down, *up, [2 * depth, 0]], [1] * (2 * depth + 2), forward=2 * depth + 1)
+    assert ogc.search(problem, plain_peak(problem)).runs is not None
+    assert ogc.checkpoint_choices(problem, 5)
