@@ -21,6 +21,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.explain import explain
+from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.ir.errors import TraceError
 
 _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
@@ -51,6 +52,7 @@ def trace_joint(
         _quiet(),
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
+        kernels_of_eager(),
     ):
         try:
             return Joint(_strict(model, args, kwargs, differentiated), strict=True)

@@ -79,6 +79,11 @@ CASES = {
         "return self.head(self.body(x)) * self.scale.detach()",
         init="self.scale = nn.Parameter(torch.full((4,), 3.0))",
     ),
+    "bilinear upsampling": model_source(
+        "x = self.body(x)[None, None]\n"
+        "x = F.interpolate(x, scale_factor=2.5, mode='bilinear')\n"
+        "return self.head(x[..., :8])",
+    ),
     "nested inputs": model_source(
         "return {'o': self.head(self.body(batch['x'][0])) * scale}",
         arguments="self, batch: dict[str, Any], scale: float = 1.0, *, flag: bool = False",

@@ -1,0 +1,39 @@
+"""Where torch traces arithmetic of its own, the graph has the operator that eager runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tracing import source, traced
+
+from remat_gen.capture.kernels import kernels_of_eager
+
+RESAMPLING = {
+    "nearest": ("aten.upsample_nearest2d", 2),
+    "nearest-exact": ("aten._upsample_nearest_exact2d", 2),
+    "bilinear": ("aten.upsample_bilinear2d", 2),
+    "bicubic": ("aten.upsample_bicubic2d", 2),
+    "linear": ("aten.upsample_linear1d", 1),
+    "trilinear": ("aten.upsample_trilinear3d", 3),
+}
+
+
+@pytest.mark.parametrize("mode", RESAMPLING)
+def test_resampling_is_one_operation_with_one_backward(tmp_path: Path, mode: str) -> None:
+    kernel, dimensions = RESAMPLING[mode]
+    shape = ", ".join(["2", "4", *["6"] * dimensions])
+    init = f"self.conv = nn.Conv{dimensions}d(4, 4, 1)"
+    forward = f"return F.interpolate(self.conv(x), scale_factor=2, mode={mode!r}).square().sum()"
+    graph = traced(tmp_path, source(init, forward, f"(torch.randn({shape}),)")).graph
+    resampling = [o.target for o in graph.operations if "upsample" in o.target]
+    assert resampling == [f"{kernel}.default", f"{kernel}_backward.default"]
+
+
+def test_torch_traces_as_before_afterwards() -> None:
+    operator = torch.ops.aten.upsample_bilinear2d.vec
+    before = dict(operator.py_kernels)
+    with kernels_of_eager():
+        assert torch._C.DispatchKey.Autograd not in operator.py_kernels
+    assert operator.py_kernels == before and torch._C.DispatchKey.Autograd in before
