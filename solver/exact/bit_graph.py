@@ -103,15 +103,15 @@ class BitGraph:
         or one of the closure, reads.
         """
         missing = phase.needed & phase.made & ~resident
-        again, time_us = 0, 0.0
+        again, time_us, there = 0, 0.0, resident
         while missing:
             p = self.producer[(missing & -missing).bit_length() - 1]
             if p < 0 or self.again_us[p] == NEVER:
                 return again, NEVER
             again |= 1 << p
             time_us += self.time_us[p]
-            missing &= ~self.makes[p]
-            missing |= self.reads[p] & ~resident & ~self.made_by(again)
+            there |= self.makes[p]
+            missing = (missing | self.reads[p]) & ~there
         return again, time_us
 
     def earlier_segments(self, p: int) -> int:

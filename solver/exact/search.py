@@ -22,6 +22,7 @@ from remat_gen.solver.search import Effort, Found, Incumbent
 
 ALL = "all schedules"
 AGAIN = 10  # share of the work on programs that goes to the bound for all schedules, if not all
+DEEP_SLACK = 0.05  # of the time of all operations: SLACK, where any schedule is welcome
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
 
@@ -76,6 +77,8 @@ class _Search:
         self._begin(incumbent)
         if not self._closed():
             self._states(self.limits.first_states)
+        if not self._closed():
+            self._any(self.limits.first_states)
         if not self._closed() and self.graph.chain is not None:
             self._stages(self.limits.programs // 2, in_blocks=True)
         if self.bound_us < self.best.time_us:
@@ -96,6 +99,18 @@ class _Search:
             self.best.offer(judge(graph, incumbent))
         alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
         self.bound_us = NEVER if max(alone) > self.best.budget_bytes else graph.total_us
+
+    def _any(self, limit: int) -> None:
+        """Look for any schedule, then for any that is quicker, until none turns up."""
+        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        slack, found = self.graph.total_us * DEEP_SLACK, True
+        while found:
+            deep = StateSearch(expander, self.best.time_us, slack, deep=True).search()
+            found = deep.runs is not None
+            if deep.runs is not None:
+                self.best.offer(judge(self.graph, deep.runs))
+            elif deep.complete:
+                self._bound(self.best.time_us, in_blocks=not self.graph.every_order)
 
     def _states(self, limit: int) -> None:
         expander = Expander(self.graph, self.best.budget_bytes, limit)

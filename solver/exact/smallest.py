@@ -8,13 +8,11 @@ from remat_gen.solver.exact.best import Best
 from remat_gen.solver.exact.bit_graph import NEVER, BitGraph
 from remat_gen.solver.exact.judge import Judged, judge
 from remat_gen.solver.exact.order import first_runs
-from remat_gen.solver.exact.search import LIMITS
+from remat_gen.solver.exact.search import DEEP_SLACK, LIMITS
 from remat_gen.solver.exact.staged import Staged
 from remat_gen.solver.exact.states import Expander, StateSearch
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.search import Effort
-
-STEP = 0.05  # of the time of all operations: how far ahead a search for any schedule looks at once
 
 
 def smallest(problem: Problem, effort: Effort = Effort.NORMAL) -> tuple[int, bool]:
@@ -58,7 +56,7 @@ class _Bisection:
         """Return the peak of some schedule within a budget; without one, whether there is none."""
         limits = LIMITS[self.effort]
         expander = Expander(self.graph, budget_bytes, limits.first_states)
-        found = StateSearch(expander, NEVER, self.graph.total_us * STEP, deep=True).search()
+        found = StateSearch(expander, NEVER, self.graph.total_us * DEEP_SLACK, deep=True).search()
         if found.runs is not None:
             judged = judge(self.graph, found.runs)
             assert judged is not None, "a searched schedule cannot run"

@@ -20,7 +20,7 @@ from remat_gen.solver.exact.stages import Cuts, Plan, solve_stages
 from remat_gen.solver.exact.states import Expander, StateSearch
 
 TOLERANCE = 1e-6  # of the time of all operations: what HiGHS answers for
-SLACK = 1e-4  # the same: how far the search for an order looks ahead at a time
+SLACK = 5e-3  # the same: how far a search over states looks ahead at first
 STAGES_A_ROUND = 3
 APART = 3  # operations between two stages added at once: neighbours are tight together
 WITHIN_A_ROUND = 5

@@ -139,7 +139,7 @@ class StateSearch:
     runs: tuple[int, ...] | None = None
     bound_us: float = 0.0
     complete: bool = False
-    _heap: list[tuple[float, float, int, int, Child]] = field(default_factory=list)
+    _heap: list[tuple[float, float, int, int, float, Child]] = field(default_factory=list)
     _spent: dict[State, float] = field(default_factory=dict)
     _parent: dict[State, tuple[State, int]] = field(default_factory=dict)
     _pushed: int = 0
@@ -148,9 +148,9 @@ class StateSearch:
         """Search; return itself."""
         start = self.expander.start()
         self._spent[start.state] = 0.0
-        self._push(start.time_us, start)
+        self._push(start.time_us, start, self.slack_us)
         while self._heap:
-            first, second, _, _, state = heapq.heappop(self._heap)
+            first, second, _, _, slack, state = heapq.heappop(self._heap)
             bound = second if self.deep else first
             if not self.deep:
                 self.bound_us = max(self.bound_us, bound)
@@ -161,30 +161,40 @@ class StateSearch:
                 return self
             if self.expander.work >= self.expander.limit:
                 return self
-            self._expand(state, bound)
+            self._expand(state, bound, slack)
         self.bound_us, self.complete = max(self.bound_us, self.upper_us), True
         return self
 
-    def _expand(self, state: Child, bound: float) -> None:
-        """Push the children up to a limit, and the state again for those beyond it."""
-        limit = min(bound + self.slack_us, self.upper_us)
+    def _expand(self, state: Child, bound: float, slack: float) -> None:
+        """Push the children up to a limit, and the state again for those beyond it.
+
+        Each time the limit is farther ahead: an expansion costs, however few children are new.
+        """
+        limit = min(bound + slack, self.upper_us)
         for child in self.expander.children(state, limit):
             known = self._spent.get(child.state)
             if known is None or child.spent_us < known:
                 self._spent[child.state] = child.spent_us
                 self._parent[child.state] = state.state, child.operation
-                self._push(child.time_us, child)
+                self._push(child.time_us, child, self.slack_us)
         beyond = self.expander.beyond_us
         if beyond < self.upper_us:
-            self._push(beyond, state)
+            self._push(beyond, state, 2 * slack)
 
-    def _push(self, bound: float, state: Child) -> None:
+    def _push(self, bound: float, state: Child, slack: float) -> None:
         if bound >= self.upper_us:
             return
         self._pushed += 1
         left = self.expander.graph.count - state.state[1].bit_count()
         first = float(left) if self.deep else bound
-        item = (first, bound if self.deep else float(left), state.nbytes, self._pushed, state)
+        item = (
+            first,
+            bound if self.deep else float(left),
+            state.nbytes,
+            self._pushed,
+            slack,
+            state,
+        )
         heapq.heappush(self._heap, item)
 
     def _path(self, state: State) -> tuple[int, ...]:
