@@ -41,18 +41,19 @@ class _Bisection:
     proved: bool = True
 
     def run(self) -> tuple[int, bool]:
-        middle = self.low
+        """Try the least that one operation needs, which is often the answer; then halve."""
+        middle, work = self.low, LIMITS[self.effort].programs // 2
         while self.low < self.high:
-            peak, certain = self._least_at(middle)
+            peak, certain = self._least_at(middle, work)
             if peak is not None:
                 self.high = peak
             else:
                 self.low = middle + 1
                 self.proved = self.proved and certain
-            middle = (self.low + self.high) // 2
+            middle, work = (self.low + self.high) // 2, LIMITS[self.effort].programs // 20
         return self.high, self.proved
 
-    def _least_at(self, budget_bytes: int) -> tuple[int | None, bool]:
+    def _least_at(self, budget_bytes: int, work: int) -> tuple[int | None, bool]:
         """Return the peak of some schedule within a budget; without one, whether there is none."""
         limits = LIMITS[self.effort]
         expander = Expander(self.graph, budget_bytes, limits.first_states)
@@ -65,7 +66,6 @@ class _Bisection:
             return None, True
         best = Best(budget_bytes, lambda judged: None)
         order = first_runs(self.graph, in_blocks=self.graph.chain is not None)
-        work = limits.programs // 10
         staged = Staged(self.graph, order, best, work, limits.order).search(self.plain)
         if best.judged is not None:
             return best.judged.replay.peak_bytes, True

@@ -1,0 +1,130 @@
+"""The exact search: optima proved, bounds, and its time against Checkmate's program by HiGHS.
+
+python benchmarks/exact_optimum.py DATA_FOLDER > benchmarks/results/exact_optimum.md
+
+DATA_FOLDER holds vgg16.json and unet.json, the profiled training graphs of Checkmate's evaluation.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
+
+from exact_oracle import Node, bare
+from solver_problems import GptShape, gpt_like
+
+from remat_gen.graph_file import read_graph
+from remat_gen.solver.exact.bit_graph import BitGraph
+from remat_gen.solver.exact.judge import judge
+from remat_gen.solver.exact.search import search
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.search import Effort, Found
+from remat_gen.solver.strategies import checkmate
+
+PROVED = {"vgg16": (95, 90, 85, 83), "unet": (90, 80, 60, 50, 40, 39)}  # DESIGN.md, section 8
+SHARES = (90, 70, 60, 50, 40, 30)
+
+
+def main() -> None:
+    """Print all tables as Markdown."""
+    folder = Path(sys.argv[1])
+    print("# Exact search\n\nTimes are ratios to running each node once; budgets and peaks are")
+    print("percent of the plain peak; every figure is the replay's. Effort normal.")
+    print("\n## Profiled graphs, against Checkmate's program (both one run, same machine)\n")
+    print("Checkmate is given enough nodes to prove its optimum; its bound is for stages only.\n")
+    row("graph", "budget %", "time", "bound", "status", "checkmate", "ours ÷ HiGHS's time")
+    print("|---" * 7 + "|")
+    for name, shares in PROVED.items():
+        problem = read_graph(folder / f"{name}.json").problem()
+        for share in shares:
+            compare(name, problem, share)
+    print("\n## Training graphs: GPTs of 118 and 222 operations, small vocabulary\n")
+    table({f"gpt, {n} layers": gpt(n) for n in (2, 4)})
+    print("\n## Random layered graphs with skips, forward and backward\n")
+    table({f"{n} nodes, seed {s}": layered(n, s) for n in (40, 100) for s in (1, 2)})
+
+
+def compare(name: str, problem: Problem, share: int) -> None:
+    """Print a row of the exact search beside Checkmate's program."""
+    budget = plain_peak(problem) * share // 100
+    begun = time.perf_counter()
+    found = search(problem, budget)
+    ours = time.perf_counter() - begun
+    begun = time.perf_counter()
+    theirs = checkmate.search(problem, budget, Effort.THOROUGH)
+    took = time.perf_counter() - begun
+    cells = result(problem, found)
+    row(name, str(share), *cells, result(problem, theirs)[0], f"{ours / took:.4f}")
+
+
+def table(problems: dict[str, Problem]) -> None:
+    """Print rows of the exact search alone."""
+    row("graph", "budget %", "time", "bound", "status")
+    print("|---" * 5 + "|")
+    for name, problem in problems.items():
+        peak = plain_peak(problem)
+        for share in SHARES:
+            row(name, str(share), *result(problem, search(problem, peak * share // 100)))
+
+
+def result(problem: Problem, found: Found) -> list[str]:
+    """Return time and bound, over running each operation once, and what is proved."""
+    once = sum(operation.time_us for operation in problem.operations)
+    status = "proved" if found.complete else "open"
+    if found.complete and found.bound_for != "all schedules":
+        status = f"proved for {found.bound_for}"
+    if found.runs is None:
+        return ["–", "–" if found.complete else f"{found.lower_bound_us / once:.4f}", status]
+    judged = judge(BitGraph(problem), found.runs)
+    assert judged is not None
+    return [f"{judged.time_us / once:.4f}", f"{found.lower_bound_us / once:.4f}", status]
+
+
+def plain_peak(problem: Problem) -> int:
+    """Return the peak of the given order, nothing re-run."""
+    judged = judge(BitGraph(problem), range(len(problem.operations)))
+    assert judged is not None
+    return judged.replay.peak_bytes
+
+
+def gpt(layers: int) -> Problem:
+    """Return a GPT's training step whose backward operations run once."""
+    problem = gpt_like(layers, GptShape(vocabulary=1000))
+    once = (replace(o, rerunnable=o.rerunnable and not o.backward) for o in problem.operations)
+    return replace(problem, operations=tuple(once))
+
+
+def layered(count: int, seed: int) -> Problem:
+    """Return a random forward pass with skips, and its backward pass, as a bare graph."""
+    rng = random.Random(seed)
+    nodes: list[Node] = []
+    forward = count // 2
+    users: list[list[int]] = [[] for _ in range(forward)]
+    for i in range(forward):
+        reads = {i - 1 if rng.random() < 0.7 else max(0, i - 1 - rng.randrange(6))} if i else set()
+        if i and rng.random() < 0.4:
+            reads.add(max(0, i - 1 - rng.randrange(15)))
+        for u in reads:
+            users[u].append(i)
+        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
+    gradient: dict[int, int] = {}
+    for i in reversed(range(forward)):
+        reads = {gradient[u] for u in users[i]} | {*nodes[i][2]}
+        reads |= {i} if rng.random() < 0.5 else set()
+        gradient[i] = len(nodes)
+        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
+    return bare(nodes)
+
+
+def row(*cells: str) -> None:
+    """Print a table row."""
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
