@@ -52,11 +52,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of the chain: its name, its operations and what its option retains (names)."""
+    """A block of the chain: its name, the number of its operations, what its option retains (bytes
+    by name) and which operations its backward runs again."""
 
     name: str
     operations: int
-    retained: tuple[str, ...]
+    retained: Mapping[str, int]
     rematerialised: tuple[str, ...]
 
 

@@ -78,7 +78,11 @@ def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block
         Block(
             name=_title(graph, segment),
             operations=sum(isinstance(step, Run) for step in segment.steps),
-            retained=tuple(problem.values[v].name for v in kept[segment.block] if v not in freed),
+            retained={
+                problem.values[v].name: problem.values[v].nbytes
+                for v in kept[segment.block]
+                if v not in freed
+            },
             rematerialised=tuple(again[segment.block]),
         )
         for segment in schedule.segments[:n]

@@ -32,6 +32,7 @@ from remat_gen.ir.plan import (
 _NAMES = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 _BYTES = st.integers(0, 2**60)
 _TIMES = st.floats(0, 1e12)
+_SIZES = st.dictionaries(_NAMES, _BYTES, max_size=3)
 _LISTS = st.lists(_NAMES, max_size=30).map(tuple)
 
 PLANS = st.builds(
@@ -47,7 +48,7 @@ PLANS = st.builds(
     graph_sha256=_NAMES,
     inputs=st.dictionaries(_NAMES, _NAMES, max_size=3),
     costs=st.dictionaries(_NAMES, st.builds(Cost, _TIMES, _BYTES, st.booleans()), max_size=4),
-    blocks=st.lists(st.builds(Block, _NAMES, _BYTES, _LISTS, _LISTS), max_size=3).map(tuple),
+    blocks=st.lists(st.builds(Block, _NAMES, _BYTES, _SIZES, _LISTS), max_size=3).map(tuple),
     schedule=st.lists(st.builds(PlannedSegment, _BYTES, st.booleans(), _LISTS), max_size=3).map(
         tuple
     ),
@@ -64,7 +65,7 @@ EXAMPLE = Plan(
     graph_sha256="cd",
     inputs={"x": "float32[2, 4]"},
     costs={"mm": Cost(1.5, 0), "add": Cost(0.5, 8, modelled=True)},
-    blocks=(Block("layer", 2, ("mm",), ()),),
+    blocks=(Block("layer", 2, {"mm": 64}, ()),),
     schedule=(PlannedSegment(0, False, ("run mm", "run add", "free mm")),),
     solver=Solver("rockmate", True, ()),
     predicted=Predicted(10, 9, 2.0, 12, 1.5, 1),

@@ -1,0 +1,172 @@
+"""What changed from one plan to another: which values, which operations, what it costs and gains.
+
+Plans alone are compared: neither torch nor the models are needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from remat_gen.ir.plan import Block, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDifference:
+    """What changed in some blocks; the names are those inside of a block.
+
+    `retained` and `dropped` have bytes by value; `rerun` and `spared` are operations.
+    """
+
+    blocks: tuple[str, ...]
+    retained: Mapping[str, int]
+    dropped: Mapping[str, int]
+    rerun: tuple[str, ...]
+    spared: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All that changed; `earlier` and `later` are values that are freed at another operation."""
+
+    old: Plan
+    new: Plan
+    blocks: tuple[BlockDifference, ...]
+    earlier: tuple[str, ...]
+    later: tuple[str, ...]
+    added: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether the two schedules do the same."""
+        return not (self.blocks or self.earlier or self.later or self.added or self.gone)
+
+
+def difference(old: Plan, new: Plan) -> Difference:
+    """Compare two plans of the same model, or of one that has changed a little."""
+    operations = _first_runs(old), _first_runs(new)
+    earlier, later = _freed_elsewhere(old, new)
+    return Difference(
+        old,
+        new,
+        tuple(_together(_blocks(old, new))),
+        tuple(earlier),
+        tuple(later),
+        added=tuple(name for name in operations[1] if name not in operations[0]),
+        gone=tuple(name for name in operations[0] if name not in operations[1]),
+    )
+
+
+def _first_runs(plan: Plan) -> dict[str, int]:
+    """Return the operations in the order in which they first run, with their position."""
+    runs = (step.split(" ")[1] for _, step in _steps(plan) if step.startswith("run "))
+    return {name: i for i, name in enumerate(dict.fromkeys(runs))}
+
+
+def _steps(plan: Plan) -> Iterator[tuple[bool, str]]:
+    for segment in plan.schedule:
+        for step in segment.steps:
+            yield segment.backward, step
+
+
+# -- retained and run again --------------------------------------------------------------------
+
+
+def _blocks(old: Plan, new: Plan) -> Iterator[BlockDifference]:
+    """Yield the difference block by block; a value that left is told where it was."""
+    before, after = _retained(old), _retained(new)
+    reruns_before, reruns_after = _reruns(old), _reruns(new)
+    names = dict.fromkeys(block.name for plan in (new, old) for block in plan.blocks)
+    for name in names:
+        mine = {
+            b: [block for block in p.blocks if block.name == name] for b, p in ((0, old), (1, new))
+        }
+        found = BlockDifference(
+            (name,),
+            _inside(name, _sizes(mine[1], set(before))),
+            _inside(name, _sizes(mine[0], set(after))),
+            _without(name, _more(mine[1], reruns_after - reruns_before)),
+            _without(name, _more(mine[0], reruns_before - reruns_after)),
+        )
+        if found.retained or found.dropped or found.rerun or found.spared:
+            yield found
+
+
+def _retained(plan: Plan) -> dict[str, int]:
+    return {name: n for block in plan.blocks for name, n in block.retained.items()}
+
+
+def _reruns(plan: Plan) -> Counter[str]:
+    return Counter(name for block in plan.blocks for name in block.rematerialised)
+
+
+def _sizes(blocks: Sequence[Block], others: set[str]) -> dict[str, int]:
+    retained = ((name, n) for block in blocks for name, n in block.retained.items())
+    return {name: n for name, n in retained if name not in others}
+
+
+def _more(blocks: Sequence[Block], more: Counter[str]) -> tuple[str, ...]:
+    runs = dict.fromkeys(name for block in blocks for name in block.rematerialised)
+    return tuple(name for name in runs if more[name])
+
+
+def _inside(block: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    ordered = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
+    return {name.removeprefix(f"{block}."): n for name, n in ordered}
+
+
+def _without(block: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.removeprefix(f"{block}.") for name in names)
+
+
+def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
+    """Put neighbours with the same difference into one."""
+    last: BlockDifference | None = None
+    for block in found:
+        if last is not None and _same(last, block):
+            last = BlockDifference(
+                last.blocks + block.blocks, last.retained, last.dropped, last.rerun, last.spared
+            )
+            continue
+        if last is not None:
+            yield last
+        last = block
+    if last is not None:
+        yield last
+
+
+def _same(one: BlockDifference, other: BlockDifference) -> bool:
+    parts = ((b.retained, b.dropped, b.rerun, b.spared) for b in (one, other))
+    return next(parts) == next(parts)
+
+
+# -- freed -------------------------------------------------------------------------------------
+
+
+def _freed_elsewhere(old: Plan, new: Plan) -> tuple[list[str], list[str]]:
+    """Return the values freed earlier and later; those newly retained or dropped are told above."""
+    order = _first_runs(new)
+    before, after = _deaths(old, order), _deaths(new, order)
+    told = set(_retained(old)) ^ set(_retained(new))
+    told |= {name for name, n in (_reruns(old) - _reruns(new)).items() if n}
+    told |= {name for name, n in (_reruns(new) - _reruns(old)).items() if n}
+    both = [name for name in after if name in before and name not in told]
+    earlier = [name for name in both if after[name] < before[name]]
+    return earlier, [name for name in both if after[name] > before[name]]
+
+
+def _deaths(plan: Plan, order: Mapping[str, int]) -> dict[str, int]:
+    """Return after which operation of `order` each value is freed for the last time."""
+    deaths: dict[str, int] = {}
+    ran: set[str] = set()
+    now = -1
+    for _, step in _steps(plan):
+        verb, *names = step.split(" ")
+        if verb == "free":
+            deaths.update(dict.fromkeys(names, now))
+        elif names[0] not in ran:
+            ran.add(names[0])
+            now = max(now, order.get(names[0], -1))
+    return deaths

@@ -1,0 +1,52 @@
+"""Plans by name: of a file, or of a file as it is in a git revision (`HEAD~1:model_remat.py`)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from remat_gen.ir.errors import GraphError, UsageError
+from remat_gen.ir.plan import Plan, parse_plan, read_plan
+from remat_gen.output import plan_path
+
+_SUFFIX = ".plan.json"
+
+
+def read_named_plan(name: str) -> Plan:
+    """Read the plan of a generated module, or the plan itself, from a folder or from git.
+
+    Raises:
+        UsageError: there is none; git does not know the revision or the file.
+    """
+    revision, colon, inside = name.partition(":")
+    if colon and inside and not Path(name).exists():
+        return _from_git(revision, _plan_of(inside))
+    return read_plan(Path(_plan_of(name)))
+
+
+def _plan_of(name: str) -> str:
+    return name if name.endswith(_SUFFIX) else str(plan_path(Path(name)))
+
+
+def _from_git(revision: str, path: str) -> Plan:
+    """Read a plan from git; the path is the repository's, or begins with ./ for this folder's."""
+    where = f"{revision}:{path}"
+    text = _show(where)
+    if text is None and not path.startswith("."):
+        text = _show(f"{revision}:./{path}")
+    if text is None:
+        raise UsageError(f"{where}: git has no such plan; see `git log -- {path}`")
+    try:
+        return parse_plan(text)
+    except GraphError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _show(where: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "show", "--end-of-options", where], capture_output=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise UsageError(f"{where}: git is not installed") from error
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
