@@ -29,7 +29,7 @@ SIZES = {
     Effort.NORMAL: SizeLimit(bare=110, training=180),
     Effort.THOROUGH: SizeLimit(bare=200, training=400),
 }
-WORK = {Effort.QUICK: 2_000_000, Effort.NORMAL: 20_000_000, Effort.THOROUGH: 10_000_000_000}
+WORK = {Effort.QUICK: 2_000_000, Effort.NORMAL: 10_000_000, Effort.THOROUGH: 10_000_000_000}
 """Nodes of the search tree times the model's terms, at most."""
 
 CLASS = "schedules in stages of the given order"
