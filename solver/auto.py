@@ -1,12 +1,15 @@
 """Strategy auto: the best of what suits the size of the problem.
 
-In this order, until something is known to be optimal:
+In this order, until something is known to be the best:
 1. the plain program, where it fits;
 2. cheap published strategies: an interrupted solve has their best behind it;
-3. on small problems, searches for the optimum;
-4. rockmate's front, which has the programs of rotor and per-layer in it.
+3. a short search for the optimum: it ends on most models, however large, since a few tight places
+   decide;
+4. rockmate's front, which has the programs of rotor and per-layer in it;
+5. on small problems a long search for the optimum, from the best so far.
 
-All but the third know their programs without the budget, so that more memory never costs time.
+The programs of the second and fourth do not depend on the budget, and an optimum is one for every
+budget, so that more memory costs time only where no search came to its end.
 """
 
 from __future__ import annotations
@@ -14,31 +17,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.entrants import Entrant
+from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.program import Program
 from remat_gen.solver.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """See the module's text; `thorough` are the searches for the optimum."""
+    """See the module's text; `short` and `long` are the searches for the optimum, if any."""
 
     subject: Subject
     cheap: Sequence[Entrant]
-    thorough: Sequence[Entrant]
+    short: ExactEntrant | None
     rockmate: Entrant
+    long: ExactEntrant | None
+    progress: Progress | None
+    name: str = "auto"
 
     def enter(self, contest: Contest) -> None:
         """Offer all that is found."""
         contest.offer("none", self.subject.plain())
-        for entrant in (*self.cheap, *self.thorough, self.rockmate):
-            if not (contest.optimal or contest.ruled_out):
-                entrant.enter(contest)
+        stages = [*self.cheap, self.short, self.rockmate, self.long]
+        entrants = [entrant for entrant in stages if entrant is not None]
+        for number, entrant in enumerate(entrants):
+            if contest.settled:
+                return
+            if self.progress:
+                self.progress(entrant.name, number + 1, len(entrants))
+            entrant.enter(contest)
 
     def smallest(self) -> Program:
-        """Return the program of least peak."""
-        return self.rockmate.smallest()
+        """Return the program of least peak that is found."""
+        if self.short is not None and self.short.proves_smallest:
+            return self.short.smallest(self.subject.plain())
+        programs = [entrant.smallest() for entrant in (*self.cheap, self.rockmate)]
+        least = min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
+        return least if self.short is None else self.short.smallest(least)
 
     def unproved(self) -> tuple[int, int]:
         """Return how many block options were not proved, of how many."""

@@ -66,6 +66,11 @@ class Contest:
         """Tell whether no schedule can be quicker than the best entry."""
         return self.best is not None and reaches(self.best.replay.time_us, self.lower_bound_us)
 
+    @property
+    def settled(self) -> bool:
+        """Tell whether no strategy that we have can do better: nothing can, or a full search."""
+        return self.optimal or self.ruled_out or any(bound.complete for bound in self.bounds)
+
     def offer(self, strategy: str, program: Program) -> None:
         """Keep a program if it fits and is quicker, or as quick with a lower peak."""
         schedule, judged = self.subject.judge(program)
@@ -88,6 +93,7 @@ class Contest:
             self.offer(strategy, self.subject.program(found.runs))
         elif found.complete and found.bound_for == ALL:
             self.ruled_out = True
+            return
         self.bounds.append(Bound(found.lower_bound_us, found.bound_for, found.complete))
 
 

@@ -19,6 +19,11 @@ from remat_gen.solver.subject import Subject
 class Entrant(Protocol):
     """A strategy on one subject."""
 
+    @property
+    def name(self) -> str:
+        """Return the strategy's name."""
+        ...
+
     def enter(self, contest: Contest) -> None:
         """Offer what fits the contest's budget."""
         ...

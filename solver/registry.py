@@ -8,6 +8,7 @@ from importlib import import_module
 from remat_gen.solver.auto import Auto
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.entrants import Entrant, FrontEntrant
+from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.search import Effort
 from remat_gen.solver.search_entrant import Search, SearchEntrant
 from remat_gen.solver.subject import Subject
@@ -31,13 +32,17 @@ AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
     "checkmate": _Published("checkmate", staged=False, quick=False),
+    "checkmate-lp": _Published("checkmate_lp", staged=False, quick=False),
     "ogc": _Published("ogc"),
+    "chen-sqrt": _Published("chen_sqrt"),
+    "chen-greedy": _Published("chen_greedy"),
+    "griewank": _Published("griewank"),
 }
-CHEAP = ("ogc",)
-SMALL = {Effort.QUICK: 60, Effort.NORMAL: 100, Effort.THOROUGH: 100}
-"""Operations up to which auto searches for the optimum."""
-
+CHEAP = ("ogc", "chen-sqrt", "chen-greedy", "griewank")
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
+SHORT_SEARCH = 1500
+LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
+"""Operations up to which auto searches for the optimum, for long after it did so shortly."""
 
 
 def entrant_for(
@@ -53,9 +58,11 @@ def entrant_for(
 
 def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
     cheap = [_published(name, subject, effort) for name in CHEAP]
-    small = len(subject.problem.operations) <= SMALL[effort]
-    thorough = [_published("checkmate", subject, Effort.QUICK)] if small else []
-    return Auto(subject, cheap, thorough, FrontEntrant(subject, "rockmate", progress))
+    size = len(subject.problem.operations)
+    short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
+    long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
+    rockmate = FrontEntrant(subject, "rockmate", progress)
+    return Auto(subject, cheap, short, rockmate, long, progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:
