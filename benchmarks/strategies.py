@@ -25,8 +25,11 @@ from remat_gen.solver.subject import Subject, subject_of
 
 SHARES = (95, 90, 85, 80, 70, 60, 50, 40)
 PROVED = {"vgg16": (95, 90, 85), "unet": (90, 80, 60, 50)}  # DESIGN.md, section 8
-ABOUT = "All figures are the replay's; effort normal. Seconds compare within one table: cores are shared."
 BELOW = {"vgg16": 83.0, "unet": 39.4}  # just under the floors
+ABOUT = (
+    "All figures are the replay's; effort normal. "
+    "Seconds compare within one table: cores are shared."
+)
 
 
 def main() -> None:
