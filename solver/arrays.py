@@ -21,8 +21,10 @@ class ProblemArrays:
     """Operation p touches `touched[first[p]:first[p + 1]]`, as `kinds` says.
 
     `given` leaves out what is freed unread; `appears` marks the values in it. `read_bytes` are
-    those of an operation's inputs that can be freed; `remakeable` values take memory, are made by
-    forward and can be freed.
+    those of an operation's inputs that can be freed; `remakeable` values take memory, can be freed
+    and made again. `may_go` are those that can be made again, with or without bytes; `producer_of`
+    has 0 for given values. `times`, `sizes` and `may_go` are lists, for single look-ups;
+    `kinds_of` are equal for operations that do the same work.
     """
 
     problem: Problem
@@ -39,6 +41,11 @@ class ProblemArrays:
     read_bytes: Ints
     remakeable: Flags
     producers: dict[int, int]
+    producer_of: Ints
+    times: list[float]
+    sizes: list[int]
+    may_go: list[bool]
+    kinds_of: list[object]
 
 
 def arrays_of(problem: Problem) -> ProblemArrays:
@@ -50,6 +57,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     touched = [v for o in operations for v in (*o.inputs, *o.outputs)]
     kinds = [k for o in operations for k in [READ] * len(o.inputs) + [MADE] * len(o.outputs)]
     counts = (len(o.inputs) + len(o.outputs) for o in operations)
+    producers, may_go = problem.producers(), _may_go(problem)
     appears = np.zeros(len(values), dtype=np.bool_)
     appears[given] = True
     return ProblemArrays(
@@ -65,17 +73,27 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         _ints(given),
         appears,
         _ints([_free_bytes(problem, o.inputs) for o in operations]),
-        _remakeable(problem),
-        problem.producers(),
+        np.array([go and value.nbytes > 0 for go, value in zip(may_go, values, strict=True)]),
+        producers,
+        _ints([producers.get(v, 0) for v in range(len(values))]),
+        [o.time_us for o in operations],
+        [value.nbytes for value in values],
+        may_go,
+        [o.signature or p for p, o in enumerate(operations)],
     )
 
 
-def _remakeable(problem: Problem) -> Flags:
-    flags = np.zeros(len(problem.values), dtype=np.bool_)
-    for operation in problem.operations[: problem.forward_count]:
+def _may_go(problem: Problem) -> list[bool]:
+    """Tell for each value whether it can be freed and made again.
+
+    Backward operations run again in bare graphs only, which have no others.
+    """
+    forward = problem.forward_count
+    again = problem.operations[:forward] if forward else problem.operations
+    flags = [False] * len(problem.values)
+    for operation in again:
         for v in operation.outputs:
-            value = problem.values[v]
-            flags[v] = value.held is Held.FREE and value.nbytes > 0
+            flags[v] = operation.rerunnable and problem.values[v].held is Held.FREE
     return flags
 
 

@@ -19,6 +19,11 @@ def without(timeline: Timeline, position: int) -> Timeline:
     return _Cascade(timeline).without([position])
 
 
+def without_all(timeline: Timeline, positions: list[int]) -> Timeline:
+    """Return a pruned timeline without some re-runs and those that only served them."""
+    return _Cascade(timeline).without(positions)
+
+
 class _Cascade:
     """Reads per stay while runs go: those of a stay that goes fall to the one before it."""
 

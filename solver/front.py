@@ -6,15 +6,16 @@ more memory never costs time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.cascade import pruned
 from remat_gen.solver.chain import ChainTable, Progress
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
-from remat_gen.solver.improve import Candidate, retain_more, started, trial_of
+from remat_gen.solver.effort import work_for
+from remat_gen.solver.improve import Candidate, started, trial_of
+from remat_gen.solver.ladder import Ladder, by_time, pareto
 from remat_gen.solver.local import LocalBlock, gradients, localise
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.option_grid import grid_choices, grid_for
@@ -23,19 +24,17 @@ from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_runs
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
-from remat_gen.solver.repair import exchange, lowered
 from remat_gen.solver.scaling import in_units
+from remat_gen.solver.search import Effort
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
 from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.window import lowered
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
 FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
 FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
-ABOVE = 16  # programs just over a budget that are repaired to fit it
 STEPS = 250  # programs read from one table
-RUNGS = ((200, 40), (40, 150), (20, 400), (10, 1 << 60))
-"""Budgets improved, as shares of the plain peak: so many for up to so many operations."""
 
 
 @dataclass(slots=True)
@@ -48,57 +47,37 @@ class Front:
     chain: Chain
     eager: Candidate
     candidates: list[Candidate]
-    improves: bool
     asked: int
     unproved: int
-    _improved: dict[int, Candidate] = field(default_factory=dict)
+    ladder: Ladder | None = None
+
+    def known(self, budget: int) -> Candidate | None:
+        """Return the quickest program that fits `budget` units as it was found, or None."""
+        return min(
+            (c for c in self.candidates if c.peak_bytes <= budget), key=by_time, default=None
+        )
 
     def best(self, budget: int) -> Candidate | None:
-        """Return the quickest program whose peak fits `budget` units, or None."""
-        found = [self._quickest(budget)]
-        if self.improves and found[0] is not None and found[0].time_us > self.eager.time_us:
-            found += [self._rung(rung) for rung in range(1, self._rung_count(budget) + 1)]
-        return min((c for c in found if c is not None), key=_by_time, default=None)
+        """Return the quickest program whose peak fits `budget` units, improved; or None."""
+        return self.ladder.best(budget) if self.ladder else self.known(budget)
 
     def smallest(self) -> Candidate:
         """Return the program of least peak."""
         return min(self.candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments))
 
-    def _quickest(self, budget: int) -> Candidate | None:
-        fitting = [c for c in self.candidates if c.peak_bytes <= budget]
-        return min(fitting, key=_by_time, default=None)
 
-    def _rungs(self) -> int:
-        return next(r for r, limit in RUNGS if len(self.problem.operations) <= limit)
-
-    def _rung_count(self, budget: int) -> int:
-        """Return the highest rung whose budget, rounded down, is at most `budget`."""
-        highest = ((budget + 1) * self._rungs() - 1) // max(1, self.eager.peak_bytes)
-        return min(self._rungs(), highest)
-
-    def _rung(self, rung: int) -> Candidate | None:
-        """Return the best program for a fixed share of the plain peak, improved up to it.
-
-        Improving for the budget itself could make a larger budget slower than a smaller one.
-        """
-        budget = self.eager.peak_bytes * rung // self._rungs()
-        start = self._quickest(budget)
-        if start is None:
-            return None
-        if rung not in self._improved:
-            trial = retain_more(started(self.arrays, start), budget)
-            above = [c for c in self.candidates if c.peak_bytes > budget][:ABOVE]
-            self._improved[rung] = exchange(self.arrays, trial, above, budget)
-        return self._improved[rung]
-
-
-def build_front(problem: Problem, strategy: str, progress: Progress | None = None) -> Front:
-    """Search all programs of a strategy; `progress` hears "solve block" and "chain"."""
+def build_front(
+    problem: Problem,
+    strategy: str,
+    progress: Progress | None = None,
+    effort: Effort = Effort.NORMAL,
+) -> Front:
+    """Search all programs of a strategy; `progress` hears "solve block", "chain", "improve"."""
     problem, unit = in_units(problem)
     chain = partition(problem)
     arrays = arrays_of(problem)
     eager = _candidate(arrays, keep_all(problem, chain))
-    front = Front(problem, arrays, unit, chain, eager, [], strategy == "rockmate", 0, 0)
+    front = Front(problem, arrays, unit, chain, eager, [], 0, 0)
     if strategy != "per-layer":
         front.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
@@ -109,9 +88,14 @@ def build_front(problem: Problem, strategy: str, progress: Progress | None = Non
         for fine in (partition(problem, limit) for limit in FINE_LIMITS):
             if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
                 _add_chain_programs(front, fine, strategy, progress)
-    front.candidates = _pareto(front.candidates)
+    front.candidates = pareto(front.candidates)
     if strategy == "rockmate":
-        front.candidates = _pareto(front.candidates + lowered(arrays, front.smallest()))
+        least = front.smallest()
+        more = lowered(least, started(arrays, least), eager.time_us)
+        front.candidates = pareto(front.candidates + more)
+        front.ladder = Ladder(
+            arrays, eager, front.candidates, work_for(len(problem.operations), effort), progress
+        )
     return front
 
 
@@ -169,16 +153,3 @@ def _thinned(count: int) -> list[int]:
     if count <= STEPS:
         return list(range(count))
     return [k * (count - 1) // (STEPS - 1) for k in range(STEPS)]
-
-
-def _by_time(c: Candidate) -> tuple[float, int, int]:
-    return (c.time_us, c.peak_bytes, len(c.program.flat()))
-
-
-def _pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates that no other beats, by rising peak."""
-    front: list[Candidate] = []
-    for c in sorted(candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments)):
-        if not front or c.time_us < front[-1].time_us:
-            front.append(c)
-    return front

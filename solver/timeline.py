@@ -8,6 +8,7 @@ follows from these arrays, at a tenth of the cost of walking over the runs.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from itertools import pairwise
 
@@ -111,11 +112,36 @@ class Timeline:
 
     def is_there(self, v: int, at: int) -> bool:
         """Tell whether `v` was made before a position and is read at it or later."""
-        after = int(np.searchsorted(self.touches, self.key(v, at, MADE)))
-        if after == len(self.touches):
+        touches = self.touch_list
+        after = bisect_left(touches, self.key(v, at, MADE))
+        if after == len(touches):
             return False
-        touch = int(self.touches[after])
+        touch = touches[after]
         return touch // self._weight == v and touch & 1 == READ
+
+    @cached_property
+    def touch_list(self) -> list[int]:
+        """Return the touches, for single look-ups."""
+        touches: list[int] = self.touches.tolist()
+        return touches
+
+    @cached_property
+    def touch_values(self) -> Ints:
+        """Return the value of each touch."""
+        return self.touches // self._weight
+
+    @cached_property
+    def touch_positions(self) -> Ints:
+        """Return the position of each touch."""
+        return self.position(self.touches)
+
+    def value(self, touch: int) -> int:
+        """Return the value of a touch."""
+        return touch // self._weight
+
+    def place(self, touch: int) -> int:
+        """Return the position of a touch."""
+        return touch % self._weight >> 1
 
 
 def timeline_of(arrays: ProblemArrays, program: Program) -> Timeline:
