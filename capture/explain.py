@@ -65,11 +65,13 @@ _REASONS = (
 def explain(*errors: Exception) -> str:
     """Return `gpt.py:22: the model cannot be traced: …` for errors of several attempts.
 
-    The first reason that is known counts, else what the first error says.
+    The first reason that is known counts, else what the first error says; the place is that of the
+    error that gave the reason, where it has one.
     """
-    known = (reason for error in errors for reason in _reasons(error))
-    reason = next(known, "") or next(filter(None, map(_first_line, errors)), "no reason was given")
-    places = (place for error in errors for place in _places(error))
+    telling = sorted(errors, key=lambda error: next(_reasons(error), None) is None)
+    first_lines = filter(None, map(_first_line, errors))
+    reason = next(_reasons(telling[0]), "") or next(first_lines, "no reason was given")
+    places = (place for error in telling for place in _places(error))
     where = next(places, "")
     return (
         f"{where}: the model cannot be traced: {reason}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.explain import explain
 from remat_gen.capture.kernels import kernels_of_eager
+from remat_gen.capture.quiet import quiet
 from remat_gen.ir.errors import TraceError
 
 _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
@@ -49,7 +50,7 @@ def trace_joint(
         TraceError: neither way of tracing accepts the model.
     """
     with (
-        _quiet(),
+        quiet(),
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
         kernels_of_eager(),
@@ -165,17 +166,3 @@ def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:
     if any(isinstance(module, nn.LSTM) for module in model.modules()):
         return torch.backends.mkldnn.flags(enabled=False)
     return contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep torch's own logging and warnings of refused traces off the user's terminal."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

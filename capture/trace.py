@@ -14,6 +14,7 @@ from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
+from remat_gen.capture.quiet import quiet
 from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.ir.errors import TraceError
@@ -57,7 +58,8 @@ def trace(
 def _returned(model: nn.Module, call: Call) -> Returned:
     with refused_side_effects(model):
         try:
-            returned = run_on_fakes(model, call.args, call.kwargs)
+            with quiet():
+                returned = run_on_fakes(model, call.args, call.kwargs)
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             _refuse(model, call, error)
             returned = run_for_real(model, call.args, call.kwargs)

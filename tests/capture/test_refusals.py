@@ -184,3 +184,24 @@ def test_an_unknown_reason_is_quoted_short() -> None:
     assert message == "the model cannot be traced: RuntimeError: something odd"
     assert len(explain(RuntimeError("x" * 1000))) < 300
     assert explain(RuntimeError("")).startswith("the model cannot be traced: ")
+
+
+def test_the_place_is_that_of_the_error_that_gave_the_reason(tmp_path: Path) -> None:
+    """Dynamo refuses to set requires_grad; the branch is what must be told."""
+    forward = "x.requires_grad = True\ny = self.lin(x)\nif y.sum() > 0:\n    y = -y\nreturn y.sum()"
+    text = source(LINEAR, forward)
+    with pytest.raises(TraceError, match=rf"net\.py:{line_of(text, 'if y.sum')}: .*Python number"):
+        traced(tmp_path, text)
+
+
+def test_what_torch_says_about_fake_tensors_is_not_shown(tmp_path: Path) -> None:
+    said: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = said.append  # type: ignore[method-assign]
+    logging.getLogger("torch").addHandler(handler)
+    try:
+        with pytest.raises(TraceError):
+            traced(tmp_path, source(LINEAR, "return torch._grouped_mm(x, x.t()).sum()"))
+    finally:
+        logging.getLogger("torch").removeHandler(handler)
+    assert said == []
