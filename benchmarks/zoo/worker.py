@@ -1,15 +1,16 @@
-"""One model of the zoo, in a process of its own: generate, verify, print its record.
-
-python worker.py MODEL.py KEY KIND BUDGET STRATEGY
-"""
+"""One model of the zoo, in a process of its own: generate, verify, send its record."""
 
 from __future__ import annotations
 
+import importlib
 import os
-import sys
 import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from operators import import_torchvision
 from record import Record, Status
@@ -23,6 +24,11 @@ from remat_gen.progress import Silent
 from remat_gen.report import Report
 from remat_gen.request import Request, Strategy
 from remat_gen.step import training_step
+
+_NEEDED = """
+    transformers torch._dynamo.functional_export torch._functorch.aot_autograd
+    remat_gen.capture.trace remat_gen.capture.profile remat_gen.emission remat_gen.planning
+""".split()
 
 
 def run(source: Path, blank: Record, budget: str) -> Record:
@@ -53,12 +59,27 @@ def _generate(source: Path, budget: str, strategy: Strategy) -> tuple[Generated,
     """Generate at a budget, or at the smallest feasible one."""
     output = source.with_name(f"{source.stem}_remat.py")
     request = Request(source, parse_budget(budget), output, device="cpu", strategy=strategy)
-    try:
-        return generate(request, Silent()), ""
-    except InfeasibleBudgetError as error:
-        smallest = error.smallest_bytes
-        again = replace(request, limit=parse_budget(str(smallest)))
-        return generate(again, Silent()), f"{budget} is infeasible: smallest budget"
+    with _once("trace.trace"), _once("profile.profile"):
+        try:
+            return generate(request, Silent()), ""
+        except InfeasibleBudgetError as error:
+            smallest = error.smallest_bytes
+            again = replace(request, limit=parse_budget(str(smallest)))
+            return generate(again, Silent()), f"{budget} is infeasible: smallest budget"
+
+
+def _once(name: str) -> AbstractContextManager[object]:
+    """Let a function of capture answer from memory when it is called again."""
+    module, _, attribute = f"remat_gen.capture.{name}".rpartition(".")
+    work = getattr(importlib.import_module(module), attribute)
+    answers: list[Any] = []
+
+    def remembered(*args: Any, **kwargs: Any) -> Any:
+        if not answers:
+            answers.append(work(*args, **kwargs))
+        return answers[0]
+
+    return mock.patch(f"{module}.{attribute}", remembered)
 
 
 def _judged(blank: Record, planned: Generated, report: Report) -> Record:
@@ -87,17 +108,17 @@ def _one(error: Exception) -> str:
     return " ".join(str(error).split())[:600]
 
 
-def main() -> None:
-    """Print the record as the last line of stdout; what models print goes to stderr."""
-    source, key, kind, budget, strategy = sys.argv[1:]
-    answer = os.fdopen(os.dup(1), "w")
+def preload() -> None:
+    """Import what every worker needs, once, before workers are forked."""
+    import_torchvision()
+    for name in _NEEDED:
+        importlib.import_module(name)
+
+
+def work(source: Path, blank: Record, budget: str, answer: Connection) -> None:
+    """Send the record of a model; what models print goes to stderr."""
     os.dup2(2, 1)
     began = time.monotonic()
-    import_torchvision()
-    record = run(Path(source), Record(key, kind, Status.FAILED, strategy), budget)
-    answer.write(replace(record, seconds=round(time.monotonic() - began, 1)).line() + "\n")
+    record = run(source, blank, budget)
+    answer.send(replace(record, seconds=round(time.monotonic() - began, 1)))
     answer.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import run
+import worker
 from record import Record, Status, append, read_records
 from table import page
 
@@ -36,11 +36,9 @@ def test_a_model_that_eager_cannot_run_is_no_failure_of_ours(tmp_path: Path) -> 
         "def build_model():\n    return nn.Linear(3, 2)\n\n\n"
         "def example_inputs():\n    return (torch.randn(4, 5),)\n"
     )
-    words = [sys.executable, str(ZOO / "worker.py"), str(source), "x/broken", "x", "60%", "rotor"]
-    answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    found = json.loads(answer.splitlines()[-1])
-    assert found["status"] == Status.NO_SUBJECT
-    assert "shapes cannot be multiplied" in found["error"]
+    found = worker.run(source, Record("x/broken", "x", Status.FAILED, "rotor"), "60%")
+    assert found.status is Status.NO_SUBJECT
+    assert "shapes cannot be multiplied" in found.error
 
 
 def test_the_latest_record_of_a_model_counts(tmp_path: Path) -> None:
