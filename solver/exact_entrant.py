@@ -46,7 +46,7 @@ class ExactEntrant:
         if self.proves_smallest:
             found, _ = least(self.subject.whole, Effort.NORMAL)
             return known if found is None else self.subject.program(found.runs)
-        return Bisection(self.subject, self._attempt).least(known)
+        return Bisection(self.subject, self._attempt, quick=False).least(known)
 
     def _attempt(self, budget_units: int) -> Program | None:
         runs = search(self.subject.whole, budget_units, Effort.QUICK).runs

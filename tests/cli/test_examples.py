@@ -38,7 +38,9 @@ def test_costs_of_a_committed_plan_are_used_again(tmp_path: Path, remat: Remat) 
     committed = Existing.find(module)
     if committed.plan.versions.torch != torch_version():
         return
-    ended = remat(tmp_path / "unet.py", "--budget", committed.plan.asked.budget, "--json")
+    asked = committed.plan.asked
+    options = ("--budget", asked.budget, "--strategy", asked.strategy, "--json")
+    ended = remat(tmp_path / "unet.py", *options)
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["costs_reused"] is True
     again = Existing.find(tmp_path / "unet_remat.py").plan

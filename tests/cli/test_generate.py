@@ -17,6 +17,7 @@ from cli_runs import Remat
 from remat_gen.existing import Existing, emit_again
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import plan_text, read_plan, text_sha256
+from remat_gen.solver.solve import STRATEGIES
 
 
 def test_the_files_are_there(planned: Path) -> None:
@@ -113,20 +114,63 @@ def test_verify_sees_that_the_original_changed(existing: Path, remat: Remat) -> 
     assert "changed since it was generated" in ended.err
 
 
-def test_an_infeasible_budget_names_the_smallest(folder: Path, remat: Remat) -> None:
-    ended = remat("small.py", "--budget", "1kB", "--json")
+@pytest.mark.parametrize("strategy", ["auto", "rockmate"])
+def test_an_infeasible_budget_names_the_smallest(strategy: str, folder: Path, remat: Remat) -> None:
+    options = ("small.py", "--strategy", strategy, "--budget")
+    ended = remat(*options, "1kB", "--json")
     assert ended.code == 3
     error = json.loads(ended.out)["error"]
     smallest = error["smallest_bytes"]
-    assert f"feasible for auto is {smallest} bytes" in ended.err
+    assert f"feasible for {strategy} is {smallest} bytes" in ended.err
     assert re.search(r"set by small\.py:\d+: " + re.escape(error["operation"]), ended.err)
-    assert remat("small.py", "--budget", smallest - 1).code == 3
+    if strategy == "rockmate":  # of auto it is the smallest that was tried with success
+        assert remat(*options, smallest - 1).code == 3
     assert not (folder / "small_remat.py").exists()
-    ended = remat("small.py", "--budget", smallest)
+    ended = remat(*options, smallest)
     assert ended.code == 0
     plan = read_plan(folder / "small_remat.plan.json")
     assert plan.predicted.peak_bytes <= smallest
-    assert remat("verify", "small_remat.py").code == 0
+    if strategy == "auto":
+        assert remat("verify", "small_remat.py").code == 0
+
+
+def test_auto_needs_no_more_than_rockmate(folder: Path, remat: Remat) -> None:
+    smallest = []
+    for strategy in ("auto", "rockmate"):
+        ended = remat("small.py", "--strategy", strategy, "--budget", "1kB", "--json")
+        smallest.append(json.loads(ended.out)["error"]["smallest_bytes"])
+    assert smallest[0] <= smallest[1]
+
+
+PUBLISHED = ["checkmate", "checkmate-lp", "ogc", "chen-sqrt", "chen-greedy", "griewank"]
+
+
+@pytest.mark.parametrize("strategy", PUBLISHED)
+def test_published_strategies_generate_within_the_budget(
+    strategy: str, folder: Path, remat: Remat
+) -> None:
+    ended = remat("small.py", "--budget", "95%", "--strategy", strategy, "--json")
+    assert ended.code in (0, 3), ended.err
+    if ended.code == 0:
+        result = json.loads(ended.out)
+        assert result["solver"]["strategy"] == strategy
+        assert result["predicted"]["peak_bytes"] <= result["budget_bytes"]
+        assert f"--strategy {strategy}" in (folder / "small_remat.py").read_text()
+
+
+def test_auto_says_who_won(existing: Path, remat: Remat) -> None:
+    ended = remat("small.py", "--budget", "75%")
+    solver = read_plan(existing.with_suffix(".plan.json")).solver
+    assert solver.strategy in {"none", "exact", *STRATEGIES} - {"auto"}
+    assert re.search(rf"solver +auto: {solver.strategy}, ", ended.err)
+    assert solver.status in ("optimal", "feasible")
+    assert "--strategy" not in existing.read_text()
+    assert solver.lower_bound_us > 0
+
+
+def test_the_effort_is_part_of_the_command(folder: Path, remat: Remat) -> None:
+    assert remat("small.py", "--budget", "80%", "--effort", "quick").code == 0
+    assert "--effort quick" in (folder / "small_remat.py").read_text().splitlines()[1]
 
 
 @pytest.mark.parametrize("strategy", ["rotor", "per-layer", "none"])
@@ -198,7 +242,7 @@ def test_files_beside_the_model_may_be_imported(folder: Path, remat: Remat) -> N
 def test_help_fits_a_screen_and_is_quick() -> None:
     command = [sys.executable, "-X", "importtime", "-m", "remat_gen.cli", "--help"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert len(ended.stdout.splitlines()) <= 33
+    assert len(ended.stdout.splitlines()) <= 36
     assert all(len(line) <= 80 for line in ended.stdout.splitlines())
     assert "remat-gen model.py --budget 6GB -o model_remat.py" in ended.stdout
     assert "| torch" not in ended.stderr.replace("|  ", "| ")
