@@ -21,7 +21,9 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.search import Effort, Found, Incumbent
 
 ALL = "all schedules"
-AGAIN = 10  # share of the work on programs that goes to the bound for all schedules, if not all
+FEW = 24  # operations: a search over states mostly ends
+REORDERS = 3  # how often the best schedule's order is solved again while that helps
+AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
 DEEP_SLACK = 0.05  # of the time of all operations: SLACK, where any schedule is welcome
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
@@ -37,8 +39,8 @@ class Limits:
 
 
 LIMITS = {
-    Effort.QUICK: Limits(10_000, 200_000, 20_000, 50_000),
-    Effort.NORMAL: Limits(50_000, 2_000_000, 100_000, 500_000),
+    Effort.QUICK: Limits(10_000, 400_000, 20_000, 50_000),
+    Effort.NORMAL: Limits(50_000, 3_000_000, 100_000, 500_000),
     Effort.THOROUGH: Limits(200_000, 30_000_000, 1_000_000, 20_000_000),
 }
 
@@ -75,15 +77,15 @@ class _Search:
 
     def run(self, incumbent: Sequence[int] | None) -> Found:
         self._begin(incumbent)
-        if not self._closed():
+        if not self._closed() and self.graph.count <= FEW:
             self._states(self.limits.first_states)
-        if not self._closed():
-            self._any(self.limits.first_states)
         if not self._closed() and self.graph.chain is not None:
-            self._stages(self.limits.programs // 2, in_blocks=True)
+            self._stages(self.limits.programs, in_blocks=True)
         if self.bound_us < self.best.time_us:
-            share = AGAIN if self._closed() else 2
+            share = 1 if self.graph.chain is None else AGAIN
             self._stages(self.limits.programs // share, in_blocks=False)
+        if self.best.judged is None and not self._closed():
+            self._any(self.limits.first_states)
         if not self._closed():
             self._states(self.limits.last_states)
         return self._found()
@@ -122,12 +124,23 @@ class _Search:
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
     def _stages(self, work: int, *, in_blocks: bool) -> None:
-        """Solve by stages; where that ends open, also in the one order that the last plan has."""
+        """Solve by stages; where that ends open, also in the last plan's order, and the best one's.
+
+        Those find schedules where the order that all schedules have in common says too little.
+        """
         order = first_runs(self.graph, in_blocks=in_blocks)
         staged = self._staged(order, work)
         self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
-        if staged.plan is not None and not self._closed():
-            self._staged(order.in_order(sequence_of(order, staged.plan)), work // 2)
+        if staged.plan is None or self._closed():
+            return
+        self._staged(order.in_order(sequence_of(order, staged.plan)), work // 4)
+        for _ in range(REORDERS):
+            known = self.best.judged
+            if known is None or self._closed():
+                return
+            self._staged(order.in_order(list(dict.fromkeys(known.runs))), work // 8)
+            if self.best.judged is known:
+                return
 
     def _staged(self, order: FirstRuns, work: int) -> Staged:
         return Staged(self.graph, order, self.best, work, self.limits.order).search(self.plain)

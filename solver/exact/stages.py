@@ -31,7 +31,8 @@ from remat_gen.solver.exact.bits import mask_of
 from remat_gen.solver.exact.order import FirstRuns
 from remat_gen.solver.exact.stage_rows import StageRows
 
-ROOT = 50
+ROOT = 20
+LARGE = 6000  # entries: from here on the root's time grows as their square
 INFEASIBLE = 2  # scipy's status of a program without a solution
 
 
@@ -66,8 +67,8 @@ class Plan:
 class Outcome:
     """`infeasible` is proved; `bound_us` holds for all schedules that the order admits.
 
-    `work` is the number of the program's entries times the nodes of HiGHS's tree (the root, with
-    its cuts and heuristics, counts for `ROOT` of them): about 8 µs each.
+    `work` is the number of the program's entries times the nodes of HiGHS's tree, about 8 µs each.
+    The root, with its cuts and heuristics, counts for `ROOT` nodes, of large programs for more.
     """
 
     infeasible: bool
@@ -79,7 +80,7 @@ class Outcome:
 def solve_stages(
     graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts, work: int
 ) -> Outcome:
-    """Solve the program by HiGHS, within about as much work as given."""
+    """Solve the program by HiGHS, within about as much work as given; not at all if it is less."""
     rows = StageRows(graph, order, budget_bytes, cuts.stages)
     if not rows.build():
         return Outcome(True, float("inf"))
@@ -88,9 +89,13 @@ def solve_stages(
     for operations in cuts.elsewhere:
         rows.add_elsewhere(operations)
     unit = max(graph.total_us, 1e-30)
-    node_limit = max(1, work // len(rows.entries) - ROOT)
+    entries = len(rows.entries)
+    root = ROOT * max(entries, LARGE) // LARGE
+    if entries * root > work:
+        return Outcome(False, 0.0, work=work)
+    node_limit = 1 + work // entries - root
     result = _minimise(rows, np.array(graph.time_us) / unit, node_limit)
-    work = len(rows.entries) * (ROOT + int(getattr(result, "mip_node_count", 0) or 0))
+    work = entries * (root + int(getattr(result, "mip_node_count", 0) or 0))
     if result.status == INFEASIBLE:
         return Outcome(True, float("inf"), work=work)
     bound = max(0.0, result.mip_dual_bound or 0.0) * unit
