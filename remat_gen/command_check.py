@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from remat_gen import options as o
+from remat_gen.config import read_targets
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import RematError
 from remat_gen.progress import progress_for
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    files: o.GeneratedFiles,
+    files: o.GeneratedFiles = None,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -27,9 +28,11 @@ def check(
 
     \b
     remat-gen check model_remat.py          exit 1 and a diff if it is stale
+    remat-gen check                         all targets of pyproject.toml
 
     Traces again and writes again from the committed plan: no GPU, no measurement, no weights.
     """
+    files = files or [target.output for target in read_targets(Path())]
     results = _check(files, quiet=quiet)
     if as_json:
         print(json.dumps([_as_json(path, result) for path, result in results.items()], indent=1))

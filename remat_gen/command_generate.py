@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from remat_gen import options as o
+from remat_gen.config import read_targets
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
 from remat_gen.pipeline import Generated
@@ -20,7 +22,7 @@ from remat_gen.summary import summary_json, summary_lines
 
 
 def generate(
-    model_file: o.ModelFile,
+    model_file: o.ModelFile = None,
     budget: o.BudgetOption = None,
     device_memory: o.DeviceMemoryOption = None,
     optimizer: o.OptimizerOption = None,
@@ -40,13 +42,17 @@ def generate(
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
 
     \b
-    remat-gen model.py --budget 6GB -o model_remat.py   (the default command)
-    remat-gen verify model_remat.py                     (against the original)
-    remat-gen solve graph.json --budget 70%             (a bare graph)
+    remat-gen model.py --budget 6GB -o model_remat.py
+    remat-gen                                   (all targets of pyproject.toml)
+    remat-gen check|diff|verify|solve --help    (the other commands)
 
     MODEL.py has build_model() and example_inputs(). The budget bounds what a step allocates
     beyond parameters, gradients and optimizer state.
     """
+    if model_file is None:
+        _refuse_options(budget, device_memory, optimizer, headroom, output, model, inputs)
+        _generate_targets(force=force, reprofile=reprofile, as_json=as_json, quiet=quiet)
+        return
     if as_json and output == "-":
         raise UsageError("--json and -o - both write to stdout; give -o a file")
     request = Request(
@@ -62,6 +68,18 @@ def generate(
         reprofile=reprofile,
     )
     _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+
+
+def _refuse_options(*given: object) -> None:
+    if any(given):
+        raise UsageError("these options belong to one file: name the file (MODEL.py)")
+
+
+def _generate_targets(*, force: bool, reprofile: bool, as_json: bool, quiet: bool) -> None:
+    """Generate all targets of pyproject.toml, one after the other; an error ends it."""
+    for target in read_targets(Path()):
+        request = replace(target.request, force=force, reprofile=reprofile)
+        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
 
 
 def _run(request: Request, *, quiet: bool) -> Generated:

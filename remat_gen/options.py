@@ -11,10 +11,10 @@ from remat_gen.budget import Optimizer
 from remat_gen.request import Strategy
 from remat_gen.solver.search import Effort
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
+ModelFile = Annotated[Path | None, typer.Argument(metavar="MODEL.py", show_default=False)]
 GeneratedFile = Annotated[Path, typer.Argument(metavar="MODEL_remat.py", show_default=False)]
 GeneratedFiles = Annotated[
-    list[Path], typer.Argument(metavar="MODEL_remat.py...", show_default=False)
+    list[Path] | None, typer.Argument(metavar="MODEL_remat.py...", show_default=False)
 ]
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", show_default=False)]
 

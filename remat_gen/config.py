@@ -1,0 +1,144 @@
+"""`[tool.remat-gen]` in pyproject.toml: the modules of a project, so that no option is typed twice.
+
+    [tool.remat-gen.targets.gpt]
+    source = "models/gpt.py"
+    budget = "6GB"
+
+Keys are those of the command line; paths are relative to the file they stand in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from remat_gen.budget import Optimizer
+from remat_gen.ir.errors import UsageError
+from remat_gen.request import Request, Strategy, default_output, make_limit
+from remat_gen.solver.search import Effort
+
+FILE = "pyproject.toml"
+_TABLE = "tool.remat-gen"
+_KEYS = (
+    "source",
+    "output",
+    "budget",
+    "device-memory",
+    "optimizer",
+    "headroom",
+    "model",
+    "inputs",
+    "device",
+    "strategy",
+    "effort",
+)
+Choice = TypeVar("Choice", StrEnum, Effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A module of the project, by its name."""
+
+    name: str
+    request: Request
+
+    @property
+    def output(self) -> Path:
+        """Return the file that is generated."""
+        return self.request.output or default_output(self.request.model_file)
+
+
+def read_targets(folder: Path) -> tuple[Target, ...]:
+    """Return the targets of the nearest pyproject.toml, at `folder` or above, that has some.
+
+    Raises:
+        UsageError: there is none, or it says what cannot be; the message names file and key.
+    """
+    for parent in (folder, *folder.resolve().parents):
+        path = parent / FILE
+        if path.is_file() and (table := _table(path)) is not None:
+            return tuple(_targets(path, table))
+    raise UsageError(
+        f"no {FILE} here or above has targets; name a file, or write [{_TABLE}.targets.NAME] with "
+        "source and budget"
+    )
+
+
+def _table(path: Path) -> Mapping[str, Any] | None:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is no TOML: {error}") from error
+    table = data.get("tool", {}).get("remat-gen")
+    return None if table is None else _mapping(path, _TABLE, table)
+
+
+def _targets(path: Path, table: Mapping[str, Any]) -> Iterable[Target]:
+    _refuse_unknown(path, _TABLE, table, ("targets",))
+    targets = _mapping(path, f"{_TABLE}.targets", table.get("targets", {}))
+    if not targets:
+        raise UsageError(f"{path}: [{_TABLE}] has no targets; write [{_TABLE}.targets.NAME]")
+    for name, keys in targets.items():
+        where = f"{_TABLE}.targets.{name}"
+        yield Target(name, _request(path, where, _mapping(path, where, keys)))
+
+
+def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
+    _refuse_unknown(path, where, keys, _KEYS)
+    for key, value in keys.items():
+        if not isinstance(value, str):
+            raise UsageError(f'{path}: {where}.{key} is {value!r}; write a text: {key} = "…"')
+    if "source" not in keys:
+        raise UsageError(f'{path}: {where} has no source; write source = "model.py"')
+    source = path.parent / keys["source"]
+    output = path.parent / keys["output"] if "output" in keys else default_output(source)
+    optimizer = keys.get("optimizer")
+    try:
+        limit = make_limit(
+            keys.get("budget"),
+            keys.get("device-memory"),
+            _choice(Optimizer, "optimizer", optimizer) if optimizer else None,
+            keys.get("headroom"),
+        )
+        return Request(
+            model_file=source,
+            limit=limit,
+            output=output,
+            model=keys.get("model"),
+            inputs=keys.get("inputs"),
+            device=keys.get("device", "auto"),
+            strategy=_choice(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
+            effort=_choice(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
+        )
+    except UsageError as error:
+        raise UsageError(f"{path}: {where}: {error}") from error
+
+
+def _choice(kind: type[Choice], key: str, text: str) -> Choice:
+    known = [member.value for member in kind]
+    if text not in known:
+        raise UsageError(f"{key} {text!r} is none of {', '.join(known)}{_suggestion(text, known)}")
+    return kind(text)
+
+
+def _mapping(path: Path, where: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{path}: {where} is {value!r}; write a table: [{where}]")
+    return value
+
+
+def _refuse_unknown(path: Path, where: str, keys: Iterable[str], known: tuple[str, ...]) -> None:
+    for key in keys:
+        if key not in known:
+            hint = _suggestion(key, known) or f"; known are {', '.join(known)}"
+            raise UsageError(f"{path}: {where} has an unknown key {key!r}{hint}")
+
+
+def _suggestion(text: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

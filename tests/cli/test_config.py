@@ -1,0 +1,89 @@
+"""Targets in pyproject.toml: what they say and must not, and the commands over all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import Remat
+
+from remat_gen.config import read_targets
+from remat_gen.ir.errors import UsageError
+from remat_gen.request import DeviceMemory, Strategy
+
+TARGET = '[tool.remat-gen.targets.small]\nsource = "small.py"\nbudget = "75%"\n'
+
+
+def targets(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def test_a_target_is_a_request(tmp_path: Path) -> None:
+    text = (
+        '[tool.remat-gen.targets.big]\nsource = "models/big.py"\noutput = "out/big.py"\n'
+        'device-memory = "24GB"\noptimizer = "sgd"\nmodel = "Big"\nstrategy = "rotor"\n'
+    )
+    targets(tmp_path, TARGET + text)
+    small, big = read_targets(tmp_path)
+    assert small.name == "small"
+    assert small.output == tmp_path / "small_remat.py"
+    assert small.request.command() == "remat-gen small.py --budget 75% -o small_remat.py"
+    assert big.output == tmp_path / "out" / "big.py"
+    assert isinstance(big.request.limit, DeviceMemory)
+    assert (big.request.model, big.request.strategy) == ("Big", Strategy.ROTOR)
+
+
+def test_the_nearest_file_with_targets_counts(tmp_path: Path) -> None:
+    inner = tmp_path / "models" / "deep"
+    inner.mkdir(parents=True)
+    targets(tmp_path, TARGET)
+    (inner / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    (found,) = read_targets(inner)
+    assert found.request.model_file == tmp_path / "small.py"
+
+
+REFUSED = {
+    "no table": ("[project]\n", r"no pyproject\.toml here or above has targets"),
+    "no TOML": ("[tool", r"pyproject\.toml: is no TOML"),
+    "no targets": (
+        "[tool.remat-gen]\n",
+        r"has no targets; write \[tool\.remat-gen\.targets\.NAME\]",
+    ),
+    "misspelt key": (TARGET + 'bugdet = "1GB"\n', "unknown key 'bugdet'; did you mean 'budget'"),
+    "unknown key": (TARGET + 'colour = "red"\n', "unknown key 'colour'; known are source, output"),
+    "unknown table": ("[tool.remat-gen]\ntarget = 1\n", "did you mean 'targets'"),
+    "no source": ('[tool.remat-gen.targets.a]\nbudget = "1GB"\n', r"targets\.a has no source"),
+    "no budget": ('[tool.remat-gen.targets.a]\nsource = "a.py"\n', r"targets\.a: give --budget"),
+    "bad budget": (TARGET.replace("75%", "abc"), r"targets\.small: .*abc"),
+    "a number": (TARGET.replace('"75%"', "75"), r"small\.budget is 75; write a text"),
+    "strategy": (TARGET + 'strategy = "rotr"\n', "is none of .*; did you mean 'rotor'"),
+    "no table for a target": ("[tool.remat-gen.targets]\na = 1\n", "is 1; write a table"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(tmp_path: Path, text: str, message: str) -> None:
+    targets(tmp_path, text)
+    with pytest.raises(UsageError, match=message):
+        read_targets(tmp_path)
+
+
+def test_generate_and_check_do_all_targets(folder: Path, remat: Remat) -> None:
+    other = (folder / "small.py").read_text().replace("range(2)", "range(3)")
+    (folder / "other.py").write_text(other)
+    targets(folder, TARGET + TARGET.replace("small", "other"))
+    assert remat().code == 0
+    assert (folder / "small_remat.py").exists()
+    ended = remat("check", "--json")
+    assert ended.code == 0
+    assert [row["file"] for row in json.loads(ended.out)] == ["small_remat.py", "other_remat.py"]
+    (folder / "other.py").write_text(other + "\n")
+    assert remat("check").code == 1
+
+
+def test_options_belong_to_a_file(folder: Path, remat: Remat) -> None:
+    targets(folder, TARGET)
+    ended = remat("--budget", "50%")
+    assert ended.code == 2
+    assert "name the file" in ended.err
