@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+from torch._export.utils import _compiling_state_context
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
@@ -127,7 +128,8 @@ def _non_strict(
     refused: Exception,
 ) -> torch.fx.GraphModule:
     try:
-        return _export(_Separated(model, differentiated), args, kwargs)
+        with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
+            return _export(_Separated(model, differentiated), args, kwargs)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(refused, error)) from error
 

@@ -205,3 +205,14 @@ def test_what_torch_says_about_fake_tensors_is_not_shown(tmp_path: Path) -> None
     finally:
         logging.getLogger("torch").removeHandler(handler)
     assert said == []
+
+
+def test_libraries_hear_that_they_are_traced_where_dynamo_refuses(tmp_path: Path) -> None:
+    """As peft does, which Dynamo refuses; as transformers does, which decides by values else."""
+    forward = (
+        "if type(self.lin.weight).__module__.startswith('torchao.'):\n    return x\n"
+        "y = self.lin(x)\n"
+        "if not torch.compiler.is_compiling() and (y == 0).all():\n    y = -y\n"
+        "return y.sum()"
+    )
+    assert not traced(tmp_path, source(LINEAR, forward)).strict
