@@ -6,7 +6,8 @@ In this order, until something is known to be the best:
 3. a short search for the optimum: it ends on most models, however large, since a few tight places
    decide;
 4. rockmate's front, which has the programs of rotor and per-layer in it;
-5. on small problems a long search for the optimum, from the best so far.
+5. on small problems a long search for the optimum, from the best so far;
+6. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
 The programs of the second and fourth do not depend on the budget, and an optimum is one for every
 budget, so that more memory costs time only where no search came to its end.
@@ -17,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.entrants import Entrant
 from remat_gen.solver.exact_entrant import ExactEntrant
+from remat_gen.solver.improve import retain_more, trial_of
 from remat_gen.solver.program import Program
 from remat_gen.solver.subject import Subject
+from remat_gen.solver.timeline import timeline_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,17 @@ class Auto:
             if self.progress:
                 self.progress(entrant.name, number + 1, len(entrants))
             entrant.enter(contest)
+        if not contest.settled:
+            self._use_slack(contest)
+
+    def _use_slack(self, contest: Contest) -> None:
+        """Leave out what the best can do without; rockmate's programs have been through this."""
+        best = contest.best
+        if best is None or best.strategy == self.rockmate.name:
+            return
+        start = trial_of(timeline_of(arrays_of(self.subject.whole), best.program))
+        improved = retain_more(start, contest.budget_units)
+        contest.offer(best.strategy, improved.candidate().program)
 
     def smallest(self) -> Program:
         """Return the program of least peak that is found."""

@@ -13,6 +13,7 @@ from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.front import Front, build_front
 from remat_gen.solver.program import Program
+from remat_gen.solver.search import Effort
 from remat_gen.solver.subject import Subject
 
 
@@ -40,14 +41,17 @@ class Entrant(Protocol):
 class FrontEntrant:
     """A strategy of `front.py`; on a bare graph all but per-layer know the given order as well."""
 
-    def __init__(self, subject: Subject, name: str, progress: Progress | None) -> None:
+    def __init__(
+        self, subject: Subject, name: str, progress: Progress | None, effort: Effort
+    ) -> None:
         """Set up; the front is built when it is first asked for."""
-        self.subject, self.name, self.progress = subject, name, progress
+        self.subject, self.name = subject, name
+        self.progress, self.effort = progress, effort
 
     @cached_property
     def front(self) -> Front:
         """Return all programs of the strategy."""
-        return build_front(self.subject.staged, self.name, self.progress)
+        return build_front(self.subject.staged, self.name, self.progress, self.effort)
 
     def enter(self, contest: Contest) -> None:
         """Offer the plain program, then the front's quickest one that fits."""

@@ -52,7 +52,7 @@ def entrant_for(
     if name == AUTO:
         return _auto(subject, effort, progress)
     if name in FRONTS:
-        return FrontEntrant(subject, name, progress)
+        return FrontEntrant(subject, name, progress, effort)
     return _published(name, subject, effort)
 
 
@@ -61,7 +61,7 @@ def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
     size = len(subject.problem.operations)
     short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
-    rockmate = FrontEntrant(subject, "rockmate", progress)
+    rockmate = FrontEntrant(subject, "rockmate", progress, effort)
     return Auto(subject, cheap, short, rockmate, long, progress)
 
 
