@@ -12,7 +12,6 @@ from remat_gen.budget import human
 from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
-    from remat_gen.ir.plan import Solver
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
@@ -49,17 +48,15 @@ def _strategy(generated: Generated) -> str:
 
 
 def _proof(generated: Generated) -> str:
-    solver = generated.plan.solver
+    """Say how good the schedule is known to be, among all schedules or those of a class."""
+    solver, time_us = generated.plan.solver, generated.plan.predicted.time_us
     notes = [note for note in solver.notes if note != INTERRUPTED]
-    return "; ".join([_standing(solver, generated.plan.predicted.time_us), *notes])
-
-
-def _standing(solver: Solver, time_us: float) -> str:
-    """Say how good the schedule is known to be, among all schedules."""
     if solver.status == "optimal":
-        return "proved optimal"
+        return "; ".join(["proved optimal", *notes])
+    if any(note.startswith("optimal among") for note in notes):
+        return "; ".join(notes)
     gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
-    return f"at most {100 * gap:.2f}% above the optimum"
+    return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
 
 
 def _seconds(generated: Generated) -> str:
