@@ -44,7 +44,7 @@ _T5 = (
 _SPEECH = (
     f"{_TEXT}, conv_dim=(16, 16), conv_kernel=(10, 3), conv_stride=(5, 2), "
     "num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2, "
-    "mask_time_prob=0.0, classifier_proj_size=16"
+    "mask_time_prob=0.0, layerdrop=0.0, classifier_proj_size=16"
 )
 _DECODER, _ENCODER, _BOTH = "decoder", "encoder", "encoder-decoder"
 _VISION, _AUDIO_KIND, _EXPERTS, _SPACE = "vision", "audio", "mixture of experts", "state space"
