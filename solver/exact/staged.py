@@ -49,8 +49,9 @@ class Staged:
         """Search, beginning with a stage where the plain schedule is tightest; return itself."""
         over = excesses(plain, self.best.budget_bytes, ())
         weights = [1.0] * self.graph.count
+        budget = max(self.best.budget_bytes, 1)
         for excess in over:
-            weights[excess.operation] += self.graph.count * excess.nbytes / self.best.budget_bytes
+            weights[excess.operation] += len(weights) * (1 + excess.nbytes / budget)
         self._chain = heaviest_chain(self.order, weights)
         self._add_stages(over, 1)
         while self.work > 0 and not self.closed() and self._round():

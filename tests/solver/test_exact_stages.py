@@ -1,0 +1,76 @@
+"""The stage program against plain enumeration: its bound holds for all schedules."""
+
+from __future__ import annotations
+
+from exact_oracle import bare, dags, ladder, least_time, nine_nodes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remat_gen.solver.exact.best import Best
+from remat_gen.solver.exact.bit_graph import BitGraph
+from remat_gen.solver.exact.judge import judge
+from remat_gen.solver.exact.order import FirstRuns, first_runs
+from remat_gen.solver.exact.staged import TOLERANCE, Staged
+from remat_gen.solver.exact.stages import Cuts, solve_stages
+from remat_gen.solver.problem import Problem
+
+WORK = 1_000_000
+
+
+def _staged(problem: Problem, budget_bytes: int, order: FirstRuns | None = None) -> Staged:
+    graph = BitGraph(problem)
+    plain = judge(graph, range(graph.count))
+    assert plain is not None
+    best = Best(budget_bytes, lambda judged: None)
+    best.offer(plain)
+    staged = Staged(graph, order or first_runs(graph), best, WORK, order_work=10_000)
+    return staged.search(plain)
+
+
+@settings(max_examples=150, deadline=None)
+@given(dags(), st.integers(0, 30))
+def test_bound_holds_for_all_schedules(problem: Problem, budget_bytes: int) -> None:
+    optimum = least_time(problem, budget_bytes)
+    staged = _staged(problem, budget_bytes)
+    tolerance = sum(o.time_us for o in problem.operations) * TOLERANCE
+
+    if optimum is None:
+        assert staged.best.judged is None
+    else:
+        assert not staged.infeasible
+        assert staged.bound_us <= optimum + tolerance
+        assert staged.best.time_us >= optimum
+        assert not staged.closed() or staged.best.time_us == optimum
+
+
+@settings(max_examples=40, deadline=None)
+@given(dags(), st.integers(5, 30))
+def test_one_order_is_no_quicker_than_all(problem: Problem, budget_bytes: int) -> None:
+    order = first_runs(BitGraph(problem))
+    ordered = _staged(problem, budget_bytes, order.in_order(list(range(len(order.rank)))))
+    optimum = least_time(problem, budget_bytes)
+
+    assert ordered.best.judged is None or optimum is not None
+    assert optimum is None or ordered.best.time_us >= optimum
+
+
+def test_every_stage_of_a_chain_proves_its_optimum() -> None:
+    problem = ladder(3)
+    staged = _staged(problem, 9)
+
+    assert staged.closed() and staged.best.time_us == 18
+
+
+def test_operation_that_never_fits_is_infeasible() -> None:
+    graph = BitGraph(nine_nodes())
+    outcome = solve_stages(graph, first_runs(graph), 4, Cuts(stages=(6,)), WORK)
+
+    assert outcome.infeasible
+
+
+def test_operation_that_must_run_again_elsewhere() -> None:
+    problem = bare([(8, 1, []), (5, 1, []), (1, 1, [0, 1])])
+    graph = BitGraph(problem)
+    outcome = solve_stages(graph, first_runs(graph), 9, Cuts((), elsewhere=(0b001,)), WORK)
+
+    assert outcome.bound_us == 8 + 5 + 1 + 1
