@@ -12,6 +12,7 @@ from remat_gen.solver.exact.bits import members
 from remat_gen.solver.exact.order import FirstRuns
 
 ANY = float("inf")
+SCALED_BUDGET = 1000.0
 
 
 @dataclass(slots=True)
@@ -99,7 +100,8 @@ class StageRows:
         self.high.append(high)
 
     def _scale(self) -> float:
-        return 1.0 / max(self.budget_bytes, 1)
+        """Return the unit of the memory rows: a tolerance of HiGHS's is then a part in 1e9."""
+        return SCALED_BUDGET / max(self.budget_bytes, 1)
 
     def _stage(self, i: int) -> bool:
         """Add the rows of stage i; False where its operation alone exceeds the budget."""
