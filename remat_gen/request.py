@@ -30,7 +30,11 @@ class Strategy(StrEnum):
     ROCKMATE = "rockmate"
     ROTOR = "rotor"
     CHECKMATE = "checkmate"
+    CHECKMATE_LP = "checkmate-lp"
     OGC = "ogc"
+    CHEN_SQRT = "chen-sqrt"
+    CHEN_GREEDY = "chen-greedy"
+    GRIEWANK = "griewank"
     PER_LAYER = "per-layer"
     NONE = "none"
 
