@@ -39,3 +39,11 @@ def work_for(operations: int, effort: Effort) -> Work:
         return _SMALL[effort]
     work = _LARGE[effort]
     return replace(work, trials=max(1, min(work.trials, work.trials * LARGE // operations)))
+
+
+def bare_work(operations: int, effort: Effort) -> Work:
+    """Return the work for a bare graph: trials take longer, since runs move."""
+    if operations <= SMALL:
+        return _SMALL[Effort.QUICK if effort is Effort.NORMAL else effort]
+    work = work_for(operations, effort)
+    return replace(work, rungs=max(1, work.rungs // 4), group=max(1, work.group // 4))

@@ -12,6 +12,7 @@ from typing import Protocol
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.front import Front, build_front
+from remat_gen.solver.ladder import Ladder, bare_ladder
 from remat_gen.solver.program import Program
 from remat_gen.solver.search import Effort
 from remat_gen.solver.subject import Subject
@@ -59,15 +60,35 @@ class FrontEntrant:
             contest.offer(self.name, self.subject.plain())
             if contest.optimal:
                 return
-        chosen = self.front.best(contest.budget_units // self.front.unit)
-        if chosen is not None:
-            contest.offer(self.name, self.subject.unstaged(chosen.program))
+        budget = contest.budget_units // self.front.unit
+        if self._orders_freely():
+            known, chosen = self.ladder.known(budget), self.ladder.best(budget)
+        else:
+            known, chosen = self.front.known(budget), self.front.best(budget)
+        for candidate in (known, chosen):
+            if candidate is not None:
+                contest.offer(self.name, self._on_whole(candidate.program))
+
+    @cached_property
+    def ladder(self) -> Ladder:
+        """Return the front's programs of a bare graph, improved with runs in any order."""
+        programs = [self.subject.unstaged(c.program) for c in self.front.candidates]
+        programs = [self.subject.plain(), *programs]
+        return bare_ladder(self.subject.whole, programs, self.effort, self.progress)
 
     def smallest(self) -> Program:
         """Return the program of least peak."""
         programs = [self.subject.unstaged(self.front.smallest().program)]
         programs += [self.subject.plain()] * self._knows_plain()
+        if self._orders_freely():
+            programs.append(self.ladder.candidates[0].program)
         return min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
+
+    def _orders_freely(self) -> bool:
+        return self.name == "rockmate" and self.subject.chain is None
+
+    def _on_whole(self, program: Program) -> Program:
+        return program if self._orders_freely() else self.subject.unstaged(program)
 
     def unproved(self) -> tuple[int, int]:
         """Return how many block options were not proved, of how many."""

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
-from remat_gen.solver.cascade import pruned
 from remat_gen.solver.chain import ChainTable, Progress
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.effort import work_for
-from remat_gen.solver.improve import Candidate, started, trial_of
-from remat_gen.solver.ladder import Ladder, by_time, pareto
+from remat_gen.solver.improve import Candidate, started
+from remat_gen.solver.ladder import Ladder, by_time, pareto, started_from
 from remat_gen.solver.local import LocalBlock, gradients, localise
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.option_grid import grid_choices, grid_for
@@ -23,11 +22,9 @@ from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_runs
 from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
 from remat_gen.solver.scaling import in_units
 from remat_gen.solver.search import Effort
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
-from remat_gen.solver.timeline import timeline_of
 from remat_gen.solver.window import lowered
 
 SLOTS = 500  # at least, for the peak with nothing re-run
@@ -76,12 +73,12 @@ def build_front(
     problem, unit = in_units(problem)
     chain = partition(problem)
     arrays = arrays_of(problem)
-    eager = _candidate(arrays, keep_all(problem, chain))
+    eager = started_from(arrays, keep_all(problem, chain))
     front = Front(problem, arrays, unit, chain, eager, [], 0, 0)
     if strategy != "per-layer":
         front.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
-        front.candidates.append(_candidate(arrays, per_layer(problem, chain)))
+        front.candidates.append(started_from(arrays, per_layer(problem, chain)))
     if strategy in ("rotor", "rockmate"):
         _add_chain_programs(front, chain, strategy, progress)
     if strategy == "rockmate":
@@ -139,13 +136,9 @@ def _programs(
     plans = [table.plan(point) for point in _thinned(table.count())]
     programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
     return [
-        _candidate(front.arrays, in_segments(front.problem, front.chain, runs)) for runs in programs
+        started_from(front.arrays, in_segments(front.problem, front.chain, runs))
+        for runs in programs
     ]
-
-
-def _candidate(arrays: ProblemArrays, program: Program) -> Candidate:
-    """Measure a program without the re-runs that nobody reads."""
-    return trial_of(pruned(timeline_of(arrays, program))).candidate()
 
 
 def _thinned(count: int) -> list[int]:

@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from random import Random
 
 from remat_gen.solver.additions import Taste
-from remat_gen.solver.arrays import ProblemArrays
-from remat_gen.solver.effort import Work
-from remat_gen.solver.improve import Candidate, Trial, retain_more, started
-from remat_gen.solver.window import Window
+from remat_gen.solver.arrays import ProblemArrays, arrays_of
+from remat_gen.solver.cascade import pruned
+from remat_gen.solver.effort import Work, bare_work
+from remat_gen.solver.improve import Candidate, Trial, retain_more, started, trial_of
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
+from remat_gen.solver.search import Effort
+from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.window import Window, lowered
 
 ABOVE = 2  # programs just over a rung that are repaired to fit it
 
@@ -33,6 +38,7 @@ class Ladder:
     candidates: list[Candidate]
     work: Work
     progress: Progress | None = None
+    free_order: bool = False
     _rungs: dict[int, Candidate | None] = field(default_factory=dict)
 
     def known(self, budget: int) -> Candidate | None:
@@ -76,7 +82,7 @@ class Ladder:
         )
         if trial is None or budget == self._budget(rung - 1):
             return min(starts, key=by_time)
-        window = Window(budget, self.plain.time_us, floor_us, Random(rung))
+        window = Window(budget, self.plain.time_us, floor_us, Random(rung), self.free_order)
         trial = self._repaired(window, trial)
         again = len(trial.timeline.runs) - len(self.arrays.times)
         return window.improved(trial, min(self.work.trials, again + 1)).candidate()
@@ -95,6 +101,26 @@ class Ladder:
             if window.floor_us <= repaired.time_us < best.time_us:
                 best = repaired
         return best
+
+
+def bare_ladder(
+    problem: Problem, programs: Iterable[Program], effort: Effort, progress: Progress | None = None
+) -> Ladder:
+    """Return the ladder of a bare graph: runs move, any operation may run again.
+
+    It starts from `programs`, the first of which is the plain one, and from lowering its peak.
+    """
+    arrays = arrays_of(problem)
+    first, *others = [started_from(arrays, program) for program in programs]
+    low = [first, *lowered(first, started(arrays, first), first.time_us, free_order=True)]
+    candidates = pareto([*low, *others])
+    work = bare_work(len(problem.operations), effort)
+    return Ladder(arrays, first, candidates, work, progress, free_order=True)
+
+
+def started_from(arrays: ProblemArrays, program: Program) -> Candidate:
+    """Measure a program without the re-runs that nobody reads."""
+    return trial_of(pruned(timeline_of(arrays, program))).candidate()
 
 
 def by_time(c: Candidate) -> tuple[float, int, int]:

@@ -110,6 +110,11 @@ class Timeline:
         segments = np.insert(self.segments, at, [self.segments[at]] * len(made))
         return Timeline(self.arrays, runs, segments, self.count)
 
+    def moved(self, y: int, z: int) -> Timeline:
+        """Return the timeline with the run at y standing at z instead, in the same segment."""
+        runs = np.insert(np.delete(self.runs, y), z, self.runs[y])
+        return Timeline(self.arrays, runs, self.segments, self.count)
+
     def is_there(self, v: int, at: int) -> bool:
         """Tell whether `v` was made before a position and is read at it or later."""
         touches = self.touch_list
@@ -138,6 +143,11 @@ class Timeline:
     def value(self, touch: int) -> int:
         """Return the value of a touch."""
         return touch // self._weight
+
+    def ran(self, touch: int) -> bool:
+        """Tell whether a run made what a touch makes: given values appear by themselves."""
+        p = int(self.runs[self.place(touch)]) if self.place(touch) < self.length else -1
+        return p >= 0 and self.arrays.producers.get(self.value(touch)) == p
 
     def place(self, touch: int) -> int:
         """Return the position of a touch."""

@@ -19,12 +19,15 @@ from remat_gen.solver.additions import Addition, Taste, additions, alike, random
 from remat_gen.solver.cascade import pruned, without_all
 from remat_gen.solver.excess import Excess, over_budget
 from remat_gen.solver.improve import Candidate, Trial, retain_more, trial_of
+from remat_gen.solver.order import reordered
 from remat_gen.solver.timeline import Timeline
 
 STRETCH = 12  # re-runs of a stretch, at most
 HANDFUL = 4
 ADDED = 60  # additions per trial, at most
 MEASURED = 2  # additions measured per step, at most
+FREE_MEASURED = 24  # where runs move as well
+FREE_MOVES = 5  # moves after an addition, at most
 LOOSE = 0.15  # share of the re-runs' time that a trial may be slower by before slack is used
 WORSE = 0.05  # share by which the current program may be worse than the best, at the start
 LOWERED = 40  # steps below the smallest peak found otherwise
@@ -35,13 +38,15 @@ STEP_DOWN = 50  # such a step is the peak over this
 class Window:
     """A search within one budget; `plain_us` is the time of running everything once.
 
-    A program that takes less than `floor_us` is not taken.
+    A program that takes less than `floor_us` is not taken. With `free_order` runs move as well:
+    in bare graphs, where that pays; in training problems segments leave little room for it.
     """
 
     budget: int
     plain_us: float
     floor_us: float
     random: Random
+    free_order: bool = False
 
     def improved(self, start: Trial, trials: int) -> Trial:
         """Return the best program that so many trials find from one that fits."""
@@ -59,6 +64,7 @@ class Window:
 
     def fit(self, trial: Trial, limit_us: float, taste: Taste) -> Trial | None:
         """Add re-runs until a program fits; None if it would take `limit_us` or nothing helps."""
+        trial = reordered(trial, self.budget) if self.free_order else trial
         excess = Excess(trial, self.budget)
         for _ in range(ADDED):
             if not excess.total or trial.time_us >= limit_us:
@@ -79,9 +85,12 @@ class Window:
     def _added(self, trial: Trial, excess: Excess, time_left: float, taste: Taste) -> Trial | None:
         found = additions(trial, excess, time_left, taste, self.random)
         together = alike(found, excess.total)
-        choices = [together] * (len(together) > 1) + [[one] for one in found[:MEASURED]]
+        choices = [together] * (len(together) > 1)
+        choices += [[one] for one in found[: FREE_MEASURED if self.free_order else MEASURED]]
         for choice in choices:
             added = trial_of(pruned(_with_additions(trial.timeline, choice)))
+            if self.free_order:
+                added = reordered(added, self.budget, FREE_MOVES)
             if over_budget(added, self.budget) < excess.total:
                 return added
         return None
@@ -93,13 +102,15 @@ def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
     return timeline
 
 
-def lowered(start: Candidate, trial: Trial, plain_us: float) -> list[Candidate]:
+def lowered(
+    start: Candidate, trial: Trial, plain_us: float, *, free_order: bool = False
+) -> list[Candidate]:
     """Return programs of ever lower peak, from adding re-runs to one of a low peak."""
     found: list[Candidate] = []
     peak = start.peak_bytes
     step = max(1, peak // STEP_DOWN)
     while step and len(found) < LOWERED:
-        window = Window(peak - step, plain_us, plain_us, Random(0))
+        window = Window(peak - step, plain_us, plain_us, Random(0), free_order)
         fitting = window.fit(trial, float("inf"), Taste())
         if fitting is None:
             step //= 2

@@ -1,0 +1,102 @@
+"""Runs that move stay legal, cost nothing, and take off what is over the budget."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solver_problems import gpt_like, problems
+
+from remat_gen.solver.arrays import arrays_of
+from remat_gen.solver.bare import BareGraph, Node
+from remat_gen.solver.improve import Trial, trial_of
+from remat_gen.solver.ladder import bare_ladder
+from remat_gen.solver.liveness import to_schedule
+from remat_gen.solver.measure import measured
+from remat_gen.solver.order import reordered, span
+from remat_gen.solver.partition import partition
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
+from remat_gen.solver.replay import replay
+from remat_gen.solver.search import Effort
+from remat_gen.solver.straight import keep_all, per_layer
+from remat_gen.solver.timeline import Timeline, timeline_of
+from remat_gen.solver.window import Window
+
+
+def plain(problem: Problem) -> Trial:
+    """Return the trial of the traced order."""
+    program = keep_all(problem, partition(problem))
+    return trial_of(timeline_of(arrays_of(problem), program))
+
+
+def layered(count: int, seed: int) -> BareGraph:
+    """Return a random layered graph, four nodes wide."""
+    random = Random(seed)
+    nodes = []
+    for i in range(count):
+        earlier = range(max(0, i - i % 4 - 8), i - i % 4)
+        inputs = sorted(random.sample(earlier, min(len(earlier), random.randint(1, 3))))
+        time, nbytes = float(random.randint(1, 9)), random.randint(1, 32)
+        nodes.append(Node(f"n{i}", time, nbytes, False, tuple(inputs)))
+    return BareGraph(tuple(nodes), frozenset({count - 1}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.integers(0, 10**6))
+def test_every_place_in_a_span_is_legal(problem: Problem, seed: int) -> None:
+    timeline = plain(problem).timeline
+    random = Random(seed)
+    y = random.randrange(timeline.length)
+    moved = timeline.moved(y, random.randint(*span(timeline, y)))
+    judged = replay(problem, to_schedule(problem, moved.program()))
+    assert judged.peak_bytes == measured(moved).peak_bytes
+    assert judged.time_us == pytest.approx(timeline.time_us)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_alone_lowers_the_peak_of_a_layered_graph(seed: int) -> None:
+    problem = layered(60, seed).problem()
+    program = Program(((), tuple(range(60))))
+    start = trial_of(timeline_of(arrays_of(problem), program))
+    found = reordered(start, start.peak_bytes * 9 // 10)
+    judged = replay(problem, to_schedule(problem, found.timeline.program()))
+    assert judged.peak_bytes == found.peak_bytes < start.peak_bytes
+    assert judged.reruns == ()
+
+
+def test_bare_ladder_is_within_budget_and_time_falls() -> None:
+    problem = layered(60, 1).problem()
+    ladder = bare_ladder(problem, [Program(((), tuple(range(60))))], Effort.QUICK)
+    times = []
+    for share in range(70, 101, 5):
+        budget = ladder.plain.peak_bytes * share // 100
+        found = ladder.best(budget)
+        if found is not None:
+            judged = replay(problem, to_schedule(problem, found.program))
+            assert judged.peak_bytes <= budget
+            times.append(judged.time_us)
+    assert len(times) > 2
+    assert times == sorted(times, reverse=True)
+    assert times[0] > times[-1] == ladder.plain.time_us
+
+
+def test_window_improves_what_single_exchanges_do_not() -> None:
+    problem = gpt_like(4)
+    start = plain(problem)
+    budget = start.peak_bytes * 6 // 10
+    window = Window(budget, start.time_us, start.time_us, Random(0))
+    everything = timeline_with_all_reruns(start.timeline)
+    assert everything.peak_bytes <= budget
+    improved = window.improved(everything, 40)
+    judged = replay(problem, to_schedule(problem, improved.timeline.program()))
+    assert judged.peak_bytes <= budget
+    assert judged.time_us < everything.time_us
+
+
+def timeline_with_all_reruns(timeline: Timeline) -> Trial:
+    """Return the program that re-runs every layer before its backward."""
+    problem = timeline.arrays.problem
+    return trial_of(timeline_of(timeline.arrays, per_layer(problem, partition(problem))))
