@@ -32,8 +32,9 @@ def module_path(node: torch.fx.Node) -> str:
 
 
 def clean_path(path: str) -> str:
-    """Turn Dynamo's `L['self'].h.0` or `L['self']._modules['h']` into `h.0`."""
-    path = re.sub(r"_modules\[['\"](.*?)['\"]\]", r"\1", path)
+    """Turn Dynamo's `L['self'].h[0]` into `h.0`, also where it is `._modules['h']` or, of a class
+    with a `__getattr__`, `.__dict__['_modules']['h']`."""
+    path = re.sub(r"(?:__dict__\[['\"])?_modules(?:['\"]\])?\[['\"](.*?)['\"]\]", r"\1", path)
     path = re.sub(r"\[['\"]?(.*?)['\"]?\]", r".\1", path.removeprefix("L['self']"))
     return path.strip(".")
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from remat_gen.capture.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
 _PLAIN = (bool, int, float, complex, str, torch.Tensor)
@@ -58,7 +59,7 @@ def _attributes(model: nn.Module) -> _Attributes:
     }
 
 
-_TORCHS = frozenset(vars(nn.Module()))
+_TORCHS = frozenset(vars(nn.Module())) | {INSTALLED}
 
 
 def _copied(value: Any) -> Any:

@@ -12,6 +12,7 @@ from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.joint import Joint, trace_joint
+from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
@@ -23,13 +24,17 @@ from remat_gen.ir.graph import Graph, Kind
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced step: its graph, its call, what it returned, and the example's own tensors."""
+    """A traced step: its graph, its call, what it returned, and the example's own tensors.
+
+    `hooked` where the forward puts hooks of its library on submodules.
+    """
 
     graph: Graph
     call: Call
     returned: Returned
     examples: Mapping[str, torch.Tensor]
     strict: bool
+    hooked: bool = False
 
 
 def trace(
@@ -46,13 +51,15 @@ def trace(
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     call = describe_call(model, args, kwargs)
-    returned = _returned(model, call)
-    joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
+    with removed_afterwards(model):
+        returned = _returned(model, call)
+        joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
+        hooked = has_library_hooks(model)
     file = str(source_file.resolve()) if source_file else ""
     graph = lower(joint.graph_module.graph, call, returned.leaves, file, joint.strict)
     if not any(output.tangent for output in graph.outputs):
         raise TraceError("no output of the model requires grad: there is no backward to plan")
-    return Traced(graph, call, returned, _examples(graph, call), joint.strict)
+    return Traced(graph, call, returned, _examples(graph, call), joint.strict, hooked)
 
 
 def _returned(model: nn.Module, call: Call) -> Returned:

@@ -91,7 +91,7 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
         render("block.py.jinja", block=_block(target, graph, c, writers[c].write(n, title_of(c))))
         for c, n in names.items()
     ]
-    helpers = [_helpers(target, "\n".join(blocks))]
+    helpers = [_helpers(target, "\n".join(blocks), traced.hooked)]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
     text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
@@ -202,7 +202,7 @@ def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
     return text.tangents.index(planned[tangents.index(str(tangent))])
 
 
-def _helpers(target: Target, blocks: str) -> str:
+def _helpers(target: Target, blocks: str, hooked: bool) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
     attributes = guards.attributes_of(model)
@@ -219,7 +219,7 @@ def _helpers(target: Target, blocks: str) -> str:
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
         structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
         attributes=_strings(sorted(attributes)),
-        guards=guards.sources(),
+        guards=guards.sources(hooked),
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
 

@@ -79,3 +79,24 @@ def test_backward_carries_the_line_of_the_forward_it_differentiates(tmp_path: Pa
     graph = traced(tmp_path, text).graph
     (backward,) = (o for o in graph.operations if o.target == "aten.tanh_backward.default")
     assert backward.source.line == line_of(text, "y.tanh()")
+
+
+def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
+    """As peft's wrappers are: Dynamo reaches their modules through `__dict__['_modules']`."""
+    wrapper = (
+        "class Wrapper(nn.Module):\n"
+        "    def __init__(self, inner):\n"
+        "        super().__init__()\n"
+        "        self.inner = inner\n\n"
+        "    def __getattr__(self, name):\n"
+        "        try:\n"
+        "            return super().__getattr__(name)\n"
+        "        except AttributeError:\n"
+        "            return getattr(self.inner, name)\n\n"
+        "    def forward(self, x):\n"
+        "        return self.inner(x)\n"
+    )
+    init = "self.outer = Wrapper(Wrapper(nn.Linear(8, 8)))"
+    graph = traced(tmp_path, source(init, "return self.outer(x).sum()", before=wrapper)).graph
+    assert {o.module for o in graph.operations} <= {"", "outer", "outer.inner", "outer.inner.inner"}
+    assert "outer.inner.inner" in {o.module for o in graph.operations}

@@ -1,0 +1,81 @@
+"""transformers puts hooks on its own modules when hidden states are first asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from steps import assert_right
+from torch import nn
+
+from remat_gen.capture.library_hooks import INSTALLED, LIBRARY, has_library_hooks
+from remat_gen.capture.load import load
+from remat_gen.capture.trace import trace
+
+SOURCE = """\
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+
+def build_model():
+    config = GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=2, n_head=2)
+    return GPT2LMHeadModel(config)
+
+
+def example_inputs():
+    ids = torch.arange(16).reshape(2, 8)
+    return {"input_ids": ids, "labels": ids, "use_cache": False, "output_hidden_states": True}
+"""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    pytest.importorskip("transformers")
+    return make_pair_of(SOURCE, "1GB", "per-layer")
+
+
+def test_hidden_states_are_eagers(pair: Pair) -> None:
+    assert_right(pair)
+
+
+def test_training_goes_on_after_eval_has_installed_the_hooks(pair: Pair) -> None:
+    model = pair.planned.build_model()
+    inputs = pair.planned.example_inputs()
+    with torch.no_grad():
+        model.eval()(**inputs)
+    assert has_library_hooks(model)
+    model.train()(**inputs).loss.backward()
+    assert model.lm_head.weight.grad is not None
+
+
+def test_a_hook_of_the_users_is_still_refused(pair: Pair) -> None:
+    model = pair.planned.build_model().train()
+    model.transformer.h[0].register_forward_hook(lambda module, args, output: None)
+    with pytest.raises(ValueError, match=r"transformer\.h\.0 has a hook"):
+        model(**pair.planned.example_inputs())
+
+
+def test_the_model_is_left_without_them(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    path = tmp_path / "net.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    loaded = load(path, None, None, "cpu")
+    traced = trace(loaded.model, loaded.args, loaded.kwargs, path)
+    assert traced.hooked and len(traced.graph.outputs) > 3
+    assert not any(INSTALLED in vars(module) for module in loaded.model.modules())
+    assert not has_library_hooks(loaded.model)
+
+
+def test_only_the_librarys_hooks_are_taken_off() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    def theirs(*_: object) -> None:
+        return None
+
+    theirs.__module__ = LIBRARY
+    model[0].register_forward_hook(lambda *_: None)
+    assert not has_library_hooks(model)
+    model[0].register_forward_hook(theirs)
+    assert has_library_hooks(model)
