@@ -28,6 +28,8 @@ from remat_gen.solver.program import Program
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.timeline import timeline_of
 
+DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what one value takes
+
 
 @dataclass(frozen=True, slots=True)
 class Auto:
@@ -69,8 +71,21 @@ class Auto:
         if self.short is not None and self.short.proves_smallest:
             return self.short.smallest(self.subject.plain())
         programs = [entrant.smallest() for entrant in (*self.cheap, self.rockmate)]
-        least = min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
-        return least if self.short is None else self.short.smallest(least)
+        least = min(programs, key=self._peak_bytes)
+        return self._descended(least if self.short is None else self.short.smallest(least))
+
+    def _descended(self, least: Program) -> Program:
+        """Return what is found below a program's peak, again and again: then one byte less fails."""
+        for _ in range(DESCENTS):
+            contest = Contest(self.subject, self._peak_bytes(least) - 1)
+            self.enter(contest)
+            if contest.best is None:
+                break
+            least = contest.best.program
+        return least
+
+    def _peak_bytes(self, program: Program) -> int:
+        return self.subject.judge(program)[1].peak_bytes
 
     def unproved(self) -> tuple[int, int]:
         """Return how many block options were not proved, of how many."""

@@ -123,8 +123,7 @@ def test_an_infeasible_budget_names_the_smallest(strategy: str, folder: Path, re
     smallest = error["smallest_bytes"]
     assert f"feasible for {strategy} is {smallest} bytes" in ended.err
     assert re.search(r"set by small\.py:\d+: " + re.escape(error["operation"]), ended.err)
-    if strategy == "rockmate":  # of auto it is the smallest that was tried with success
-        assert remat(*options, smallest - 1).code == 3
+    assert remat(*options, smallest - 1).code == 3
     assert not (folder / "small_remat.py").exists()
     ended = remat(*options, smallest)
     assert ended.code == 0
