@@ -137,5 +137,5 @@ def _operations_diff(existing: Existing, graph: Graph) -> str:
 
 
 def _unified(old: str, new: str, old_name: str, new_name: str) -> str:
-    lines = (text.splitlines(keepends=True) for text in (old, new))
-    return "".join(difflib.unified_diff(*lines, old_name, new_name))
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, after, old_name, new_name))

@@ -13,7 +13,6 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,7 +36,7 @@ _KEYS = (
     "strategy",
     "effort",
 )
-Choice = TypeVar("Choice", StrEnum, Effort)
+Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
 
 
 @dataclass(frozen=True, slots=True)
