@@ -31,10 +31,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The model's outputs: `value` is what it returned, with fake tensors as leaves."""
+    """The model's outputs: `value` is what it returned, with fake tensors as leaves.
+
+    `replaced` names the parameters and buffers that forward put another tensor in place of.
+    """
 
     value: Any
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
+    replaced: tuple[str, ...] = ()
 
     @property
     def differentiated(self) -> frozenset[int]:
@@ -68,9 +72,10 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
+    after = dict(fakes)
     with mode, torch.random.fork_rng(devices=[]):
-        value = torch.func.functional_call(model, fakes, args, kwargs)
-    return _returned(value, given)
+        value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
+    return _returned(value, given, _replaced(fakes, after))
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
@@ -82,15 +87,21 @@ def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
 def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
     """Run a step's forward on copies, where an operator has no kernel for fake tensors."""
     model, args, kwargs = copy.deepcopy((model, args, kwargs))
-    state = [*model.parameters(), *model.buffers()]
-    given = {_storage(leaf) for leaf in (*state, *pytree.tree_leaves((args, kwargs)))} - {None}
-    with torch.random.fork_rng(devices=list({p.device for p in state if p.is_cuda})):
-        return _returned(model(*args, **kwargs), given)
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    given = {_storage(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
+    with torch.random.fork_rng(devices=list({p.device for p in state.values() if p.is_cuda})):
+        value = model(*args, **kwargs)
+    after = dict(model.named_parameters()) | dict(model.named_buffers())
+    return _returned(value, given, _replaced(state, after))
 
 
-def _returned(value: object, given: set[int | None]) -> Returned:
+def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name, tensor in before.items() if after.get(name) is not tensor)
+
+
+def _returned(value: object, given: set[int | None], replaced: tuple[str, ...]) -> Returned:
     _register_dataclasses(value)
-    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)))
+    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced)
 
 
 def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:

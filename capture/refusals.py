@@ -43,3 +43,17 @@ def refuse_recurrent_dropout(model: nn.Module) -> None:
                 "between its layers, which is lost when torch traces it: set dropout=0 and put "
                 "nn.Dropout between RNNs of one layer"
             )
+
+
+def refuse_replaced(names: tuple[str, ...]) -> None:
+    """Refuse a forward that puts another tensor in place of a buffer: the trace loses it.
+
+    Raises:
+        TraceError: there is such a buffer or parameter.
+    """
+    if names:
+        raise TraceError(
+            f"forward puts another tensor in place of self.{names[0]}, which a planned forward "
+            f"would not do: write into it (self.{names[0]}.copy_(...)); where this happens in the "
+            "first step only, run the model once in build_model()"
+        )

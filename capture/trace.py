@@ -16,7 +16,7 @@ from remat_gen.capture.library_hooks import has_library_hooks, removed_afterward
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
-from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout
+from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout, refuse_replaced
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
@@ -53,6 +53,7 @@ def trace(
     call = describe_call(model, args, kwargs)
     with removed_afterwards(model):
         returned = _returned(model, call)
+        refuse_replaced(returned.replaced)
         joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
         hooked = has_library_hooks(model)
     file = str(source_file.resolve()) if source_file else ""

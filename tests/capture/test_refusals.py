@@ -216,3 +216,28 @@ def test_libraries_hear_that_they_are_traced_where_dynamo_refuses(tmp_path: Path
         "return y.sum()"
     )
     assert not traced(tmp_path, source(LINEAR, forward)).strict
+
+
+_EMA = LINEAR + "\nself.register_buffer('ema', torch.zeros(8))"
+
+
+def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
+    """It was lost before: the planned step left the old one in its place."""
+    forward = "self.ema = 0.9 * self.ema + x.mean(0)\nreturn (self.lin(x) - self.ema).sum()"
+    with pytest.raises(TraceError, match=r"in place of self\.ema.*self\.ema\.copy_"):
+        traced(tmp_path, source(_EMA, forward))
+    written = forward.replace("self.ema = 0.9 * self.ema + x.mean(0)", "self.ema.copy_(x.mean(0))")
+    assert traced(tmp_path, source(_EMA, written)).graph.mutations
+
+
+def test_a_buffer_that_is_replaced_once_needs_one_run_in_build_model(tmp_path: Path) -> None:
+    """As timm's ConViT does, whose buffer has its shape from the first step on."""
+    forward = (
+        "if self.ema.shape != x.shape:\n    self.ema = torch.ones_like(x)\n"
+        "return (self.lin(x) - self.ema).sum()"
+    )
+    text = source(_EMA, forward)
+    with pytest.raises(TraceError, match=r"run the model once in build_model\(\)"):
+        traced(tmp_path, text)
+    warm = "    model = Net()\n    model(*example_inputs())\n    return model\n"
+    assert traced(tmp_path, text.replace("    return Net()\n", warm)).strict
