@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from worker import preload, work
 
 _FORK = multiprocessing.get_context("fork")
 ROOT = Path(__file__).resolve().parents[2]
+SCRATCH = Path(tempfile.gettempdir()) / "remat-gen-zoo"
 PARTS = {"torchvision": TORCHVISION, "timm": TIMM, "transformers": TRANSFORMERS, "torch": TORCH}
 
 
@@ -96,6 +98,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--strategy", default="rotor", help="quick: plans are not the point")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each model")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results/zoo.jsonl")
+    parser.add_argument("--scratch", type=Path, default=SCRATCH, help="where models are written")
     parser.add_argument("--list", action="store_true", help="print the models, and run none")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
@@ -113,8 +116,7 @@ def main() -> None:
     if given.list:
         print("\n".join(subject.key for subject in todo))
         return
-    scratch = ROOT / "build" / "zoo"
-    run = Run(given.results, scratch, given.budget, given.strategy, given.limit)
+    run = Run(given.results, given.scratch, given.budget, given.strategy, given.limit)
     if todo:
         preload()
     for position, subject in enumerate(todo, start=1):

@@ -211,7 +211,7 @@ TRANSFORMERS: tuple[Subject, ...] = (
         "SwitchTransformersForConditionalGeneration",
         "SwitchTransformersConfig",
         f"{_T5}, num_experts=4",
-        _CAUSAL,
+        _CAUSAL.replace("use_cache", 'attention_mask": torch.ones(4, 32), "use_cache'),
     ),
     _of(
         _SPACE,
