@@ -23,6 +23,7 @@ STRATEGIES = ("auto", "rotor", "per-layer")
 ASKED = {24: ("asked, at most", "3.1", "7.2", "10.7", "19.0", "35.0", "10 s")}
 OUTPUTS = {
     "hidden": "no loss: trunk to the last LayerNorm, incoming gradient outside the budget",
+    "logits": "no loss: the head's logits are the output, incoming gradient outside the budget",
     "loss": "the loss inside",
 }
 PREAMBLE = """Replayed time above running each operation once, in %, by share of the bytes that
