@@ -11,6 +11,7 @@ import torch
 
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Argument, Literal, Operation, Ref
+from remat_gen.ir.size import Size
 
 # Arithmetic on sizes is traced as calls of these modules, not of registered operators.
 _PYTHON_MODULES = {"operator": operator, "_operator": operator, "math": math, "torch": torch}
@@ -53,12 +54,16 @@ def resolve(target: str) -> Callable[..., Any]:
 def materialise(argument: Argument, tensors: Mapping[str, torch.Tensor]) -> object:
     """Return the Python value of an argument; a Ref becomes the tensor of that name.
 
+    A Size becomes the number that it is for the example.
+
     Raises:
         GraphError: a Literal of unknown kind.
         KeyError: a Ref to a tensor that is not given.
     """
     if isinstance(argument, Ref):
         return tensors[argument.name]
+    if isinstance(argument, Size):
+        return argument.value
     if isinstance(argument, Literal):
         return _literal(argument)
     if isinstance(argument, tuple):

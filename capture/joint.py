@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -24,23 +24,35 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.explain import explain
 from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
+from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.ir.errors import TraceError
 
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """The joint graph; not `strict` where Dynamo refused: names of inputs begin with `model.`."""
+    """The joint graph; not `strict` where Dynamo refused: names of inputs begin with `model.`.
+
+    `captured` is Dynamo's forward.
+    """
 
     graph_module: torch.fx.GraphModule
     strict: bool
+    captured: torch.fx.GraphModule | None = None
 
 
 def trace_joint(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], differentiated: frozenset[int]
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    differentiated: frozenset[int],
+    fakes: Arguments | None = None,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
+
+    With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
 
     The global generator, the buffers and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -55,22 +67,25 @@ def trace_joint(
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
         kernels_of_eager(),
+        symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
+        given = fakes or (args, kwargs)
         try:
-            return Joint(_strict(model, args, kwargs, differentiated), strict=True)
+            return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
-            return Joint(_non_strict(model, args, kwargs, differentiated, refused), strict=False)
+            return _non_strict(model, given, differentiated, refused)
 
 
 def _strict(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], differentiated: frozenset[int]
-) -> torch.fx.GraphModule:
+    model: nn.Module, example: Arguments, given: Arguments, differentiated: frozenset[int]
+) -> Joint:
     torch._dynamo.reset()
+    args, kwargs = example
     with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_messages()):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
     _separate(captured, differentiated)
     try:
-        return _export(captured, args, kwargs)
+        return Joint(_export(captured, *given), strict=True, captured=captured)
     except RuntimeError as error:
         _note_lines(captured, error)
         raise
@@ -121,15 +136,11 @@ def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
 
 
 def _non_strict(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    differentiated: frozenset[int],
-    refused: Exception,
-) -> torch.fx.GraphModule:
+    model: nn.Module, given: Arguments, differentiated: frozenset[int], refused: Exception
+) -> Joint:
     try:
         with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
-            return _export(_Separated(model, differentiated), args, kwargs)
+            return Joint(_export(_Separated(model, differentiated), *given), strict=False)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(refused, error)) from error
 

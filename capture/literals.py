@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from remat_gen.capture.sizes import Sizes
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Argument, Literal, Ref
 
@@ -17,16 +18,20 @@ _KINDS = (
 )
 
 
-def argument(value: object, tensor_name: Callable[[torch.fx.Node], str]) -> Argument:
-    """Translate one argument of an FX node.
+def argument(
+    value: object, tensor_name: Callable[[torch.fx.Node], str], sizes: Sizes | None = None
+) -> Argument:
+    """Translate one argument of an FX node; `sizes` translates symbolic ones.
 
     Raises:
-        TraceError: a value that has no place in source code (a symbolic size, an object).
+        TraceError: a value that has no place in source code (an object).
     """
     if isinstance(value, torch.fx.Node):
         return Ref(tensor_name(value))
     if isinstance(value, tuple | list):
-        return tuple(argument(item, tensor_name) for item in value)
+        return tuple(argument(item, tensor_name, sizes) for item in value)
+    if isinstance(value, torch.SymInt | torch.SymFloat) and sizes:
+        return sizes.size(value)
     if isinstance(value, float) and not math.isfinite(value):
         return Literal("float", str(value))
     if value is None or isinstance(value, bool | int | float | str):

@@ -29,10 +29,12 @@ from remat_gen.capture.nodes import (
     without_statistics,
 )
 from remat_gen.capture.outputs import Leaf
+from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem, is_view, tensors_of
 from remat_gen.capture.tensors import TensorTable
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.size import Length
 
 RNG_STATE_BYTES = {"cpu": 5056, "cuda": 16}
 
@@ -43,14 +45,17 @@ def lower(
     returned: tuple[Leaf, ...],
     model_file: str,
     strict: bool,
+    sizes: Sizes | None = None,
 ) -> ir.Graph:
     """Translate the joint graph of a step; `returned` are eager's outputs.
 
     Raises:
-        TraceError: it holds what cannot be written as source: subgraphs, symbolic sizes, large
-            constants.
+        TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
+            large constants.
     """
-    return _Lowering(joint, call, returned, model_file, "" if strict else "model.").run()
+    prefix = "" if strict else "model."
+    table = TensorTable(sizes)
+    return _Lowering(joint, call, returned, model_file, prefix, table=table).run()
 
 
 @dataclass(slots=True)
@@ -270,6 +275,7 @@ class _Lowering:
             same = self.table.same_as_an_ancestor(self.table.name(base), name, part)
             if same:
                 del self.table.tensors[name]
+                self.table.layouts.pop(name, None)
                 self.table.names[node, index or 0] = same
                 continue
             self.table.geometry[name] = (
@@ -333,8 +339,13 @@ class _Lowering:
             outputs=tuple(outputs[i] for i in sorted(outputs)),
             gradients=tuple(gradients),
             mutations=tuple(mutations),
+            lengths=self._lengths(),
+            layouts=self.table.layouts,
         )
         return ir.verify(graph)
+
+    def _lengths(self) -> tuple[Length, ...]:
+        return tuple(self.table.sizes.lengths.values()) if self.table.sizes else ()
 
     def _name_tangents(self, outputs: dict[int, ir.Output]) -> None:
         """Call each incoming gradient after its output: `d_loss`."""
@@ -347,7 +358,7 @@ class _Lowering:
 
     def _output(self, node: Any, index: int) -> ir.Output:
         if not isinstance(node, torch.fx.Node):
-            return ir.Output(None, argument(node, self.table.name), None, False)
+            return ir.Output(None, self.table.argument(node), None, False)
         tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
         return ir.Output(self.table.name(behind(node)), None, tangent, requires_grad)
 

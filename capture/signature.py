@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, Tensor
+from remat_gen.ir.size import Size
 
 
 def signature(graph: Graph, operation: Operation) -> str:
@@ -19,6 +20,8 @@ def signature(graph: Graph, operation: Operation) -> str:
 def _argument(graph: Graph, argument: Argument) -> str:
     if isinstance(argument, Ref):
         return _tensor(graph.tensors[argument.name])
+    if isinstance(argument, Size):
+        return repr(argument.value)
     if isinstance(argument, Literal):
         return f"{argument.kind}:{argument.text}"
     if isinstance(argument, tuple):

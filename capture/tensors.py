@@ -9,23 +9,28 @@ import torch
 
 from remat_gen.capture.literals import argument
 from remat_gen.capture.nodes import position
+from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem
 from remat_gen.ir import graph as ir
+from remat_gen.ir.size import Layout
 
 
 @dataclass(slots=True)
 class TensorTable:
     """Tensors by name; `names` has them by node and position among the node's results.
 
-    `modules` has the module that made a storage, `geometry` the tensors that a view was made from.
+    `modules` has the module that made a storage, `geometry` the tensors that a view was made from,
+    `layouts` the shapes and strides that vary with a length of the inputs.
     """
 
+    sizes: Sizes | None = None
     names: dict[tuple[torch.fx.Node, int], str] = field(default_factory=dict)
     storage_names: dict[int, str] = field(default_factory=dict)
     tensors: dict[str, ir.Tensor] = field(default_factory=dict)
     stored: dict[str, ir.Storage] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     geometry: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
 
     def add(
         self,
@@ -40,7 +45,7 @@ class TensorTable:
         key = Storages.key(value)
         if kind is not None and key not in self.storage_names:
             self.storage_names[key] = name
-            self.stored[name] = ir.Storage(name, value.untyped_storage().nbytes(), kind)
+            self.stored[name] = ir.Storage(name, int(value.untyped_storage().nbytes()), kind)
         self.names[node, index] = name
         self.tensors[name] = ir.Tensor(
             name=name,
@@ -52,6 +57,16 @@ class TensorTable:
             device=str(value.device),
             hint=hint,
         )
+        numbers = (*value.shape, *value.stride(), value.storage_offset())
+        if any(isinstance(number, torch.SymInt) for number in numbers):
+            self.layouts[name] = self._layout(value)
+
+    def _layout(self, value: torch.Tensor) -> Layout:
+        shape, stride, offset = (
+            self.argument(part)
+            for part in (tuple(value.shape), value.stride(), value.storage_offset())
+        )
+        return Layout(shape, stride, offset)  # type: ignore[arg-type]  # numbers stay numbers
 
     def name(self, node: torch.fx.Node) -> str:
         """Return the name of the tensor that a node stands for."""
@@ -61,7 +76,7 @@ class TensorTable:
 
     def argument(self, value: object) -> ir.Argument:
         """Translate an argument of an FX node."""
-        return argument(value, self.name)
+        return argument(value, self.name, self.sizes)
 
     def arguments(self, values: tuple[Any, ...]) -> tuple[ir.Argument, ...]:
         """Translate the arguments of an FX node."""
@@ -78,7 +93,8 @@ class TensorTable:
         new = self.tensors[name]
         for ancestor in (base, *self.geometry.get(base, ())):
             old = self.tensors[ancestor]
-            if _looks(old) == _looks(new):
+            alike = self.layouts.get(ancestor) == self.layouts.get(name)
+            if alike and _looks(old) == _looks(new):
                 return ancestor
         return ""
 

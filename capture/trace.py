@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +12,26 @@ from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.joint import Joint, trace_joint
+from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout, refuse_replaced
 from remat_gen.capture.side_effects import refused_side_effects
+from remat_gen.capture.sizes import Sizes
+from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.size import Length
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
     """A traced step: its graph, its call, what it returned, and the example's own tensors.
 
-    `hooked` where the forward puts hooks of its library on submodules.
+    `hooked` where the forward puts hooks of its library on submodules. `pinned` says why the batch
+    is the example's alone, where one was looked for.
     """
 
     graph: Graph
@@ -35,6 +40,12 @@ class Traced:
     examples: Mapping[str, torch.Tensor]
     strict: bool
     hooked: bool = False
+    pinned: str = ""
+
+    @property
+    def dynamic(self) -> tuple[str, ...]:
+        """Return the dimensions that may be smaller than the example's: `("ids:0", …)`."""
+        return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
 
 
 def trace(
@@ -42,11 +53,16 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     source_file: Path | None = None,
+    dynamic: Iterable[str] | None = (),
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
+    The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
+    batch where there is one and the model allows it, else none, and the result says why.
+
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
+        UsageError: the call has no such dimension.
     """
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
@@ -54,13 +70,49 @@ def trace(
     with removed_afterwards(model):
         returned = _returned(model, call)
         refuse_replaced(returned.replaced)
-        joint = trace_joint(model, call.args, call.kwargs, returned.differentiated)
-        hooked = has_library_hooks(model)
-    file = str(source_file.resolve()) if source_file else ""
-    graph = lower(joint.graph_module.graph, call, returned.leaves, file, joint.strict)
-    if not any(output.tangent for output in graph.outputs):
-        raise TraceError("no output of the model requires grad: there is no backward to plan")
-    return Traced(graph, call, returned, _examples(graph, call), joint.strict, hooked)
+        step = _Step(model, call, returned, str(source_file.resolve()) if source_file else "")
+        if dynamic is None:
+            return step.as_far_as_possible(found_lengths(call))
+        return step.varying(asked_lengths(call, dynamic)) if dynamic else step.fixed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that is about to be traced; `file` is the user's."""
+
+    model: nn.Module
+    call: Call
+    returned: Returned
+    file: str
+
+    def as_far_as_possible(self, lengths: tuple[Length, ...]) -> Traced:
+        """Trace it for lengths up to the example's, or for those alone where it must be."""
+        try:
+            return self.varying(lengths) if lengths else self.fixed()
+        except TraceError as refused:
+            return replace(self.fixed(), pinned=str(refused))
+
+    def fixed(self) -> Traced:
+        """Trace it for the example's shapes alone."""
+        call = self.call
+        joint = trace_joint(self.model, call.args, call.kwargs, self.returned.differentiated)
+        return self._lowered(joint, None)
+
+    def varying(self, lengths: tuple[Length, ...]) -> Traced:
+        """Trace it for lengths up to the example's."""
+        joint, sizes, shapes = trace_lengths(
+            self.model, self.call, self.returned.differentiated, lengths
+        )
+        with shapes.suppress_guards():
+            return self._lowered(joint, sizes)
+
+    def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
+        nodes, leaves = joint.graph_module.graph, self.returned.leaves
+        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
+        if not any(output.tangent for output in graph.outputs):
+            raise TraceError("no output of the model requires grad: there is no backward to plan")
+        examples, hooked = _examples(graph, self.call), has_library_hooks(self.model)
+        return Traced(graph, self.call, self.returned, examples, joint.strict, hooked)
 
 
 def _returned(model: nn.Module, call: Call) -> Returned:

@@ -50,6 +50,8 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
     owners: dict[int, int] = {body.block: 0}
 
     def canonical(mark: Mark) -> str:
+        if mark.kind == "length":
+            return str(mark)
         number = numbers.setdefault(mark, len(numbers))
         owner = owners.setdefault(mark.owner, len(owners)) if mark.kind == "kept" else -1
         return f"<{mark.kind} {owner} {number}>"
@@ -139,7 +141,8 @@ class KeptNames:
         turns = {b.block: turns_of(b) for c in self.classes for b in c.bodies}
         for role, storages in members.items():
             blocks = {owners[s] for s in storages}
-            used = set(keyword.kwlist).union(*(taken.get(b, set()) for b in blocks))
+            used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
+            used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], hint_of(self.graph, storages[-1])
             name = free_name(hint, first, used, turns[owners[first]])
             self.names[role] = name

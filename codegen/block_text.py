@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of, turns_of
 from remat_gen.codegen.bodies import Function, Statement
-from remat_gen.codegen.marks import Mark, fill, find
+from remat_gen.codegen.marks import Mark, fill, find, written
 from remat_gen.codegen.prose import prose, user_line
 from remat_gen.codegen.sizes import size
 from remat_gen.ir.graph import Graph, Input, Kind, Source
+from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
-    self begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
+    self math begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
     Kept""".split()
 )
 
@@ -59,6 +60,7 @@ class Writer:
     kept_names: KeptNames
     global_names: frozenset[str] = frozenset()  # of this file, that its functions call
     names: dict[str, str] = field(default_factory=dict)
+    lengths: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*RESERVED, *keyword.kwlist, *dir(builtins)})
     inputs: Mapping[str, Input] = field(init=False)
     turns: Mapping[str, str] = field(init=False)
@@ -69,10 +71,13 @@ class Writer:
         body = self.block_class.body
         self.taken.update(self.global_names)
         self.taken.update(self._owner_name(o) for o in self.block_class.owners)
+        for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
+            self.lengths[name] = free_name(name, name, self.taken, {})
+            self.taken.add(self.lengths[name])
         for name in (*body.arguments(), *body.tangents):
             self._name(name)
         for mark in (*body.forward.marks(), *body.backward.marks()):
-            if mark.kind != "kept":
+            if mark.kind not in ("kept", "length"):
                 self._name(mark.name)
 
     def write(self, name: str, title: str) -> BlockText:
@@ -86,8 +91,8 @@ class Writer:
             title=title,
             summary=prose(self._summary()),
             arguments=tuple(self.names[a] for a in body.arguments()),
-            frames_forward=self._frames(body.forward, "step"),
-            frames_backward=self._frames(body.backward, "step"),
+            frames_forward=self._frames(body.forward, lengths_of(body.forward)),
+            frames_backward=self._frames(body.backward, self._lengths_in_backward()),
             forward=self._paragraphs(body.forward),
             backward=self._paragraphs(body.backward),
             saved=tuple(self.names[a] for a in body.arguments() if a in read),
@@ -154,7 +159,27 @@ class Writer:
         self.names[name] = free_name(hint, name, self.taken, self.turns)
         self.taken.add(self.names[name])
 
+    def layout(self, tangent: str) -> tuple[str, str]:
+        """Return the shape and the strides of an incoming gradient."""
+        tensor, layout = self.graph.tensors[tangent], self.graph.layouts.get(tangent)
+        if layout is None:
+            return str(list(tensor.shape)), str(list(tensor.stride))
+        shape, stride = (
+            self.fill(f"[{', '.join(map(written, sizes))}]")
+            for sizes in (layout.shape, layout.stride)
+        )
+        return shape, stride
+
+    def _lengths_in_backward(self) -> tuple[str, ...]:
+        """Return the lengths that backward needs, also to check the incoming gradients."""
+        body = self.block_class.body
+        layouts = (self.graph.layouts.get(t) for t in body.tangents)
+        sizes = tuple(n for layout in layouts if layout for n in (*layout.shape, *layout.stride))
+        return tuple(dict.fromkeys((*lengths_of(body.backward), *lengths_in(sizes))))
+
     def _spell(self, mark: Mark) -> str:
+        if mark.kind == "length":
+            return self.lengths[mark.name]
         if mark.kind != "kept":
             return self.names[mark.name]
         own = mark.owner == self.block_class.body.block
@@ -167,22 +192,30 @@ class Writer:
         name = "before" if distance < 0 else "after"
         return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
 
-    def _frames(self, function: Function, step: str) -> tuple[str, ...]:
+    def _frames(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
         block = self.block_class.body.block
         owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
-        return tuple(self._frame(o, block, step) for o in sorted(owners, key=lambda o: o != block))
+        if lengths:
+            owners[block] = None
+        frames = (self._frame(o, block) for o in sorted(owners, key=lambda o: o != block))
+        return *frames, *(f"{self.lengths[name]} = own.{name}" for name in lengths)
 
-    def _frame(self, owner: int, block: int, step: str) -> str:
+    def _frame(self, owner: int, block: int) -> str:
         if owner == block:
-            return f"own = {step}[at]"
+            return "own = step[at]"
         if not self.block_class.relative_owners:
-            return f"{self._owner_name(owner)} = {step}[{owner}]"
+            return f"{self._owner_name(owner)} = step[{owner}]"
         distance = owner - block
         sign = "-" if distance < 0 else "+"
-        return f"{self._owner_name(owner)} = {step}[at {sign} {abs(distance)}]"
+        return f"{self._owner_name(owner)} = step[at {sign} {abs(distance)}]"
 
     def _paragraphs(self, function: Function) -> tuple[Paragraph, ...]:
         return tuple(paragraphs(function.statements, self.fill))
+
+
+def lengths_of(function: Function) -> tuple[str, ...]:
+    """Return the lengths that a function needs, each once."""
+    return tuple(dict.fromkeys(m.name for m in function.marks() if m.kind == "length"))
 
 
 def without_companions(names: Iterable[str]) -> list[str]:

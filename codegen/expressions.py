@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
-from remat_gen.codegen.marks import Mark, argument
+from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
+from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -64,13 +65,22 @@ class Expressions:
         return view.base
 
     def _contiguous(self, name: str) -> bool:
-        tensor = self.graph.tensors[name]
-        expected = 1
-        for length, stride in zip(reversed(tensor.shape), reversed(tensor.stride), strict=True):
-            if length != 1 and stride != expected:
-                return False
-            expected *= length
-        return True
+        tensor, layout = self.graph.tensors[name], self.graph.layouts.get(name)
+        if layout is None:
+            return _follow(tensor.shape, tensor.stride)
+        # for one length they may follow by chance
+        return all(
+            _follow(
+                tuple(evaluate(size, lengths) for size in layout.shape),
+                tuple(evaluate(size, lengths) for size in layout.stride),
+            )
+            for lengths in self._some_lengths()
+        )
+
+    def _some_lengths(self) -> Iterator[dict[str, int]]:
+        yield {length.name: length.maximum for length in self.graph.lengths}
+        yield {length.name: length.minimum for length in self.graph.lengths}
+        yield {length.name: length.maximum - 1 for length in self.graph.lengths}
 
     def call(self, operation: Operation, *, again: bool) -> str:
         """Write an operation's call; `again` where it is a re-run, which updates no buffer."""
@@ -118,10 +128,22 @@ class Expressions:
             return self.tensor(value.name)
         if isinstance(value, Literal):
             return literal(value)
+        if isinstance(value, Size):
+            return written(value)
         if isinstance(value, tuple):
             inner = ", ".join(map(self.argument, value))
             return f"({inner},)" if len(value) == 1 else f"({inner})"
         return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
+    """Tell whether elements of this shape lie one after another."""
+    expected: float = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True
 
 
 def literal(value: Literal) -> str:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
 from remat_gen.codegen.expressions import quoted
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.size import Length
 
 MODULE_INTERNALS = frozenset(vars(nn.Module())) - {"training"}  # what every module has
 
@@ -99,23 +102,62 @@ def sources(hooked: bool = False) -> str:
     return text.replace(f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}(")
 
 
-def expected_arguments(call: Call, signature: inspect.Signature) -> str:
+def expected_arguments(
+    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...] = ()
+) -> str:
     """Write the dict that `check_planned` compares: each parameter, and what is expected of it.
+
+    A length that varies stands as `batch <= 8` in it.
 
     Raises:
         TraceError: an argument is of a kind that cannot be compared.
     """
     rows = (
         f"{quoted(name)}: ({name}, {quoted(_describe(name, value))})"
-        for name, value in _arguments(call, signature)
+        for name, value in _arguments(call, signature, lengths)
     )
     return "{" + ", ".join(rows) + "}"
 
 
-def _arguments(call: Call, signature: inspect.Signature) -> Iterator[tuple[str, Any]]:
-    bound = signature.bind(None, *call.args, **call.kwargs)
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Stands in for a tensor whose description is known."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def describe_varying(value: Tensor, dims: Mapping[int, Length]) -> str:
+    """Describe a tensor of which some dimensions vary: `float32[batch <= 8, 128] on cpu`."""
+    shape = ", ".join(varying_shape(value.shape, dims))
+    return describe_argument(value).replace(str(list(value.shape)), f"[{shape}]", 1)
+
+
+def varying_shape(shape: Iterable[int], dims: Mapping[int, Length]) -> list[str]:
+    """Write the dimensions of a shape of which some vary: `["batch <= 8", "128"]`."""
+    return [str(dims.get(i, size)) for i, size in enumerate(shape)]
+
+
+def _arguments(
+    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...]
+) -> Iterator[tuple[str, Any]]:
+    dims = {leaf.path: dims_of(leaf.path, lengths) for leaf in call.leaves}
+    said = [
+        _Said(describe_varying(leaf.value, dims[leaf.path])) if dims[leaf.path] else leaf.value
+        for leaf in call.leaves
+    ]
+    spec = pytree.tree_structure((call.args, call.kwargs))
+    args, kwargs = pytree.tree_unflatten(said, spec) if lengths else (call.args, call.kwargs)
+    bound = signature.bind(None, *args, **kwargs)
     bound.apply_defaults()
     yield from list(bound.arguments.items())[1:]
+
+
+def dims_of(path: str, lengths: Iterable[Length]) -> dict[int, Length]:
+    """Return which dimensions of an input vary."""
+    return {dim: length for length in lengths for of, dim in length.dims if of == path}
 
 
 def _describe(name: str, value: object) -> str:

@@ -5,6 +5,7 @@ the same work must read the same. A mark is `⟦kind:owner:name⟧`, with charac
 
     value     a local variable             kept   an attribute of what a block keeps (owner: block)
     argument  a parameter, buffer or input  tangent  an incoming gradient
+    length    a length of the inputs that varies
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from remat_gen.ir.size import Size, write
 
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"  # private use: in no one's source
 MARK = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}(-?\\d+){_SEPARATOR}([^{_CLOSE}]*){_CLOSE}")
@@ -47,6 +50,16 @@ def argument(name: str) -> Mark:
 def tangent(name: str) -> Mark:
     """Mark an incoming gradient, an argument of the last block's backward."""
     return Mark("tangent", -1, name)
+
+
+def length(name: str) -> Mark:
+    """Mark a length of the inputs that varies from step to step."""
+    return Mark("length", -1, name)
+
+
+def written(size: Size | int) -> str:
+    """Write a size with marks."""
+    return write(size, lambda name: str(length(name)))
 
 
 def find(text: str) -> list[Mark]:

@@ -42,7 +42,7 @@ _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
     gradient_came incoming_gradient refuse_gradient check_planned
     structure_of hash_of_structure has_hook is_plain what_changed MODULE_INTERNALS
-    describe_argument unplanned""".split()
+    describe_argument unplanned lengths_in_range""".split()
 )
 _HELPERS = (
     "rerun_random",
@@ -88,10 +88,10 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     names = name_classes(writers, target.model, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
-        render("block.py.jinja", block=_block(target, graph, c, writers[c].write(n, title_of(c))))
+        render("block.py.jinja", block=_block(target, writers[c], n, title_of(c)))
         for c, n in names.items()
     ]
-    helpers = [_helpers(target, "\n".join(blocks), traced.hooked)]
+    helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
     text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
@@ -130,11 +130,9 @@ def _own_class(target: Target) -> str | None:
     return kind.__name__ if forward_signature(target.source, kind.__name__) else None
 
 
-def _block(
-    target: Target, graph: Graph, block_class: BlockClass, text: BlockText
-) -> dict[str, object]:
+def _block(target: Target, writer: Writer, name: str, title: str) -> dict[str, object]:
+    graph, body, text = writer.graph, writer.block_class.body, writer.write(name, title)
     inputs = {i.tensor: i for i in graph.inputs}
-    body = block_class.body
     arguments = [inputs[a] for a in body.arguments()]
     order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
     owned = [i for i in arguments if i.kind is not Kind.INPUT]
@@ -152,7 +150,7 @@ def _block(
         "parameters": [_parameter(target, i, layers) for i in owned],
         "constant_outputs": constant,
         "token_device": "" if target.device == "cpu" else f', device="{target.device}"',
-        "incoming": _incoming(graph, text),
+        "incoming": _incoming(writer, text),
     }
 
 
@@ -171,10 +169,11 @@ def _parameter(target: Target, found: Input, layers: list[str]) -> str:
     return access(start, target.model.get_submodule(layer), relative(found.path))
 
 
-def _incoming(graph: Graph, text: BlockText) -> list[str]:
+def _incoming(writer: Writer, text: BlockText) -> list[str]:
     """Return the lines that bring incoming gradients into the planned form."""
     if not text.last:
         return []
+    graph = writer.graph
     lines = []
     if text.unplanned:
         lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
@@ -191,7 +190,8 @@ def _incoming(graph: Graph, text: BlockText) -> list[str]:
         name = text.tangents[_position(graph, text, output.tangent)]
         if len(tangents) == 1 and not tensor.shape:
             continue  # a scalar has one layout, and without it backward would not have been called
-        like = f"({list(tensor.shape)}, {list(tensor.stride)}, torch.{tensor.dtype})"
+        shape, stride = writer.layout(tensor.name)
+        like = f"({shape}, {stride}, torch.{tensor.dtype})"
         lines.append(f"{name} = incoming_gradient({name}, {like})")
     return lines
 
@@ -202,7 +202,7 @@ def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
     return text.tangents.index(planned[tangents.index(str(tangent))])
 
 
-def _helpers(target: Target, blocks: str, hooked: bool) -> str:
+def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
     attributes = guards.attributes_of(model)
@@ -219,7 +219,8 @@ def _helpers(target: Target, blocks: str, hooked: bool) -> str:
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
         structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
         attributes=_strings(sorted(attributes)),
-        guards=guards.sources(hooked),
+        guards=guards.sources(traced.hooked),
+        lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
 
@@ -264,6 +265,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
+    lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import hashlib",
         "from types import SimpleNamespace",

@@ -15,13 +15,14 @@ from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.bodies import Body
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
-from remat_gen.codegen.marks import Mark, fill
+from remat_gen.codegen.marks import Mark, fill, find
 from remat_gen.codegen.paths import access, root, roots
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.sizes import size
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
+from remat_gen.ir.size import Length, Size, lengths_in, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ class ForwardText:
     returns: str
     passed: str
     expected: str
+    read_lengths: str
+    lengths: tuple[str, ...]
+    kept: str
     table: tuple[str, ...]
     step: str
     token: str
@@ -57,8 +61,9 @@ class ForwardWriter:
         signature = inspect.signature(type(self.model).forward)
         taken = self._taken(signature)
         step, token = free("step", taken), free("token", taken)
-        outputs = self._output_names(taken | {step, token})
-        writer = ResultWriter(self._leaves(outputs), namespace=namespace)
+        lengths = self._length_names(taken | {step, token})
+        outputs = self._output_names(taken | {step, token, *lengths.values()})
+        writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
         value = self.traced.returned.value
         result = writer.write(value)
         if type(value) is tuple and len(value) > 1:
@@ -67,7 +72,10 @@ class ForwardWriter:
             parameters=parameters,
             returns=returns,
             passed=passed(signature),
-            expected=expected_arguments(self.traced.call, signature),
+            expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
+            read_lengths=self._read_lengths(),
+            lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
+            kept=", ".join(f"{n.name}={lengths[n.name]}" for n in self._lengths_used()),
             table=self._table(),
             step=step,
             token=token,
@@ -100,6 +108,31 @@ class ForwardWriter:
         pairs = [(body, c) for c in self.writers for body in c.bodies]
         return sorted(pairs, key=lambda pair: pair[0].block)
 
+    # -- lengths that vary ---------------------------------------------------------------------
+
+    def _read_lengths(self) -> str:
+        """Write how the lengths are read that the arguments are compared for, or ""."""
+        lengths = self.traced.graph.lengths
+        rows = (f"{quoted(str(length))}: {_read(length)}" for length in lengths)
+        return f", lambda: {{{', '.join(rows)}}}" if lengths else ""
+
+    def _lengths_used(self) -> list[Length]:
+        """Return the lengths that a block needs, or what the model returns."""
+        used = {name for writer in self.writers.values() for name in writer.lengths}
+        outputs = self.traced.graph.outputs
+        used.update(name for output in outputs for name in lengths_in(output.constant))
+        used.update(mark.name for o in outputs for mark in self._marks(o) if mark.kind == "length")
+        return [length for length in self.traced.graph.lengths if length.name in used]
+
+    def _marks(self, output: Output) -> list[Mark]:
+        """Return the marks in what stands for an output that is none of the last block's."""
+        if output.tensor is None or not self.traced.graph.storage_of(output.tensor).kind.outside:
+            return []
+        return find(Expressions(self.traced.graph, _nowhere).tensor(output.tensor))
+
+    def _length_names(self, taken: set[str]) -> dict[str, str]:
+        return {length.name: free(length.name, taken) for length in self.traced.graph.lengths}
+
     # -- calls -----------------------------------------------------------------------------
 
     def _calls(self, step: str, token: str, outputs: list[str]) -> Iterator[str]:
@@ -131,18 +164,24 @@ class ForwardWriter:
             taken.add(names[output])
         return names
 
-    def _leaves(self, names: dict[Output, str]) -> Iterator[str]:
+    def _leaves(self, names: dict[Output, str], lengths: dict[str, str]) -> Iterator[str]:
         for output in self.traced.graph.outputs:
-            yield self._leaf(output, names)
+            yield self._leaf(output, names, lengths)
 
-    def _leaf(self, output: Output, names: dict[Output, str]) -> str:
+    def _leaf(self, output: Output, names: dict[Output, str], lengths: dict[str, str]) -> str:
         if output.tensor is None:
+            if isinstance(output.constant, Size):
+                return write(output.constant, lengths.__getitem__)
             if isinstance(output.constant, str):
                 return quoted(output.constant)
             return repr(output.constant)
         if output in names:
             return names[output]
-        text = fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), self._outside)
+
+        def spell(mark: Mark) -> str:
+            return lengths[mark.name] if mark.kind == "length" else self._outside(mark)
+
+        text = fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), spell)
         storage = self.traced.graph.tensors[output.tensor].storage
         carries = any(i.tensor == storage and i.requires_grad for i in self.traced.graph.inputs)
         return f"{text}.detach()" if carries and not output.requires_grad else text
@@ -172,6 +211,12 @@ class ForwardWriter:
         retained, again = shorten(writer.retained()), shorten(writer.rematerialised())
         nbytes = sum(s.retained for s in body.forward.statements)
         return name, retained, again, size(nbytes) if nbytes else "-"
+
+
+def _read(length: Length) -> str:
+    """Write how a length is read from the arguments: `x.shape[0]`."""
+    path, dim = length.dims[0]
+    return f"{path}.shape[{dim}]"
 
 
 _STARS: Mapping[object, str] = {

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from remat_gen.capture.naming import identifier
 from remat_gen.codegen.bodies import Body, Function
 from remat_gen.codegen.expressions import Expressions
-from remat_gen.codegen.marks import MARK, Mark, find, value
+from remat_gen.codegen.marks import MARK, Mark, fill, find, value
 from remat_gen.codegen.spelling import METHODS
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.size import write
 
 _LINK = re.compile(rf"\.(?:{'|'.join(sorted(METHODS))})\((?:[^()]|\([^()]*\))*\)(?:\[\d+\])?")
 _CHAIN = re.compile(rf"{MARK.pattern}((?:{_LINK.pattern}){{2,}})")
@@ -33,13 +34,17 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ViewHelper:
-    """A function of one tensor: `name(parameter)` is `parameter` with the `chain` of views."""
+    """A function of one tensor: `name(parameter)` is `parameter` with the `chain` of views.
+
+    `lengths` are parameters too, where the views depend on lengths that vary.
+    """
 
     name: str
     parameter: str
     chain: str
     returns: str
     doc: str
+    lengths: tuple[str, ...]
 
 
 def share_views(
@@ -102,14 +107,15 @@ class _Helpers:
         return _CHAIN.sub(self._call, text)
 
     def _call(self, match: re.Match[str]) -> str:
-        (mark,) = find(match[0])
+        mark = find(match[0])[0]
         chain = self._most_used(mark, _LINK.findall(match[4]))
         if not chain:
             return match[0]
         hint = self.graph.tensors[mark.name].hint or "value"
         if (hint, chain) not in self.made:
             self.made[hint, chain] = self._helper(mark, hint, chain)
-        return f"{self.made[hint, chain].name}({mark}){match[4].removeprefix(chain)}"
+        arguments = ", ".join(map(str, (mark, *dict.fromkeys(find(chain)))))
+        return f"{self.made[hint, chain].name}({arguments}){match[4].removeprefix(chain)}"
 
     def _most_used(self, mark: Mark, links: list[str]) -> str:
         """Return the start of a chain that most readers share, the longest of those; or ""."""
@@ -119,20 +125,28 @@ class _Helpers:
     def _helper(self, mark: Mark, hint: str, chain: str) -> ViewHelper:
         last = _LINK.findall(chain)[-1]
         word = _WORDS.get(last[1:].partition("(")[0], "viewed")
-        before, after = (list(shape) for shape in self._shapes(mark.name, chain))
-        sizes = "x".join(map(str, after))
+        lengths = tuple(dict.fromkeys(found.name for found in find(chain)))
+        seen = self._seen(mark.name, chain)
+        chain = fill(chain, lambda found: found.name)
+        before, after = self._shape(mark.name), self._shape(seen)
+        sizes = "x".join(map(str, self.graph.tensors[seen].shape if seen else ()))
         names = (f"{word}_{hint}", f"{word}_{hint}_{sizes}", f"{hint}_{identifier(chain)}")
         name = next(n for n in names if n not in self.taken)
         self.taken.add(name)
-        parameter = f"{hint}_" if keyword.iskeyword(hint) else hint
+        parameter = f"{hint}_" if keyword.iskeyword(hint) or hint in lengths else hint
+        returns, doc = "Tensor", f"View {before} as {after}."
         if word == "split":
-            doc = f"Split {before} into parts like {after}."
-            return ViewHelper(name, parameter, chain, "tuple[Tensor, ...]", doc)
-        return ViewHelper(name, parameter, chain, "Tensor", f"View {before} as {after}.")
+            returns, doc = "tuple[Tensor, ...]", f"Split {before} into parts like {after}."
+        return ViewHelper(name, parameter, chain, returns, doc, lengths)
 
-    def _shapes(self, tensor: str, chain: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the shape of a tensor, and that of its view, or of the view's first known part."""
-        tensors = self.graph.tensors
+    def _shape(self, tensor: str | None) -> str:
+        layout = self.graph.layouts.get(tensor) if tensor else None
+        if layout is None:
+            return str(list(self.graph.tensors[tensor].shape)) if tensor else "[]"
+        return f"[{', '.join(write(size, str) for size in layout.shape)}]"
+
+    def _seen(self, tensor: str, chain: str) -> str | None:
+        """Return the tensor that a chain of views makes, or the first known part of a split."""
         expressions = Expressions(self.graph, value)
         whole = expressions.tensor(tensor) + chain
         seen = (
@@ -140,5 +154,4 @@ class _Helpers:
             for view in self.graph.views
             if expressions.tensor(view.tensor) in (whole, f"{whole}[{view.index}]")
         )
-        view = next(seen, None)
-        return tensors[tensor].shape, tensors[view].shape if view else ()
+        return next(seen, None)

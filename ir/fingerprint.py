@@ -25,6 +25,8 @@ def _lines(graph: Graph) -> Iterator[str]:
     yield from (repr(graph.tensors[name]) for name in sorted(graph.tensors))
     yield from (repr(graph.storages[name]) for name in sorted(graph.storages))
     yield from map(repr, (*graph.outputs, *graph.gradients, *graph.mutations))
+    yield from map(repr, graph.lengths)
+    yield from (repr((name, graph.layouts[name])) for name in sorted(graph.layouts))
 
 
 def _operation(operation: Operation) -> str:

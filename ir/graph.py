@@ -4,17 +4,18 @@ A *value* is a storage. A *tensor* is a way to look at one: what an operation re
 the step, or a view of another tensor. Views cost nothing and are no operations; they keep their
 storage alive. Costs stand beside the graph (`costs.py`), never in it.
 
-    argument ::= Ref | int | float | bool | str | None | Literal | tuple of arguments
+    argument ::= Ref | int | float | bool | str | None | Literal | Size | tuple of arguments
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
 from remat_gen.ir.errors import GraphError
+from remat_gen.ir.size import Layout, Length, Size
 
 
 class Phase(Enum):
@@ -67,7 +68,9 @@ class Literal:
     text: str  # as in `torch.float32`: "float32"; a device: "cpu", "cuda:0"
 
 
-Argument: TypeAlias = "Ref | Literal | int | float | bool | str | tuple[Argument, ...] | None"
+Argument: TypeAlias = (
+    "Ref | Literal | Size | int | float | bool | str | tuple[Argument, ...] | None"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,11 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A training step: forward operations, then backward operations, in traced order."""
+    """A training step: forward operations, then backward operations, in traced order.
+
+    Where `lengths` may vary, numbers in tensors and storages are those of the example, which are
+    the largest; `layouts` has the shapes and strides that vary, by tensor name.
+    """
 
     inputs: tuple[Input, ...]
     operations: tuple[Operation, ...]
@@ -205,6 +212,8 @@ class Graph:
     outputs: tuple[Output, ...]
     gradients: tuple[Gradient, ...]
     mutations: tuple[Mutation, ...]
+    lengths: tuple[Length, ...] = ()
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
     def storage_of(self, tensor: str) -> Storage:
         """Return the storage that a tensor looks at."""

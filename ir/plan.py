@@ -100,7 +100,10 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes."""
+    """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes.
+
+    `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`.
+    """
 
     schema: int
     versions: Versions
@@ -115,6 +118,7 @@ class Plan:
     schedule: tuple[PlannedSegment, ...]
     solver: Solver
     predicted: Predicted
+    dynamic: tuple[str, ...] = ()
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""

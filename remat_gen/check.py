@@ -79,16 +79,16 @@ def _traced(existing: Existing) -> tuple[Loaded, Traced]:
     try:
         loaded = existing.load(fake=True)
         if not _has_constants(loaded):
-            return loaded, _trace(loaded)
+            return loaded, _trace(loaded, existing.plan.dynamic)
     except RematError:  # the real one says what is wrong, if anything is
         pass
     loaded = existing.load()
-    return loaded, _trace(loaded)
+    return loaded, _trace(loaded, existing.plan.dynamic)
 
 
-def _trace(loaded: Loaded) -> Traced:
+def _trace(loaded: Loaded, dynamic: tuple[str, ...]) -> Traced:
     with loaded.importable():
-        return trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)
+        return trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic)
 
 
 def _has_constants(loaded: Loaded) -> bool:

@@ -16,7 +16,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import Request, Strategy, default_output, make_limit
+from remat_gen.request import Request, Strategy, default_output, make_dynamic, make_limit
 from remat_gen.solver.search import Effort
 from remat_gen.summary import summary_json, summary_lines
 
@@ -33,6 +33,8 @@ def generate(
     device: o.DeviceOption = "auto",
     strategy: o.StrategyOption = Strategy.AUTO,
     effort: o.EffortOption = Effort.NORMAL,
+    dynamic: o.DynamicOption = None,
+    static: o.StaticOption = False,
     force: o.ForceOption = False,
     reprofile: o.ReprofileOption = False,
     as_json: o.JsonOption = False,
@@ -64,6 +66,7 @@ def generate(
         device=device,
         strategy=strategy,
         effort=effort,
+        dynamic=make_dynamic(dynamic, static=static),
         force=force,
         reprofile=reprofile,
     )

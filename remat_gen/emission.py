@@ -11,6 +11,7 @@ from remat_gen import __version__
 from remat_gen.budget import Budget
 from remat_gen.capture.load import Loaded
 from remat_gen.capture.trace import Traced
+from remat_gen.codegen.guards import dims_of, varying_shape
 from remat_gen.codegen.header import Heading, with_header
 from remat_gen.codegen.module import Target, emit_body
 from remat_gen.ir.costs import Costs
@@ -50,6 +51,7 @@ def describe(
         alignment_bytes=costs.alignment_bytes,
         graph_sha256=graph_sha256(traced.graph),
         inputs=_shapes(traced.graph),
+        dynamic=traced.dynamic,
         costs=dict(costs.operations),
         blocks=blocks_of(traced.graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
@@ -83,7 +85,10 @@ def _asked(request: Request, planned: Planned) -> Asked:
 
 def _shapes(graph: Graph) -> dict[str, str]:
     tensors = {i.path: graph.tensors[i.tensor] for i in graph.inputs if i.kind is Kind.INPUT}
-    return {path: f"{t.dtype}{list(t.shape)}" for path, t in tensors.items()}
+    return {
+        path: f"{t.dtype}[{', '.join(varying_shape(t.shape, dims_of(path, graph.lengths)))}]"
+        for path, t in tensors.items()
+    }
 
 
 def _predicted(planned: Planned) -> Predicted:

@@ -85,7 +85,8 @@ def emit_again(existing: Existing) -> str:
     existing.refuse_other_torch()
     loaded = existing.load_original()
     with loaded.importable():
-        traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)
+        dynamic = existing.plan.dynamic
+        traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic)
         problem = problem_of(traced.graph, existing.plan.measured())
         schedule = schedule_of(problem, existing.plan.schedule)
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)

@@ -48,6 +48,11 @@ StrategyOption = Annotated[Strategy, typer.Option(metavar="NAME", help="|".join(
 EffortOption = Annotated[
     Effort, typer.Option(metavar="NAME", help="|".join(effort.value for effort in Effort))
 ]
+DynamicOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
+]
+StaticOption = Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated module and its plan. `seconds` has the time of each stage."""
+    """A generated module and its plan. `seconds` has the time of each stage.
+
+    `lengths` says what may vary from step to step, or why nothing does that was looked for.
+    """
 
     text: str
     plan: Plan
@@ -37,6 +40,7 @@ class Generated:
     plan_file: Path | None
     breakdown: Breakdown | None
     costs_reused: bool
+    lengths: str
     seconds: dict[str, float]
 
 
@@ -70,7 +74,16 @@ def generate(request: Request, progress: Progress) -> Generated:
         plan, plan_text, text = _emit(request, loaded, traced, planned, costs)
     with stages("write"):
         plan_file = _write(request, text, plan_text)
-    return Generated(text, plan, request.output, plan_file, breakdown, reused, dict(stages.seconds))
+    return Generated(
+        text=text,
+        plan=plan,
+        output=request.output,
+        plan_file=plan_file,
+        breakdown=breakdown,
+        costs_reused=reused,
+        lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
+        seconds=dict(stages.seconds),
+    )
 
 
 def _check_output(request: Request) -> None:
@@ -89,7 +102,7 @@ def _load_and_trace(request: Request, stages: _Stages) -> tuple[Loaded, Traced]:
     with stages("trace"), loaded.importable():
         from remat_gen.capture.trace import trace
 
-        return loaded, trace(loaded.model, loaded.args, loaded.kwargs, loaded.path)
+        return loaded, trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, request.dynamic)
 
 
 def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +22,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.solver.search import Effort
 
 DEFAULT_HEADROOM = "1GB"
+DEFAULT_DYNAMIC: tuple[str, ...] | None = ()  # None: the batch, where it can be found
 
 
 class Strategy(StrEnum):
@@ -61,7 +63,8 @@ class DeviceMemory:
 @dataclass(frozen=True, slots=True)
 class Request:
     """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
-    --device-memory said."""
+    --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
+    (`ids:0`), None where the batch is looked for."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -71,6 +74,7 @@ class Request:
     device: str = "auto"
     strategy: Strategy = Strategy.AUTO
     effort: Effort = Effort.NORMAL
+    dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
     force: bool = False
     reprofile: bool = False
 
@@ -85,7 +89,13 @@ class Request:
             words += ["--strategy", self.strategy.value]
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
-        return shlex.join([*words, "-o", self._output_word()])
+        return shlex.join([*words, *self._dynamic_words(), "-o", self._output_word()])
+
+    def _dynamic_words(self) -> list[str]:
+        if self.dynamic == DEFAULT_DYNAMIC or self.dynamic is None:
+            return []
+        dims = [word for dim in self.dynamic for word in ("--dynamic", dim)]
+        return dims or ["--static"]
 
     def _limit_words(self) -> list[str]:
         if isinstance(self.limit, Budget):
@@ -120,6 +130,17 @@ def make_limit(
     if headroom not in (None, "0"):
         parse_size(headroom or "", "--headroom")
     return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
+
+
+def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...] | None:
+    """Read the options that say what may vary.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if dims and static:
+        raise UsageError("--dynamic and --static exclude each other; give one of them")
+    return tuple(dims) if dims else () if static else DEFAULT_DYNAMIC
 
 
 def default_output(model_file: Path) -> Path:

@@ -24,6 +24,8 @@ def summary_lines(generated: Generated) -> list[str]:
         f"budget      {human(plan.asked.budget_bytes)} for activations, {share:.1f}% of eager's "
         f"peak ({plan.asked.budget})"
     ]
+    if generated.lengths:
+        lines.append(f"inputs      {_lengths(generated)}")
     if generated.breakdown:
         lines.append(f"            {generated.breakdown}")
     if INTERRUPTED in plan.solver.notes:
@@ -40,6 +42,12 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.output:
         lines.append(f"written     {generated.output}, {generated.plan_file}")
     return lines
+
+
+def _lengths(generated: Generated) -> str:
+    if generated.plan.dynamic:
+        return f"{generated.lengths} ({', '.join(generated.plan.dynamic)})"
+    return f"as in the example only: {generated.lengths}"
 
 
 def _strategy(generated: Generated) -> str:
@@ -86,6 +94,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         else None,
         "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
         "solver": asdict(plan.solver),
+        "dynamic": list(plan.dynamic),
         "costs_reused": generated.costs_reused,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
     }

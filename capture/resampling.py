@@ -1,0 +1,84 @@
+"""Trace resampling with lengths that vary: torch's own code for it takes plain numbers only.
+
+`F.interpolate` calls the overload `vec` of an operator, which works out the size of the result and
+calls the operator proper. Here Python does that work, so that sizes stay symbolic, and says which
+shape the operators return.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch._decomp.decompositions import upsample_compute_output_size
+from torch._prims_common import suggest_memory_format
+
+Kernel: TypeAlias = Callable[..., torch.Tensor]
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_META = torch._C.DispatchKey.Meta
+_PACKETS = """
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
+    upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
+    _upsample_bilinear2d_aa _upsample_bicubic2d_aa
+""".split()
+
+
+@contextlib.contextmanager
+def symbolic_resampling() -> Iterator[None]:
+    """Give the operators Python code for symbolic sizes, and take it away again."""
+    kernels = list(_kernels())
+    before = [operator.py_kernels.get(key) for operator, key, _ in kernels]
+    for operator, key, kernel in kernels:
+        _set(operator, key, kernel)
+    try:
+        yield
+    finally:
+        for (operator, key, _), earlier in zip(kernels, before, strict=True):
+            _set(operator, key, earlier)
+
+
+def _kernels() -> Iterator[tuple[torch._ops.OpOverload, torch._C.DispatchKey, Kernel]]:
+    for name in _PACKETS:
+        forward, backward = (getattr(torch.ops.aten, n) for n in (name, f"{name}_backward"))
+        yield forward.vec, _COMPOSITE, _resampling(forward.default)
+        yield forward.default, _META, _resized
+        yield backward.default, _META, _sized_back
+
+
+def _set(operator: torch._ops.OpOverload, key: torch._C.DispatchKey, kernel: Kernel | None) -> None:
+    if kernel is None:
+        operator.py_kernels.pop(key, None)
+    else:
+        operator.py_kernels[key] = kernel
+    operator._dispatch_cache.clear()
+
+
+def _resampling(operator: torch._ops.OpOverload) -> Kernel:
+    def resample(
+        x: torch.Tensor,
+        output_size: list[int] | None,
+        *flags_and_factors: Any,  # align_corners where the operator has it, scale_factors
+    ) -> torch.Tensor:
+        *flags, factors = flags_and_factors
+        size: list[int] = upsample_compute_output_size(  # type: ignore[no-untyped-call]
+            x.size(), output_size, factors
+        )
+        resampled: torch.Tensor = operator(x, size, *flags, *(factors or [None] * len(size)))
+        return resampled
+
+    return resample
+
+
+def _resized(x: torch.Tensor, output_size: list[int], *_others: Any) -> torch.Tensor:
+    resized = x.new_empty([*x.shape[:2], *output_size])
+    return resized.to(memory_format=suggest_memory_format(x))
+
+
+def _sized_back(
+    gradient: torch.Tensor, _output_size: list[int], input_size: list[int], *_others: Any
+) -> torch.Tensor:
+    sized = gradient.new_empty(input_size)
+    return sized.to(memory_format=suggest_memory_format(gradient))

@@ -1,0 +1,91 @@
+"""Torch's symbolic sizes to sizes of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sympy
+import torch
+from torch.utils._sympy import functions as torch_functions
+
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.size import LENGTH, Length, Operand, Size, evaluate
+
+_OPERATORS: Mapping[type, str] = {
+    sympy.Add: "+",
+    sympy.Mul: "*",
+    torch_functions.FloorDiv: "//",
+    torch_functions.CleanDiv: "//",
+    torch_functions.PythonMod: "%",
+    torch_functions.Mod: "%",
+    torch_functions.IntTrueDiv: "/",
+    torch_functions.FloatTrueDiv: "/",
+    torch_functions.ToFloat: "float",
+    torch_functions.OpaqueUnaryFn_sqrt: "math.sqrt",
+    torch_functions.Min: "min",
+    torch_functions.Max: "max",
+    sympy.Min: "min",
+    sympy.Max: "max",
+}
+_POWERS = (sympy.Pow, torch_functions.PowByNatural)
+_REGROUPED = (sympy.Add, sympy.Mul)  # sympy reorders their operands, which rounds otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Translates symbolic numbers of one trace; `names` has the lengths by torch's symbol."""
+
+    names: Mapping[sympy.Symbol, str]
+    lengths: Mapping[str, Length]
+
+    def size(self, number: torch.SymInt | torch.SymFloat) -> Size | int | float:
+        """Translate a symbolic number.
+
+        Raises:
+            TraceError: it depends on values of tensors, or on arithmetic that has no place here.
+        """
+        translated = self._operand(number.node.expr)
+        if isinstance(translated, str):
+            return Size(LENGTH, (translated,), self.lengths[translated].maximum)
+        if isinstance(translated, Size) and translated.value != number.node.hint:
+            raise self._refused(number.node.expr)
+        return translated
+
+    def _operand(self, expression: sympy.Basic) -> Operand:
+        if isinstance(expression, sympy.Integer):
+            return int(expression)
+        if isinstance(expression, sympy.Float):
+            return float(expression)
+        if isinstance(expression, sympy.Symbol):
+            if expression not in self.names:
+                raise TraceError(
+                    "the shape of a tensor depends on the values of another: use torch.where, a "
+                    "mask, or a fixed size"
+                )
+            return self.names[expression]
+        return self._of_operator(expression)
+
+    def _of_operator(self, expression: sympy.Basic) -> Size:
+        operands = tuple(map(self._operand, expression.args))
+        if isinstance(expression, _POWERS) and isinstance(operands[1], int) and operands[1] > 0:
+            return self._made("**", operands)
+        operator = _OPERATORS.get(type(expression))
+        inexact = any(isinstance(self._number(item), float) for item in operands)
+        if operator is None or (inexact and isinstance(expression, _REGROUPED)):
+            raise self._refused(expression)
+        if isinstance(expression, sympy.Add):
+            operands = tuple(sorted(operands, key=lambda item: isinstance(item, int)))
+        return self._made(operator, operands)
+
+    def _made(self, operator: str, operands: tuple[Operand, ...]) -> Size:
+        return Size(operator, operands, evaluate(Size(operator, operands, 0), self._example()))
+
+    def _number(self, operand: Operand) -> int | float:
+        return evaluate(operand, self._example())
+
+    def _example(self) -> dict[str, int]:
+        return {name: length.maximum for name, length in self.lengths.items()}
+
+    def _refused(self, expression: sympy.Basic) -> TraceError:
+        return TraceError(f"the arithmetic on a size cannot be written as source: {expression}")

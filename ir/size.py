@@ -1,0 +1,153 @@
+"""Numbers that follow from the lengths of the inputs' dimensions: `8 * batch`.
+
+    size ::= Size(operator, operands)     operand ::= size | int | float | str (only of "length")
+
+Sizes stand in the arguments of operations and views where a plan is for every smaller batch too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from remat_gen.ir.errors import GraphError
+
+LENGTH = "length"  # the operator of a size that is the length of a dimension, by name
+Operand: TypeAlias = "Size | int | float | str"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An operator applied to operands; `value` is the number for the example's lengths."""
+
+    operator: str
+    operands: tuple[Operand, ...]
+    value: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """A length that may vary from step to step: `name`, and what it may be.
+
+    `dims` are the dimensions that have it: the access to an input (`ids`, `batch['mask']`), and
+    which of its dimensions. `maximum` is the example's.
+    """
+
+    name: str
+    minimum: int
+    maximum: int
+    dims: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        """Return `batch <= 8`, or with another minimum than 1 `2 <= batch <= 8`."""
+        low = f"{self.minimum} <= " if self.minimum > 1 else ""
+        return f"{low}{self.name} <= {self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The shape, strides and offset of a tensor, of which some vary."""
+
+    shape: tuple[Size | int, ...]
+    stride: tuple[Size | int, ...]
+    offset: Size | int
+
+
+_INFIX: Mapping[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: a + b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "/": lambda a, b: a / b,
+    "**": lambda a, b: a**b,
+}
+_CALLS: Mapping[str, Callable[..., float]] = {
+    "min": min,
+    "max": max,
+    "float": float,
+    "math.sqrt": math.sqrt,
+}
+_BINDING = {"+": 1, "*": 2, "//": 2, "%": 2, "/": 2, "**": 3}
+
+
+def lengths_in(operand: object) -> Iterator[str]:
+    """Yield the names of the lengths in a size, or in a tuple that holds some, in order."""
+    if isinstance(operand, tuple):
+        for item in operand:
+            yield from lengths_in(item)
+    elif isinstance(operand, Size):
+        for item in operand.operands:
+            yield from (item,) if isinstance(item, str) else lengths_in(item)
+
+
+def evaluate(operand: Operand, lengths: Mapping[str, int]) -> int | float:
+    """Return the number that a size is for given lengths.
+
+    Raises:
+        GraphError: it has an operator that is unknown.
+    """
+    if isinstance(operand, str):
+        return lengths[operand]
+    if not isinstance(operand, Size):
+        return operand
+    numbers = [evaluate(item, lengths) for item in operand.operands]
+    if operand.operator == LENGTH:
+        return numbers[0]
+    if operand.operator in _CALLS:
+        return _CALLS[operand.operator](*numbers)
+    if operand.operator not in _INFIX:
+        raise GraphError(f"a size has an unknown operator {operand.operator!r}")
+    result, *rest = numbers
+    for number in rest:
+        result = _INFIX[operand.operator](result, number)
+    return result
+
+
+def write(operand: Operand, name_of: Callable[[str], str]) -> str:
+    """Return a size as Python: `8 * batch`, `(batch + 1) // 2`."""
+    if isinstance(operand, str):
+        return name_of(operand)
+    if not isinstance(operand, Size):
+        return repr(operand)
+    operator, operands = operand.operator, operand.operands
+    if operator == LENGTH:
+        return write(operands[0], name_of)
+    if operator in _CALLS:
+        return f"{operator}({', '.join(write(item, name_of) for item in operands)})"
+    first, *rest = operands
+    text = _inside(first, operator, name_of, last=False)
+    for item in rest:
+        sign, item = ("-", _opposite(item)) if _subtracted(item, operator) else (operator, item)
+        text += f" {sign} {_inside(item, operator, name_of, last=True)}"
+    return text
+
+
+def _subtracted(item: Operand, operator: str) -> bool:
+    """Tell whether a term of a sum is negative: a number, or a product that begins with one."""
+    if isinstance(item, Size) and item.operator == "*":
+        item = item.operands[0]
+    return operator == "+" and isinstance(item, int) and item < 0
+
+
+def _opposite(item: Operand) -> Operand:
+    if not isinstance(item, Size):
+        return -item  # type: ignore[operator]  # a number, as `_subtracted` says
+    first, *rest = item.operands
+    number = -first  # type: ignore[operator]
+    operands = (*rest,) if number == 1 else (number, *rest)
+    return operands[0] if len(operands) == 1 else replace(item, operands=operands)
+
+
+def _inside(operand: Operand, operator: str, name_of: Callable[[str], str], *, last: bool) -> str:
+    """Write an operand, in parentheses where it binds less than the operator it stands under."""
+    text = write(operand, name_of)
+    if isinstance(operand, Size):
+        binds = _BINDING.get(operand.operator, 9)
+        bare = binds > _BINDING[operator] or (
+            binds == _BINDING[operator] and operator == operand.operator and operator in "+*"
+        )
+        return text if bare else f"({text})"
+    negative = isinstance(operand, int | float) and operand < 0
+    return f"({text})" if negative and (last or operator == "**") else text

@@ -1,0 +1,125 @@
+"""Which batches a plan is for, what pins a batch, and what is said then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from varying import assert_as_eager, varying
+from varying_models import RESNET, model, one_line
+
+from remat_gen.capture.load import load
+from remat_gen.capture.trace import Traced, trace
+from remat_gen.ir.errors import TraceError, UsageError
+
+BATCH_NORM = one_line("self.norm = nn.BatchNorm1d(8)", "return self.norm(self.lin(x))")
+BRANCH = one_line("", "h = self.lin(x)\nreturn h * 2 if len(x) > 3 else h")
+SQUEEZE = one_line("", "return self.lin(x).squeeze().sum(0)")
+POSITIONS = one_line(
+    "self.places = nn.Parameter(torch.zeros(6, 8))", "h = self.lin(x)\nreturn h + self.places"
+)
+LOOP = one_line("", "h = self.lin(x)\nreturn torch.stack([row * i for i, row in enumerate(h)])")
+NUMBER = one_line("", "return self.lin(x) * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]")
+SELECTED = one_line("", "h = self.lin(x)\nreturn h[x[:, 0] > 0].sum()")
+TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
+UNEQUAL = model("self.lin = nn.Linear(8, 8)", "return self.lin(x), y", TWO, parameters="x, y")
+
+
+def traced(folder: Path, source: str, dynamic: tuple[str, ...] | None) -> Traced:
+    path = folder / "net.py"
+    path.write_text(source, encoding="utf-8")
+    loaded = load(path, None, None, "cpu")
+    with loaded.importable():
+        return trace(loaded.model, loaded.args, loaded.kwargs, path, dynamic)
+
+
+@pytest.mark.parametrize(
+    ("source", "minimum"),
+    [(BATCH_NORM, 2), (BRANCH, 4), (SQUEEZE, 2)],
+    ids=["norm", "if", "squeeze"],
+)
+def test_a_batch_that_takes_another_path_is_refused(source: str, minimum: int) -> None:
+    planned = varying(source)
+    assert str(planned.length) == f"{minimum} <= batch <= 6"
+    for number in (6, 5, minimum):
+        assert_as_eager(planned, number)
+    with pytest.raises(ValueError, match=rf"\[{minimum - 1}, 8\].*\[{minimum} <= batch <= 6, 8\]"):
+        planned.steps(minimum - 1)
+
+
+def test_a_squeeze_of_another_dimension_sets_no_limit(tmp_path: Path) -> None:
+    source = one_line("", "return self.lin(x).sum(1, keepdim=True).squeeze(-1)")
+    assert [str(n) for n in traced(tmp_path, source, None).graph.lengths] == ["batch <= 6"]
+
+
+def test_the_kernel_that_torch_picks_for_the_example_sets_no_limit() -> None:
+    assert str(varying(RESNET).length) == "batch <= 20"  # torch takes another one from 16 on
+
+
+PINNED = {
+    "positions": (POSITIONS, "return h + self.places"),
+    "loop": (LOOP, "for i, row in enumerate(h)"),
+    "number": (NUMBER, "[x.shape[0]]"),
+}
+
+
+@pytest.mark.parametrize(("source", "line"), PINNED.values(), ids=PINNED)
+def test_a_pinned_batch_is_an_error_where_it_was_asked_for(
+    tmp_path: Path, source: str, line: str
+) -> None:
+    number = next(i for i, text in enumerate(source.splitlines(), 1) if line in text)
+    with pytest.raises(TraceError, match=rf"net.py:{number}: .* a batch of 6 alone.*\(x:0\)"):
+        traced(tmp_path, source, ("x:0",))
+
+
+@pytest.mark.parametrize(("source", "line"), PINNED.values(), ids=PINNED)
+def test_a_pinned_batch_is_planned_as_it_is_where_it_was_not(
+    tmp_path: Path, source: str, line: str
+) -> None:
+    found = traced(tmp_path, source, None)
+    assert found.graph.lengths == ()
+    assert "a batch of 6 alone" in found.pinned
+    assert found.graph == traced(tmp_path, source, ()).graph
+
+
+def test_shapes_that_depend_on_values_are_refused_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="depends on"):
+        traced(tmp_path, SELECTED, None)
+
+
+def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:
+    found = traced(tmp_path, UNEQUAL, None)
+    assert (found.graph.lengths, found.pinned) == ((), "")
+
+
+def test_one_input_of_several_may_vary(tmp_path: Path) -> None:
+    (length,) = traced(tmp_path, UNEQUAL, ("y:0",)).graph.lengths
+    assert (length.name, length.maximum, length.dims) == ("batch", 5, (("y", 0),))
+
+
+def test_lengths_of_several_dimensions(tmp_path: Path) -> None:
+    found = traced(tmp_path, UNEQUAL, ("x:0", "y:0"))
+    assert [str(length) for length in found.graph.lengths] == ["batch <= 6", "batch_2 <= 5"]
+    assert found.dynamic == ("x:0", "y:0")
+
+
+ODD = {
+    "x": "write an input of forward and a dimension",
+    "x:": "write an input of forward and a dimension",
+    "x:-1": "write an input of forward and a dimension",
+    "z:0": "forward has the tensors x, y",
+    "x:2": r"x of the example has the shape \[6, 8\]",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), ODD.items())
+def test_what_cannot_be_asked_for(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"--dynamic {text}: {reason}"):
+        traced(tmp_path, UNEQUAL, (text,))
+
+
+def test_a_length_of_one_cannot_be_smaller(tmp_path: Path) -> None:
+    source = one_line("", "return self.lin(x)", "(torch.randn(1, 8),)")
+    with pytest.raises(UsageError, match="has length 1"):
+        traced(tmp_path, source, ("x:0",))
+    assert traced(tmp_path, source, None).graph.lengths == ()
