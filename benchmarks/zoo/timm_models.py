@@ -22,43 +22,53 @@ _TRANSFORMER, _CONVOLUTIONAL, _MOBILE = "vision transformer", "convolutional", "
 _HYBRID, _MIXER = "hybrid", "mixer"
 
 TIMM: tuple[Subject, ...] = (
-    _of(_TRANSFORMER, "test_vit", 64, sized=True),
-    _of(_TRANSFORMER, "deit_tiny_distilled_patch16_224", 64, "depth=2", sized=True),
+    _of(_TRANSFORMER, "test_vit", 160, sized=True),
+    _of(_TRANSFORMER, "deit_tiny_distilled_patch16_224", 64, "depth=4, patch_size=4", sized=True),
     _of(_CONVOLUTIONAL, "test_resnet", 96),
     _of(_CONVOLUTIONAL, "test_convnext", 96),
     _of(_MOBILE, "test_efficientnet", 96),
     _of(_MOBILE, "mobilenetv3_small_050", 128),
     _of(_HYBRID, "test_maxvit", 64, sized=True),
     _of(_HYBRID, "mobilevit_xxs", 128),
-    _class(_MIXER, "mlp_mixer", "mlp_mixer", "MlpMixer(10, 64, num_blocks=2, embed_dim=64)", 64),
+    _class(
+        _MIXER,
+        "mlp_mixer",
+        "mlp_mixer",
+        "MlpMixer(10, 64, patch_size=8, num_blocks=6, embed_dim=64)",
+        64,
+    ),
     _class(
         _MIXER,
         "poolformer",
         "metaformer",
-        "MetaFormer(num_classes=10, depths=(1, 1), dims=(16, 32))",
+        "MetaFormer(num_classes=10, depths=(3, 3), dims=(16, 32))",
         64,
     ),
-    _of(_CONVOLUTIONAL, "test_nfnet", 96),
-    _of(_CONVOLUTIONAL, "test_byobnet", 96),
+    _of(_CONVOLUTIONAL, "test_nfnet", 192),
+    _of(_CONVOLUTIONAL, "test_byobnet", 192),
     _of(
-        _TRANSFORMER, "beit_base_patch16_224", 64, "depth=2, embed_dim=96, num_heads=4", sized=True
+        _TRANSFORMER,
+        "beit_base_patch16_224",
+        64,
+        "depth=4, patch_size=4, embed_dim=96, num_heads=4",
+        sized=True,
     ),
     _of(
         _TRANSFORMER,
         "swin_tiny_patch4_window7_224",
         64,
-        "depths=(1, 1), embed_dim=32, num_heads=(2, 2), window_size=4",
+        "depths=(2, 2), embed_dim=32, num_heads=(2, 2), window_size=4",
         sized=True,
     ),
     _of(
         _TRANSFORMER,
         "swinv2_tiny_window8_256",
         64,
-        "depths=(1, 1), embed_dim=32, num_heads=(2, 2), window_size=4",
+        "depths=(2, 2), embed_dim=32, num_heads=(2, 2), window_size=4",
         sized=True,
     ),
-    _of(_TRANSFORMER, "eva02_tiny_patch14_224", 56, "depth=2", sized=True),
-    _of(_TRANSFORMER, "cait_xxs24_224", 64, "depth=2", sized=True),
+    _of(_TRANSFORMER, "eva02_tiny_patch14_224", 56, "depth=4, patch_size=4", sized=True),
+    _of(_TRANSFORMER, "cait_xxs24_224", 64, "depth=4, patch_size=4", sized=True),
     _of(_TRANSFORMER, "xcit_nano_12_p16_224", 64, "depth=2", sized=True),
     _of(_TRANSFORMER, "test_vit_relpos", 64, sized=True),
     _of(_TRANSFORMER, "convit_tiny", 64, "depth=3, local_up_to_layer=2", sized=True),
@@ -71,13 +81,13 @@ TIMM: tuple[Subject, ...] = (
         _TRANSFORMER,
         "volo",
         "volo",
-        "VOLO([1, 1], 64, num_classes=10, embed_dims=[32, 64], num_heads=[2, 2], "
+        "VOLO([3, 3], 64, num_classes=10, embed_dims=[32, 64], num_heads=[2, 2], "
         "downsamples=(True, False), outlook_attention=(True, False), mlp_ratio=(2.0, 2.0), "
         "use_mix_token=False, use_aux_head=False)",
         64,
     ),
-    _of(_TRANSFORMER, "pit_ti_224", 64, "depth=(1, 1, 1)", sized=True),
-    _of(_CONVOLUTIONAL, "densenet121", 96, "block_config=(2, 2, 2, 2)"),
+    _of(_TRANSFORMER, "pit_ti_224", 96, "depth=(2, 2, 2)", sized=True),
+    _of(_CONVOLUTIONAL, "densenet121", 96, "block_config=(4, 4, 4, 4)"),
     _of(_CONVOLUTIONAL, "dla46_c", 96),
     _of(_CONVOLUTIONAL, "hrnet_w18_small", 64),
     _of(_CONVOLUTIONAL, "regnetx_002", 96),
@@ -88,7 +98,7 @@ TIMM: tuple[Subject, ...] = (
     _of(_CONVOLUTIONAL, "legacy_seresnet18", 96, "layers=(1, 1, 1, 1)"),
     _of(_CONVOLUTIONAL, "ese_vovnet19b_slim", 96),
     _of(_CONVOLUTIONAL, "cspresnet50", 96),
-    _of(_CONVOLUTIONAL, "selecsls42b", 96),
+    _of(_CONVOLUTIONAL, "selecsls42b", 192),
     _of(_CONVOLUTIONAL, "inception_next_atto", 96, "depths=(1, 1, 1, 1)"),
     _class(
         _HYBRID,
@@ -117,7 +127,7 @@ TIMM: tuple[Subject, ...] = (
         _MIXER,
         "gmlp",
         "mlp_mixer",
-        "MlpMixer(10, 64, num_blocks=2, embed_dim=64, mlp_ratio=4, "
+        "MlpMixer(10, 64, patch_size=8, num_blocks=6, embed_dim=64, mlp_ratio=4, "
         "block_layer=mlp_mixer.SpatialGatingBlock, mlp_layer=mlp_mixer.GatedMlp)",
         64,
     ),
@@ -125,7 +135,7 @@ TIMM: tuple[Subject, ...] = (
         _MIXER,
         "resmlp",
         "mlp_mixer",
-        "MlpMixer(10, 64, num_blocks=2, embed_dim=64, mlp_ratio=4, "
+        "MlpMixer(10, 64, patch_size=8, num_blocks=6, embed_dim=64, mlp_ratio=4, "
         "block_layer=mlp_mixer.ResBlock, norm_layer=mlp_mixer.Affine)",
         64,
     ),

@@ -95,7 +95,7 @@ TORCH: tuple[Subject, ...] = (
         8,
         64,
     ),
-    _net("recurrent", "RNN", "nn.RNN(32, 32, batch_first=True)", "self.inner(x)[0]", 8),
+    _net("recurrent", "RNN", "nn.RNN(32, 32, 2, batch_first=True)", "self.inner(x)[0]", 16),
     _peft(
         "peft-IA3",
         "IA3Config",

@@ -43,7 +43,7 @@ TORCHVISION: tuple[Subject, ...] = (
         "dense connections",
         "densenet",
         "densenet",
-        f"DenseNet(8, (2, 2, 2, 2), 16, {_LABELS})",
+        f"DenseNet(8, (4, 4, 4, 4), 16, {_LABELS})",
         96,
     ),
     _of(
@@ -55,7 +55,7 @@ TORCHVISION: tuple[Subject, ...] = (
     _of(
         "vision transformer",
         "swin",
-        f"models.SwinTransformer([4, 4], 24, [1, 1], [2, 2], [4, 4], {_LABELS})",
+        f"models.SwinTransformer([4, 4], 24, [2, 2], [2, 2], [4, 4], {_LABELS})",
         images(64),
     ),
     _segmentation("lraspp_mobilenet_v3_large", 64),
@@ -73,7 +73,7 @@ TORCHVISION: tuple[Subject, ...] = (
         images(96),
         "from torchvision.models.efficientnet import EfficientNet, MBConvConfig",
     ),
-    _named("mobile", "squeezenet1_1", 96),
+    _named("mobile", "squeezenet1_1", 192),
     _of(
         "residual",
         "resnext",
@@ -92,14 +92,14 @@ TORCHVISION: tuple[Subject, ...] = (
     _of(
         "residual",
         "regnet_x",
-        f"RegNet(BlockParams.from_init_params(6, 16, 20.0, 2.2, 8), {_LABELS})",
+        f"RegNet(BlockParams.from_init_params(10, 16, 20.0, 2.2, 8), {_LABELS})",
         images(96),
         "from torchvision.models.regnet import BlockParams, RegNet",
     ),
     _of(
         "residual",
         "regnet_y",
-        f"RegNet(BlockParams.from_init_params(6, 16, 20.0, 2.2, 8, 0.25), {_LABELS})",
+        f"RegNet(BlockParams.from_init_params(10, 16, 20.0, 2.2, 8, 0.25), {_LABELS})",
         images(96),
         "from torchvision.models.regnet import BlockParams, RegNet",
     ),
@@ -113,7 +113,7 @@ TORCHVISION: tuple[Subject, ...] = (
     _of(
         "vision transformer",
         "swin_v2",
-        "SwinTransformer([4, 4], 24, [1, 1], [2, 2], [4, 4], "
+        "SwinTransformer([4, 4], 24, [2, 2], [2, 2], [4, 4], "
         f"block=SwinTransformerBlockV2, downsample_layer=PatchMergingV2, {_LABELS})",
         images(64),
         "from torchvision.models.swin_transformer import (\n"
@@ -125,7 +125,7 @@ TORCHVISION: tuple[Subject, ...] = (
         f"models.MaxVit((64, 64), 16, 4, [16, 32], [1, 1], 8, 0.1, {_LABELS})",
         images(64),
     ),
-    _segmentation("deeplabv3_mobilenet_v3_large", 64),
+    _segmentation("deeplabv3_mobilenet_v3_large", 192),
     _of(
         "video",
         "mvit",
@@ -146,13 +146,13 @@ TORCHVISION: tuple[Subject, ...] = (
     # large ones
     _named("convolutional", "alexnet", 128),
     _named("convolutional", "vgg11", 64),
-    _segmentation("fcn_resnet50", 64),
-    _segmentation("deeplabv3_resnet50", 64),
+    _segmentation("fcn_resnet50", 160),
+    _segmentation("deeplabv3_resnet50", 160),
     _of(
         "video",
         "r3d_18",
         f"models.video.r3d_18(weights=None, {_LABELS})",
-        _VIDEO.format(frames=4, size=64),
+        _VIDEO.format(frames=8, size=96),
     ),
     _of(
         "video",

@@ -126,7 +126,7 @@ TRANSFORMERS: tuple[Subject, ...] = (
         _VISION,
         "ConvNextForImageClassification",
         "ConvNextConfig",
-        "hidden_sizes=[16, 32], depths=[1, 1], num_stages=2",
+        "hidden_sizes=[16, 32], depths=[3, 3], num_stages=2",
         _images(64),
     ),
     _of(
@@ -166,7 +166,7 @@ TRANSFORMERS: tuple[Subject, ...] = (
         _DECODER,
         "BloomForCausalLM",
         "BloomConfig",
-        f"{_VOCABULARY}, hidden_size=32, n_layer=2, n_head=2",
+        f"{_VOCABULARY}, hidden_size=32, n_layer=4, n_head=2",
         _CAUSAL,
     ),
     _of(
@@ -195,7 +195,7 @@ TRANSFORMERS: tuple[Subject, ...] = (
         _VISION,
         "ResNetForImageClassification",
         "ResNetConfig",
-        "embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1]",
+        "embedding_size=16, hidden_sizes=[32, 64], depths=[3, 3]",
         _images(64),
     ),
     _of(
