@@ -1,23 +1,16 @@
-"""Trace with symbolic lengths, and tell for which of them the trace holds.
-
-The example is the largest. Torch records a guard for each decision that a symbolic length took
-part in; the lengths from the example's downwards for which all of them hold are those that the
-plan is for.
+"""Trace with symbolic lengths: the example's is the largest, any smaller one may come.
 
 Torch is told not to guard where broadcasting and layouts differ for a length of 1 alone
 (`backed_size_oblivious`): what the trace then does, a copy or a sum over one row, is right there
-too. The same goes for two decisions that it guards all the same: how a reshape that cannot be a
-view is done, and which convolution is picked, which the operator does again when it runs.
+too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -33,18 +26,13 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.joint import Joint, trace_joint
+from remat_gen.capture.ranges import settled, values_of
 from remat_gen.capture.sizes import Sizes
-from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 
-_TORCH = Path(torch.__file__).parent
-_KERNEL_CHOICES = frozenset({"conv"})  # functions of torch._subclasses.fake_impls
-_OPERATORS = frozenset({"run_node", "functional_call"})  # of torch, below which C++ decides
 _SQUEEZES = frozenset(
     (torch.ops.aten.squeeze.default, torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims)
 )
-_Guard: TypeAlias = Any  # torch.fx.experimental.symbolic_shapes.ShapeGuard
-_PLACE = re.compile(r"([^\s/]+):(\d+) in ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,97 +148,11 @@ def dynamo_symbols(shapes: ShapeEnv, lengths: Iterable[Length]) -> dict[sympy.Sy
     names = {length.maximum: length.name for length in lengths}
     return {
         symbol: names[int(value)]
-        for symbol, value in _values(shapes).items()
+        for symbol, value in values_of(shapes).items()
         for sources in [shapes.var_to_sources.get(symbol, [])]
         if any(isinstance(source, TensorPropertySource) for source in sources)
         if int(value) in names
     }
-
-
-def _values(shapes: ShapeEnv) -> Mapping[sympy.Symbol, sympy.Integer]:
-    """Return the example's number for each symbol; torch 2.11 calls it otherwise."""
-    found = getattr(shapes, "backed_var_to_val", None)
-    return found if found is not None else shapes.var_to_val
-
-
-def settled(
-    lengths: Iterable[Length],
-    shapes: ShapeEnv,
-    symbols: Mapping[sympy.Symbol, str],
-    squeezes: bool,
-) -> tuple[Length, ...]:
-    """Return lengths with the smallest that all guards of a trace hold for.
-
-    `squeezes` tells whether the traced step squeezes a dimension that varies.
-
-    Raises:
-        TraceError: a length is pinned, or depends on another one; the message has the user's line.
-    """
-    guards = [guard for guard in shapes.guards if not _picks_a_kernel(guard)]
-    _refuse_relations(guards, symbols)
-    return tuple(_settle(length, guards, shapes, symbols, squeezes) for length in lengths)
-
-
-def _settle(
-    length: Length,
-    guards: list[_Guard],
-    shapes: ShapeEnv,
-    symbols: Mapping[sympy.Symbol, str],
-    squeezes: bool,
-) -> Length:
-    own = [symbol for symbol, name in symbols.items() if name == length.name]
-    mine = [guard for guard in guards if not guard.expr.free_symbols.isdisjoint(own)]
-    minimum = 2 if squeezes else length.minimum  # torch asks no guard there
-    for guard in mine:
-        low = next(
-            (n for n in range(length.maximum, 0, -1) if not _holds(guard, n, own, shapes)), 0
-        )
-        if low == 1 and _is_of_an_operator(guard):
-            continue
-        if low >= length.maximum - 1:
-            raise _pinned(length, guard)
-        minimum = max(minimum, low + 1)
-    return replace(length, minimum=minimum)
-
-
-def _holds(guard: _Guard, number: int, own: list[sympy.Symbol], shapes: ShapeEnv) -> bool:
-    values = dict(_values(shapes)) | dict.fromkeys(own, sympy.Integer(number))
-    return bool(guard.expr.xreplace({s: values[s] for s in guard.expr.free_symbols}))
-
-
-def _refuse_relations(guards: list[_Guard], symbols: Mapping[sympy.Symbol, str]) -> None:
-    for guard in guards:
-        names = {symbols[s] for s in guard.expr.free_symbols if s in symbols}
-        if len(names) > 1:
-            listed = " and ".join(sorted(names))
-            raise TraceError(f"{_place(guard)}forward compares two lengths that vary: {listed}")
-
-
-def _picks_a_kernel(guard: _Guard) -> bool:
-    return getattr(guard.sloc.framework_loc, "name", "") in _KERNEL_CHOICES
-
-
-def _is_of_an_operator(guard: _Guard) -> bool:
-    return getattr(guard.sloc.framework_loc, "name", "") in _OPERATORS
-
-
-def _pinned(length: Length, guard: _Guard) -> TraceError:
-    dims = ", ".join(f"{path}:{dim}" for path, dim in length.dims)
-    return TraceError(
-        f"{_place(guard)}forward works for a {length.name} of {length.maximum} alone, or does "
-        f"something else for smaller ones ({dims})"
-    )
-
-
-def _place(guard: _Guard) -> str:
-    """Return `net.py:12: `, the user's line behind a guard, or "" where none is known."""
-    frame = guard.sloc.framework_loc
-    found = _PLACE.search(guard.sloc.maybe_user_loc or "")
-    if found:
-        return f"{found[1]}:{found[2]}: "
-    if frame is None or isinstance(frame, str) or Path(frame.filename).is_relative_to(_TORCH):
-        return ""
-    return f"{Path(frame.filename).name}:{frame.lineno}: "
 
 
 def squeezes_a_length(joint: torch.fx.Graph) -> bool:

@@ -1,0 +1,114 @@
+"""For which lengths a symbolic trace holds: torch guards each decision that one took part in.
+
+The lengths from the example's downwards for which all guards hold are those that the plan is for.
+Two kinds of guards do not count, as their outcome does not matter to what is computed: how a
+reshape that cannot be a view is done for a length of 1, and which convolution is picked, which the
+operator does again when it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.size import Length
+
+_Guard: TypeAlias = Any  # torch.fx.experimental.symbolic_shapes.ShapeGuard
+_TORCH = Path(torch.__file__).parent
+_KERNEL_CHOICES = frozenset({"conv"})  # functions of torch._subclasses.fake_impls
+_OPERATORS = frozenset({"run_node", "functional_call"})  # of torch, below which C++ decides
+_PLACE = re.compile(r"([^\s/]+):(\d+) in ")
+
+
+def settled(
+    lengths: Iterable[Length],
+    shapes: ShapeEnv,
+    symbols: Mapping[sympy.Symbol, str],
+    squeezes: bool,
+) -> tuple[Length, ...]:
+    """Return lengths with the smallest that all guards of a trace hold for.
+
+    `squeezes` tells whether the traced step squeezes a dimension that varies.
+
+    Raises:
+        TraceError: a length is pinned, or depends on another one; the message has the user's line.
+    """
+    guards = [guard for guard in shapes.guards if not _picks_a_kernel(guard)]
+    _refuse_relations(guards, symbols)
+    return tuple(_settle(length, guards, shapes, symbols, squeezes) for length in lengths)
+
+
+def _settle(
+    length: Length,
+    guards: list[_Guard],
+    shapes: ShapeEnv,
+    symbols: Mapping[sympy.Symbol, str],
+    squeezes: bool,
+) -> Length:
+    own = [symbol for symbol, name in symbols.items() if name == length.name]
+    mine = [guard for guard in guards if not guard.expr.free_symbols.isdisjoint(own)]
+    minimum = 2 if squeezes else length.minimum  # torch asks no guard there
+    for guard in mine:
+        low = next(
+            (n for n in range(length.maximum, 0, -1) if not _holds(guard, n, own, shapes)), 0
+        )
+        if low == 1 and _is_of_an_operator(guard):
+            continue
+        if low >= length.maximum - 1:
+            raise _pinned(length, guard)
+        minimum = max(minimum, low + 1)
+    return replace(length, minimum=minimum)
+
+
+def _holds(guard: _Guard, number: int, own: list[sympy.Symbol], shapes: ShapeEnv) -> bool:
+    values = dict(values_of(shapes)) | dict.fromkeys(own, sympy.Integer(number))
+    return bool(guard.expr.xreplace({s: values[s] for s in guard.expr.free_symbols}))
+
+
+def _refuse_relations(guards: list[_Guard], symbols: Mapping[sympy.Symbol, str]) -> None:
+    for guard in guards:
+        names = {symbols[s] for s in guard.expr.free_symbols if s in symbols}
+        if len(names) > 1:
+            listed = " and ".join(sorted(names))
+            raise TraceError(f"{_place(guard)}forward compares two lengths that vary: {listed}")
+
+
+def _picks_a_kernel(guard: _Guard) -> bool:
+    return getattr(guard.sloc.framework_loc, "name", "") in _KERNEL_CHOICES
+
+
+def _is_of_an_operator(guard: _Guard) -> bool:
+    return getattr(guard.sloc.framework_loc, "name", "") in _OPERATORS
+
+
+def _pinned(length: Length, guard: _Guard) -> TraceError:
+    dims = ", ".join(f"{path}:{dim}" for path, dim in length.dims)
+    return TraceError(
+        f"{_place(guard)}forward works for a {length.name} of {length.maximum} alone, or does "
+        f"something else for smaller ones ({dims})"
+    )
+
+
+def _place(guard: _Guard) -> str:
+    """Return `net.py:12: `, the user's line behind a guard, or "" where none is known."""
+    frame = guard.sloc.framework_loc
+    found = _PLACE.search(guard.sloc.maybe_user_loc or "")
+    if found:
+        return f"{found[1]}:{found[2]}: "
+    if frame is None or isinstance(frame, str) or Path(frame.filename).is_relative_to(_TORCH):
+        return ""
+    return f"{Path(frame.filename).name}:{frame.lineno}: "
+
+
+def values_of(shapes: ShapeEnv) -> Mapping[sympy.Symbol, sympy.Integer]:
+    """Return the example's number for each symbol; torch 2.11 calls it otherwise."""
+    found = getattr(shapes, "backed_var_to_val", None)
+    return found if found is not None else shapes.var_to_val
