@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,7 @@ def test_what_is_freed_at_another_operation(plan: Plan) -> None:
 
 def test_another_budget_of_a_real_model(existing: Path, remat: Remat) -> None:
     tighter = existing.with_name("tight_remat.py")
+    shutil.copy(existing.with_suffix(".plan.json"), tighter.with_suffix(".plan.json"))  # its costs
     assert remat("small.py", "--budget", "55%", "-o", tighter).code == 0
     ended = remat("diff", existing, tighter, "--format", "json")
     assert ended.code == 1
