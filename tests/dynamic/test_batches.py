@@ -29,7 +29,8 @@ def test_no_batch_takes_more_than_was_planned(source: str) -> None:
     planned = varying(source)
     numbers = (planned.length.maximum, planned.length.maximum - 1, 2, 1)
     measured = [planned.measured_bytes(n) for n in numbers]
-    assert measured[0] - planned.peak_bytes in (0, RNG_STATE_BYTES["cpu"])  # while it is set back
+    spare = planned.peak_bytes - measured[0]
+    assert 0 <= spare <= RNG_STATE_BYTES["cpu"]  # counted at first runs, too, which do not hold it
     assert measured == sorted(measured, reverse=True)
 
 
