@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from torch import Tensor
-
 from remat_gen.capture.load import Loaded, read_source
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.trace import Traced
 from remat_gen.emission import module_text
 from remat_gen.existing import Existing
-from remat_gen.ir.errors import GraphError, RematError
+from remat_gen.ir.errors import GraphError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.header import is_unedited, read_header
@@ -26,6 +24,7 @@ from remat_gen.ir.plan import plan_text, text_sha256
 from remat_gen.output import plan_path
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
+from remat_gen.retrace import retrace
 from remat_gen.solver.replay import IllegalScheduleError, replay
 
 
@@ -58,7 +57,7 @@ def check_file(path: Path) -> Checked:
     """
     existing = Existing.find(path)
     existing.refuse_other_torch()
-    loaded, traced = _traced(existing)
+    loaded, traced = retrace(existing)
     causes = [*_edits(existing), *_source_change(existing, loaded)]
     if graph_sha256(traced.graph) != existing.plan.graph_sha256:
         diff = _operations_diff(existing, traced.graph)
@@ -72,28 +71,6 @@ def check_file(path: Path) -> Checked:
         if diff and not causes:
             causes.append(_other_tool(existing))
     return Checked(path, tuple(causes), existing.plan.asked.command, diff)
-
-
-def _traced(existing: Existing) -> tuple[Loaded, Traced]:
-    """Trace the original without values; with them where its builder or a constant needs them."""
-    try:
-        loaded = existing.load(fake=True)
-        if not _has_constants(loaded):
-            return loaded, _trace(loaded, existing.plan.dynamic)
-    except RematError:  # the real one says what is wrong, if anything is
-        pass
-    loaded = existing.load()
-    return loaded, _trace(loaded, existing.plan.dynamic)
-
-
-def _trace(loaded: Loaded, dynamic: tuple[str, ...]) -> Traced:
-    with loaded.importable():
-        return trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic)
-
-
-def _has_constants(loaded: Loaded) -> bool:
-    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
-    return any(isinstance(v, Tensor) for m in loaded.model.modules() for v in vars(m).values())
 
 
 def _edits(existing: Existing) -> Iterator[str]:

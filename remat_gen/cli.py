@@ -12,17 +12,19 @@ from remat_gen import __version__
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
 from remat_gen.command_generate import generate
+from remat_gen.command_plot import plot
 from remat_gen.command_solve import solve
 from remat_gen.command_verify import verify
 from remat_gen.failure import INTERRUPTED, Failure
 
-_COMMANDS = ("generate", "check", "diff", "verify", "solve")
+_COMMANDS = ("generate", "check", "diff", "verify", "plot", "solve")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
 app.command()(check)
 app.command()(diff)
 app.command()(verify)
+app.command()(plot)
 app.command()(solve)
 
 

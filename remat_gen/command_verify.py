@@ -31,6 +31,9 @@ def verify(
         from remat_gen.existing import verify_file
 
         report = verify_file(file, time_steps=_PAIRS)
+        from remat_gen.timeline_measured import remember
+
+        remember(file, report)
     if as_json:
         print(json.dumps(report_json(report), indent=1))
     elif not quiet:

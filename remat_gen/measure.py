@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from remat_gen.capture.memory_events import recorded_memory
+from remat_gen.capture.memory_events import MemoryEvent, recorded_memory
 from remat_gen.step import clear_gradients, training_step
 
 
@@ -26,12 +26,14 @@ class PeakMeasurement:
 
     On the CPU `before_bytes` and `after_bytes` count only what was allocated since the first
     warm-up step. `allocated_peak_bytes` is CUDA's: the same peak in the allocator's rounded blocks.
+    `events` are the CPU's allocations of the step, their totals above what the peak is above.
     """
 
     peak_bytes: int
     before_bytes: int
     after_bytes: int
     allocated_peak_bytes: int | None = None
+    events: tuple[MemoryEvent, ...] = ()
 
 
 def activation_peak(
@@ -80,10 +82,12 @@ def _activation_peak_cpu(step: Callable[[], object], warmups: int) -> PeakMeasur
         with recording.mark("collect"):
             gc.collect()
     during, collected = recording.spans
+    base = max(during.before_bytes, collected.after_bytes)
     return PeakMeasurement(
-        peak_bytes=during.highest_bytes - max(during.before_bytes, collected.after_bytes),
+        peak_bytes=during.highest_bytes - base,
         before_bytes=during.before_bytes,
         after_bytes=collected.after_bytes,
+        events=tuple(replace(e, total_bytes=e.total_bytes - base) for e in during.events),
     )
 
 

@@ -1,0 +1,171 @@
+"""Who holds the memory at each moment of a schedule: the replay's bytes, told apart.
+
+A *stay* is the time that one run's result is in memory. What it is follows from who made it and
+how long it stays: *retained* (made in forward, there when backward begins; told apart by module),
+*run again*, a *gradient* (made in backward, or coming in), or *transient* (the rest, and what an
+operation needs only while it runs). The sums are those of `solver/replay.py`: a test holds them to
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.schedule import Free, Run, Schedule
+
+
+class Part(Enum):
+    """Why bytes are in memory."""
+
+    RETAINED = "retained"
+    RERUN = "run again"
+    GRADIENT = "gradients"
+    TRANSIENT = "transient"
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A value in memory during the runs `begin` … `end` - 1, by their positions.
+
+    `again` where a re-run made it. A given value (an incoming gradient) has no `producer`.
+    """
+
+    value: int
+    producer: int | None
+    begin: int
+    end: int
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunMoment:
+    """One run of an operation: when, and whether it is a re-run.
+
+    `own_bytes` are there only while it runs: its workspace, and results that it makes a second time
+    while the first are still there.
+    """
+
+    operation: int
+    begin_us: float
+    end_us: float
+    again: bool
+    own_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """All runs and stays of a schedule; backward begins with the run at `backward_at`."""
+
+    problem: Problem
+    runs: tuple[RunMoment, ...]
+    stays: tuple[Stay, ...]
+    backward_at: int
+
+    @property
+    def time_us(self) -> float:
+        """Return the time of all runs."""
+        return self.runs[-1].end_us if self.runs else 0.0
+
+    @property
+    def backward_us(self) -> float:
+        """Return when backward begins."""
+        at = self.backward_at
+        return self.runs[at].begin_us if at < len(self.runs) else self.time_us
+
+    def part(self, stay: Stay) -> Part:
+        """Return why a stay is there."""
+        if stay.producer is None or self.problem.operations[stay.producer].backward:
+            return Part.GRADIENT
+        if stay.again:
+            return Part.RERUN
+        return Part.RETAINED if stay.end > self.backward_at else Part.TRANSIENT
+
+    def of(self, value: int) -> list[Stay]:
+        """Return the stays of a value, in order."""
+        return [stay for stay in self.stays if stay.value == value]
+
+
+def residence_of(problem: Problem, schedule: Schedule) -> Residence:
+    """Follow a legal schedule; nothing is checked (the replay has done that)."""
+    return _Walk(problem, schedule).walk()
+
+
+@dataclass(slots=True)
+class _Walk:
+    problem: Problem
+    schedule: Schedule
+    runs: list[RunMoment] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
+    open: dict[int, Stay] = field(default_factory=dict)
+    ran: set[int] = field(default_factory=set)
+    time_us: float = 0.0
+    backward_at: int = 0
+
+    def walk(self) -> Residence:
+        last_use = dict(_last_reads_of_held(self.problem, self.schedule))
+        for index, segment in enumerate(self.schedule.segments):
+            if index == self.schedule.block_count:
+                self.backward_at = len(self.runs)
+                for v in self.problem.given:
+                    self._begin(v, None, again=False)
+            for step in segment.steps:
+                self._free(step.value) if isinstance(step, Free) else self._run(step.operation)
+            if segment.backward:
+                self._release(index, last_use)
+        for v in list(self.open):
+            self._free(v)
+        ordered = sorted(self.stays, key=lambda stay: (stay.begin, stay.value))
+        return Residence(self.problem, tuple(self.runs), tuple(ordered), self.backward_at)
+
+    def _run(self, p: int) -> None:
+        operation = self.problem.operations[p]
+        again = p in self.ran
+        twice = [v for v in operation.outputs if v in self.open]
+        own = operation.workspace_bytes + sum(self.problem.values[v].nbytes for v in twice)
+        for v in operation.outputs:
+            if v not in self.open:
+                self._begin(v, p, again=again)
+        end_us = self.time_us + operation.time_us
+        self.runs.append(RunMoment(p, self.time_us, end_us, again, own))
+        self.time_us = end_us
+        self.ran.add(p)
+
+    def _begin(self, v: int, producer: int | None, *, again: bool) -> None:
+        self.open[v] = Stay(v, producer, len(self.runs), -1, again)
+
+    def _free(self, v: int) -> None:
+        stay = self.open.pop(v)
+        self.stays.append(Stay(v, stay.producer, stay.begin, len(self.runs), stay.again))
+
+    def _release(self, index: int, last_use: dict[int, int]) -> None:
+        held = [v for v in self.open if self.problem.values[v].held is Held.SEGMENT]
+        for v in held:
+            if last_use.get(v, -1) <= index:
+                self._free(v)
+
+
+def _last_reads_of_held(problem: Problem, schedule: Schedule) -> Iterator[tuple[int, int]]:
+    """Yield each segment that reads a value which a block's backward holds, in order."""
+    for index, segment in enumerate(schedule.segments):
+        for step in segment.steps:
+            if isinstance(step, Run):
+                for v in problem.operations[step.operation].inputs:
+                    if problem.values[v].held is Held.SEGMENT:
+                        yield v, index
+
+
+def bytes_by_run(residence: Residence, stays: Sequence[Stay]) -> list[int]:
+    """Return the bytes that some stays take during each run."""
+    change = [0] * (len(residence.runs) + 1)
+    for stay in stays:
+        nbytes = residence.problem.values[stay.value].nbytes
+        change[stay.begin] += nbytes
+        change[stay.end] -= nbytes
+    total, sums = 0, []
+    for more in change[:-1]:
+        total += more
+        sums.append(total)
+    return sums
