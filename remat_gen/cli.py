@@ -11,13 +11,14 @@ import typer
 from remat_gen import __version__
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
+from remat_gen.command_explain import explain
 from remat_gen.command_generate import generate
 from remat_gen.command_plot import plot
 from remat_gen.command_solve import solve
 from remat_gen.command_verify import verify
 from remat_gen.failure import INTERRUPTED, Failure
 
-_COMMANDS = ("generate", "check", "diff", "verify", "plot", "solve")
+_COMMANDS = ("generate", "check", "diff", "verify", "plot", "explain", "solve")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
@@ -25,6 +26,7 @@ app.command()(check)
 app.command()(diff)
 app.command()(verify)
 app.command()(plot)
+app.command()(explain)
 app.command()(solve)
 
 

@@ -1,0 +1,207 @@
+"""What would happen with the other choice: retain what is run again, run again what is retained.
+
+The choice alone is replayed first. Where it does not fit the budget any more, the solver adds cheap
+re-runs until it does, in several ways, and improves the best; where it leaves room, re-runs that
+need not be are left out, the slowest first. Neither is a new search for the optimum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+
+from remat_gen.solver.additions import Taste, random_taste
+from remat_gen.solver.arrays import arrays_of
+from remat_gen.solver.cascade import without
+from remat_gen.solver.improve import Trial, trial_of
+from remat_gen.solver.liveness import prune, to_schedule
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program, first_runs
+from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.schedule import Run, Schedule
+from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.window import Window
+
+WAYS = 24  # to choose re-runs where a schedule has to be repaired
+TRIALS = 60  # to improve the best of them
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A schedule's figures, and the operations that run more or less often than in the plan."""
+
+    peak_bytes: int
+    time_us: float
+    more: tuple[int, ...]
+    less: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """The other choice `alone`; `settled` within the budget, None where nothing was to be done.
+
+    `fits` tells whether a schedule within the budget was found: False where none was looked for.
+    """
+
+    alone: Outcome
+    settled: Outcome | None
+    fits: bool
+
+
+def retained_instead(
+    problem: Problem, schedule: Schedule, v: int, budget_bytes: int | None
+) -> Other:
+    """Return what happens if a value that is run again is retained; without a budget, alone."""
+    p = problem.producers()[v]
+    program = program_of(schedule)
+    runs = program.flat()
+    firsts = first_runs(runs)
+    kept = [q if first or q != p else None for q, first in zip(runs, firsts, strict=True)]
+    once = tuple(
+        replace(o, rerunnable=o.rerunnable and i != p) for i, o in enumerate(problem.operations)
+    )
+    held = replace(problem, operations=once)
+    return _settled(held, runs, prune(held, program.refilled(kept)), p, budget_bytes)
+
+
+def run_again_instead(
+    problem: Problem, schedule: Schedule, v: int, budget_bytes: int | None
+) -> Other | None:
+    """Return what happens if a retained value is run again; None where that cannot be.
+
+    It runs again right before backward first reads it, and with it whatever it needs that is not
+    there by then.
+    """
+    producers = problem.producers()
+    p = producers[v]
+    if not problem.operations[p].rerunnable:
+        return None
+    program = program_of(schedule)
+    at = _first_read_in_backward(problem, program, v)
+    if at is None:
+        return None
+    made = _needed_again(problem, program, p, at)
+    changed = prune(problem, _inserted(program, at, made))
+    return _settled(problem, program.flat(), changed, p, budget_bytes)
+
+
+def program_of(schedule: Schedule) -> Program:
+    """Return a schedule's runs."""
+    return Program(
+        tuple(tuple(s.operation for s in g.steps if isinstance(s, Run)) for g in schedule.segments)
+    )
+
+
+def _first_read_in_backward(problem: Problem, program: Program, v: int) -> int | None:
+    start = program.starts()[program.block_count]
+    runs = program.flat()
+    reads = (x for x in range(start, len(runs)) if v in problem.operations[runs[x]].inputs)
+    return next(reads, None)
+
+
+def _needed_again(problem: Problem, program: Program, p: int, at: int) -> list[int]:
+    """Return the operations to run again for p before the run at a position, in traced order.
+
+    An input that cannot be made again, or is there anyway, is read where it is.
+    """
+    producers, there = problem.producers(), _resident(problem, program, at)
+    needed: set[int] = set()
+    stack = [p]
+    while stack:
+        q = stack.pop()
+        if q in needed:
+            continue
+        needed.add(q)
+        missing = [producers[u] for u in problem.operations[q].inputs if u not in there]
+        stack += [r for r in missing if problem.operations[r].rerunnable]
+    return sorted(needed)
+
+
+def _resident(problem: Problem, program: Program, at: int) -> set[int]:
+    """Return the values that are made before a position and read at it or later, as they are."""
+    needed: set[int] = set()
+    for p in reversed(program.flat()[at:]):
+        needed.difference_update(problem.operations[p].outputs)
+        needed.update(problem.operations[p].inputs)
+    return needed
+
+
+def _inserted(program: Program, at: int, made: Sequence[int]) -> Program:
+    segments, start = [], 0
+    for segment in program.segments:
+        k = at - start
+        inside = 0 <= k < len(segment)
+        segments.append((*segment[:k], *made, *segment[k:]) if inside else segment)
+        start += len(segment)
+    return Program(tuple(segments))
+
+
+def _settled(
+    problem: Problem, before: Sequence[int], changed: Program, p: int, budget_bytes: int | None
+) -> Other:
+    alone = _outcome(problem, before, changed)
+    if budget_bytes is None:
+        return Other(alone, None, fits=False)
+    trial = trial_of(timeline_of(arrays_of(problem), changed))
+    if trial.peak_bytes > budget_bytes:
+        fitted = _repaired(problem, trial, p, budget_bytes)
+        if fitted is None:
+            return Other(alone, None, fits=False)
+        trial = fitted
+    trial = _without_needless(trial, p, budget_bytes)
+    program = trial.timeline.program()
+    settled = _outcome(problem, before, program) if program != changed else None
+    return Other(alone, settled, fits=True)
+
+
+def _repaired(problem: Problem, trial: Trial, p: int, budget_bytes: int) -> Trial | None:
+    """Return a quick program within the budget; re-runs of p, if there are any, stay."""
+    plain_us = sum(operation.time_us for operation in problem.operations)
+    found = []
+    for seed in range(WAYS):
+        random = Random(seed)
+        window = Window(budget_bytes, plain_us, plain_us, random)
+        taste = random_taste(random) if seed else Taste()
+        fitted = window.fit(trial, float("inf"), taste)
+        if fitted is not None and _count(fitted, p) == _count(trial, p):
+            found.append(fitted)
+    best = min(found, key=lambda t: t.time_us, default=None)
+    if best is None or problem.operations[p].rerunnable:  # improving might retain it again
+        return best
+    return Window(budget_bytes, plain_us, plain_us, Random(0)).improved(best, TRIALS)
+
+
+def _without_needless(trial: Trial, p: int, budget_bytes: int) -> Trial:
+    """Leave out re-runs that the budget has room for, the slowest first, but none of p."""
+    tried: set[int] = set()
+    while True:
+        timeline = trial.timeline
+        again = [x for x in np.flatnonzero(~timeline.firsts).tolist() if timeline.runs[x] != p]
+        again = [x for x in again if int(timeline.runs[x]) not in tried]
+        if not again:
+            return trial
+        slowest = max(again, key=lambda x: (timeline.arrays.times[int(timeline.runs[x])], -x))
+        tried.add(int(timeline.runs[slowest]))
+        less = trial_of(without(timeline, slowest))
+        fits = less.peak_bytes <= budget_bytes and less.time_us < trial.time_us
+        if fits and _count(less, p) == _count(trial, p):
+            trial = less
+
+
+def _count(trial: Trial, p: int) -> int:
+    return int(np.count_nonzero(trial.timeline.runs == p))
+
+
+def _outcome(problem: Problem, before: Sequence[int], program: Program) -> Outcome:
+    figures = _replayed(problem, program)
+    was, now = Counter(before), Counter(program.flat())
+    more, less = tuple(sorted((now - was).elements())), tuple(sorted((was - now).elements()))
+    return Outcome(figures.peak_bytes, figures.time_us, more, less)
+
+
+def _replayed(problem: Problem, program: Program) -> Replay:
+    return replay(problem, to_schedule(problem, program))
