@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from remat_gen.capture.dropout import dropout_mask, dropout_scale
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Argument, Literal, Operation, Ref
 from remat_gen.ir.size import Size
@@ -28,6 +29,8 @@ def rng_state(device: torch.device) -> torch.Tensor:
 _OWN: dict[str, Callable[..., Any]] = {
     "remat.rng_state": rng_state,
     "remat.constant": torch.tensor,
+    "remat.dropout_mask.default": dropout_mask,
+    "remat.dropout_scale.default": dropout_scale,
 }
 
 

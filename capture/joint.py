@@ -49,10 +49,13 @@ def trace_joint(
     kwargs: dict[str, Any],
     differentiated: frozenset[int],
     fakes: Arguments | None = None,
+    *,
+    fused_dropout: bool = False,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
+    With `fused_dropout` dropout is the kernel of GPUs, on the CPU too.
 
     The global generator, the buffers and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -66,7 +69,7 @@ def trace_joint(
         quiet(),
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
-        kernels_of_eager(),
+        kernels_of_eager(fused_dropout=fused_dropout),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)

@@ -1,17 +1,24 @@
 """Trace the operators that eager runs, where torch would trace arithmetic of its own instead.
 
 Under tracing torch replaces resampling and a few losses by Python (`OpOverload.py_impl`), which
-rounds differently and takes many operations for one. Without that the trace has the operator.
+rounds differently and takes many operations for one. Without that the trace has the operator. For
+dropout there is a replacement of our own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
+from remat_gen.capture.dropout import dropout, dropout_
+
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+_DROPOUT = {
+    torch.ops.aten.dropout.default: dropout,
+    torch.ops.aten.dropout_.default: dropout_,
+}
 
 # Packets of operators whose kernels have a backward of their own on every device.
 _PACKETS = """
@@ -24,23 +31,32 @@ _PACKETS = """
 
 
 @contextlib.contextmanager
-def kernels_of_eager() -> Iterator[None]:
-    """Take torch's replacements for tracing away, and put them back."""
-    taken = [
-        (
-            operator,
-            {key: operator.py_kernels.pop(key) for key in _KEYS if key in operator.py_kernels},
-        )
-        for operator in _operators()
-    ]
-    for operator, _ in taken:
-        operator._dispatch_cache.clear()
+def kernels_of_eager(*, fused_dropout: bool = False) -> Iterator[None]:
+    """Take torch's replacements for tracing away, and put them back.
+
+    With `fused_dropout` a model on the CPU is traced as on a GPU, to be planned for one.
+    """
+    ours = {} if fused_dropout else _DROPOUT
+    before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
+    for operator, _ in before:
+        for key in _KEYS:
+            operator.py_kernels.pop(key, None)
+    before += [(operator, dict(operator.py_kernels)) for operator in ours]
+    for operator, kernel in ours.items():
+        operator.py_kernels.update(dict.fromkeys(_KEYS, kernel))
+    _forget(operator for operator, _ in before)
     try:
         yield
     finally:
-        for operator, kernels in taken:
+        for operator, kernels in before:
+            operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
-            operator._dispatch_cache.clear()
+        _forget(operator for operator, _ in before)
+
+
+def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:
+    for operator in operators:
+        operator._dispatch_cache.clear()
 
 
 def _operators() -> Iterator[torch._ops.OpOverload]:

@@ -27,11 +27,15 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "native_batch_norm": ("", "mean", "invstd"),
     "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
     "native_dropout": ("", "mask"),
+    "dropout_mask": ("mask",),
+    "dropout_scale": ("scale",),
     "max_pool2d_with_indices": ("", "indices"),
     "nll_loss_forward": ("", "weight"),
     "nll_loss2d_forward": ("", "weight"),
     "_scaled_dot_product_flash_attention_for_cpu": ("", "logsumexp"),
 }
+
+_PARTS = ("dropout_mask", "dropout_scale")  # of one call, told apart by their roles
 
 
 @dataclass(slots=True)
@@ -103,7 +107,7 @@ def _forward_hints(
     name = metadata.operator_name(node)
     if name in ("clone", "to_copy") and not (variable and last_of.get(origin) is node):
         hint = f"{_copied(node, storages) or hint}_{'copy' if name == 'clone' else 'cast'}"
-    elif origin and last_of.get(origin) is not node:
+    elif origin and last_of.get(origin) is not node and name not in _PARTS:
         hint = name
     elif not variable and node.args and _is_input(node.args[0]) and name == "add":
         hint = f"{storages.hint(node.all_input_nodes[0])}_new"  # a counter of the module

@@ -19,7 +19,7 @@ _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
     self math begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
-    Kept""".split()
+    draw_mask Kept""".split()
 )
 
 

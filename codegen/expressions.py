@@ -13,6 +13,8 @@ from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+DROPOUT_MASK = "remat.dropout_mask.default"
+DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
 _OMITTED = {"layout": ("strided",), "pin_memory": (False, None)}  # the defaults, said by the trace
 
@@ -95,6 +97,11 @@ class Expressions:
         return f"{function}({arguments})"
 
     def _function_and_arguments(self, operation: Operation, again: bool) -> tuple[str, str]:
+        if operation.target == DROPOUT_MASK:
+            return self._dropout_mask(operation)
+        if operation.target == DROPOUT_SCALE:
+            mask, keep, dtype = map(self.argument, operation.args)
+            return f"{mask}.to({dtype}).div_", keep
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
@@ -103,6 +110,15 @@ class Expressions:
         if not again:
             args[3:5] = [self._statistic(s) for s in statistics]
         return "torch.native_batch_norm", ", ".join(args)
+
+    def _dropout_mask(self, operation: Operation) -> tuple[str, str]:
+        size, stride, keep = map(self.argument, operation.args)
+        device = dict(operation.kwargs)["device"]
+        on_cpu = isinstance(device, Literal) and device.text == "cpu"
+        if on_cpu and self._contiguous(operation.outputs[0]):
+            return "draw_mask", f"{size}, {keep}"
+        layout = f"{size}, {stride}, dtype=torch.bool, device={self.argument(device)}"
+        return f"torch.empty_strided({layout}).bernoulli_", keep
 
     def _statistic(self, value: Argument) -> str:
         """Write running statistics: the buffer itself, also where the layer ran before."""

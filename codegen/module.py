@@ -39,12 +39,13 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock begin_backward rerun_random check_output pick_results
+    """Kept Planned PlannedBlock begin_backward draw_mask rerun_random check_output pick_results
     gradient_came incoming_gradient refuse_gradient check_planned
     structure_of hash_of_structure has_hook is_plain what_changed MODULE_INTERNALS
     describe_argument unplanned lengths_in_range""".split()
 )
 _HELPERS = (
+    "draw_mask",
     "rerun_random",
     "check_output",
     "pick_results",

@@ -22,7 +22,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def deep() -> Pair:
     """Return a model whose blocks run operations of other blocks again."""
-    pair = make_pair("deep", "42%", "rotor")
+    pair = make_pair("deep", "35%", "rotor")
     assert pair.reruns_across
     return pair
 
