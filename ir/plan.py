@@ -102,7 +102,8 @@ class Predicted:
 class Plan:
     """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes.
 
-    `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`.
+    `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
+    `recompute` are the patterns of values that the user pinned, sorted.
     """
 
     schema: int
@@ -119,6 +120,8 @@ class Plan:
     solver: Solver
     predicted: Predicted
     dynamic: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""

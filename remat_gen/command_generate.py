@@ -13,6 +13,7 @@ from remat_gen import options as o
 from remat_gen.config import read_targets
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
+from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
@@ -35,6 +36,8 @@ def generate(
     effort: o.EffortOption = Effort.NORMAL,
     dynamic: o.DynamicOption = None,
     static: o.StaticOption = False,
+    keep: o.KeepOption = None,
+    recompute: o.RecomputeOption = None,
     force: o.ForceOption = False,
     reprofile: o.ReprofileOption = False,
     as_json: o.JsonOption = False,
@@ -52,7 +55,11 @@ def generate(
     beyond parameters, gradients and optimizer state.
     """
     if model_file is None:
-        _refuse_options(budget, device_memory, optimizer, headroom, output, model, inputs)
+        _refuse_options(
+            *(budget, device_memory, optimizer, headroom, output, model, inputs),
+            *(dynamic, static, keep, recompute, device != "auto"),
+            *(strategy is not Strategy.AUTO, effort is not Effort.NORMAL),
+        )
         _generate_targets(force=force, reprofile=reprofile, as_json=as_json, quiet=quiet)
         return
     if as_json and output == "-":
@@ -67,6 +74,7 @@ def generate(
         strategy=strategy,
         effort=effort,
         dynamic=make_dynamic(dynamic, static=static),
+        pins=make_pins(keep, recompute),
         force=force,
         reprofile=reprofile,
     )

@@ -4,7 +4,8 @@
     source = "models/gpt.py"
     budget = "6GB"
 
-Keys are those of the command line; paths are relative to the file they stand in.
+Keys are those of the command line; paths are relative to the file they stand in. What is repeatable
+there is a list here: `keep = ["probs", "h.*.mlp.up"]`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from remat_gen.budget import Optimizer
+from remat_gen.budget import Budget, Optimizer
 from remat_gen.ir.errors import UsageError
-from remat_gen.request import Request, Strategy, default_output, make_limit
+from remat_gen.pins import make_pins
+from remat_gen.request import (
+    DeviceMemory,
+    Request,
+    Strategy,
+    default_output,
+    make_dynamic,
+    make_limit,
+)
 from remat_gen.solver.search import Effort
 
 FILE = "pyproject.toml"
 _TABLE = "tool.remat-gen"
-_KEYS = (
+_TEXTS = (
     "source",
     "output",
     "budget",
@@ -36,6 +45,9 @@ _KEYS = (
     "strategy",
     "effort",
 )
+_LISTS = ("dynamic", "keep", "recompute")
+_FLAGS = ("static",)
+KEYS = (*_TEXTS, *_LISTS, *_FLAGS)
 Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
 
 
@@ -88,34 +100,50 @@ def _targets(path: Path, table: Mapping[str, Any]) -> Iterable[Target]:
 
 
 def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
-    _refuse_unknown(path, where, keys, _KEYS)
+    _refuse_unknown(path, where, keys, KEYS)
     for key, value in keys.items():
-        if not isinstance(value, str):
-            raise UsageError(f'{path}: {where}.{key} is {value!r}; write a text: {key} = "…"')
+        _refuse_other_kind(path, f"{where}.{key}", key, value)
     if "source" not in keys:
         raise UsageError(f'{path}: {where} has no source; write source = "model.py"')
     source = path.parent / keys["source"]
     output = path.parent / keys["output"] if "output" in keys else default_output(source)
-    optimizer = keys.get("optimizer")
     try:
-        limit = make_limit(
-            keys.get("budget"),
-            keys.get("device-memory"),
-            _choice(Optimizer, "optimizer", optimizer) if optimizer else None,
-            keys.get("headroom"),
-        )
         return Request(
             model_file=source,
-            limit=limit,
+            limit=_limit(keys),
             output=output,
             model=keys.get("model"),
             inputs=keys.get("inputs"),
             device=keys.get("device", "auto"),
             strategy=_choice(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
             effort=_choice(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
+            dynamic=make_dynamic(keys.get("dynamic"), static=keys.get("static", False)),
+            pins=make_pins(keys.get("keep"), keys.get("recompute")),
         )
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error}") from error
+
+
+def _limit(keys: Mapping[str, Any]) -> Budget | DeviceMemory:
+    optimizer = keys.get("optimizer")
+    return make_limit(
+        keys.get("budget"),
+        keys.get("device-memory"),
+        _choice(Optimizer, "optimizer", optimizer) if optimizer else None,
+        keys.get("headroom"),
+    )
+
+
+def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
+    if key in _FLAGS:
+        right, example = isinstance(value, bool), f"true or false: {key} = true"
+    elif key in _LISTS:
+        right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        example = f'a list of texts: {key} = ["…"]'
+    else:
+        right, example = isinstance(value, str), f'a text: {key} = "…"'
+    if not right:
+        raise UsageError(f"{path}: {where} is {value!r}; write {example}")
 
 
 def _choice(kind: type[Choice], key: str, text: str) -> Choice:

@@ -52,6 +52,8 @@ def describe(
         graph_sha256=graph_sha256(traced.graph),
         inputs=_shapes(traced.graph),
         dynamic=traced.dynamic,
+        keep=request.pins.keep,
+        recompute=request.pins.recompute,
         costs=dict(costs.operations),
         blocks=blocks_of(traced.graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),

@@ -53,6 +53,14 @@ DynamicOption = Annotated[
     typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
 ]
 StaticOption = Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Retain what is called so: 'h.*.attn.probs'."),
+]
+RecomputeOption = Annotated[
+    list[str] | None,
+    typer.Option("--recompute", metavar="NAME", help="Run it again in backward. Both repeatable."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]

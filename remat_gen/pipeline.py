@@ -16,6 +16,7 @@ from remat_gen.budget import Breakdown, Budget, Resident
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
 from remat_gen.output import check_module, check_plan, plan_path, read_header, write_all
+from remat_gen.pins import Pinned, pin
 from remat_gen.progress import Progress, Step
 from remat_gen.request import Request, default_output
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
-    `lengths` says what may vary from step to step, or why nothing does that was looked for.
+    `lengths` says what may vary from step to step, or why nothing does that was looked for. `pinned`
+    has the values that were pinned, by pattern.
     """
 
     text: str
@@ -41,6 +43,7 @@ class Generated:
     breakdown: Breakdown | None
     costs_reused: bool
     lengths: str
+    pinned: Pinned
     seconds: dict[str, float]
 
 
@@ -82,6 +85,7 @@ def generate(request: Request, progress: Progress) -> Generated:
         breakdown=breakdown,
         costs_reused=reused,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
+        pinned=planned.pinned,
         seconds=dict(stages.seconds),
     )
 
@@ -155,7 +159,7 @@ def _plan(
         from remat_gen.planning import Search, make_plan
         from remat_gen.problem import problem_of
 
-        problem = problem_of(traced.graph, costs)
+        problem = pin(problem_of(traced.graph, costs), traced.graph, request.pins)
         limit = breakdown.activations_bytes if breakdown else request.limit
         assert isinstance(limit, int | Budget)
         search = Search(request.strategy.value, request.effort, step)

@@ -14,6 +14,7 @@ from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
+from remat_gen.pins import Pinned
 from remat_gen.progress import Step
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
@@ -41,10 +42,15 @@ class Search:
 class Planned:
     """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`."""
 
-    problem: Problem
+    pinned: Pinned
     solution: Solution
     budget_bytes: int
     without_grads: Replay
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem that was solved."""
+        return self.pinned.problem
 
     @property
     def schedule(self) -> Schedule:
@@ -52,29 +58,40 @@ class Planned:
         return self.solution.schedule
 
 
-def make_plan(problem: Problem, graph: Graph, limit: Budget | int, search: Search) -> Planned:
-    """Solve a problem for a limit.
+def make_plan(pinned: Pinned, graph: Graph, limit: Budget | int, search: Search) -> Planned:
+    """Solve a problem, with its pins, for a limit.
 
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
-            would fit and the user's line that sets it.
+            would fit and the user's line that sets it; it says so where the pins are to blame.
         UsageError: the strategy cannot search a model of this size.
     """
+    problem = pinned.problem
     solver = Solver(problem, search.strategy, search.progress, search.effort)
     eager_bytes = solver.plain.peak_bytes
     budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
         solution = solver.solve(budget)
     except InfeasibleError as error:
-        raise _infeasible(graph, error, budget, eager_bytes) from error
+        blame = _blame(pinned, budget, search) if pinned.pins else ""
+        raise _infeasible(graph, error, budget, eager_bytes, blame) from error
     except TooLargeError as error:
         raise UsageError(f"{error}; --strategy auto searches any model") from error
     without = replay(problem, solution.schedule, keep_gradients=True)
-    return Planned(problem, solution, budget, without)
+    return Planned(pinned, solution, budget, without)
+
+
+def _blame(pinned: Pinned, budget_bytes: int, search: Search) -> str:
+    """Say whether the budget would be feasible without the pins."""
+    try:
+        Solver(pinned.unpinned, search.strategy, search.progress, search.effort).solve(budget_bytes)
+    except InfeasibleError:
+        return " (nor does any without the pins)"
+    return f" with these pins: {pinned}; without them one does"
 
 
 def _infeasible(
-    graph: Graph, error: InfeasibleError, budget_bytes: int, eager_bytes: int
+    graph: Graph, error: InfeasibleError, budget_bytes: int, eager_bytes: int, blame: str
 ) -> InfeasibleBudgetError:
     operation = graph.operations[error.operation_index]
     source = operation.source
@@ -84,7 +101,7 @@ def _infeasible(
     share = 100 * error.smallest_bytes / max(eager_bytes, 1)
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
-        f"{what} fits {human(budget_bytes)}; the smallest budget feasible "
+        f"{what} fits {human(budget_bytes)}{blame}; the smallest budget feasible "
         f"for {error.strategy} is {error.smallest_bytes} bytes "
         f"({human(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
     )

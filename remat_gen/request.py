@@ -19,6 +19,7 @@ from remat_gen.budget import (
     parse_size,
 )
 from remat_gen.ir.errors import UsageError
+from remat_gen.pins import Pins
 from remat_gen.solver.search import Effort
 
 DEFAULT_HEADROOM = "1GB"
@@ -75,6 +76,7 @@ class Request:
     strategy: Strategy = Strategy.AUTO
     effort: Effort = Effort.NORMAL
     dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
+    pins: Pins = Pins()  # noqa: RUF009  (frozen)
     force: bool = False
     reprofile: bool = False
 
@@ -89,7 +91,12 @@ class Request:
             words += ["--strategy", self.strategy.value]
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
-        return shlex.join([*words, *self._dynamic_words(), "-o", self._output_word()])
+        words += [*self._dynamic_words(), *self._pin_words()]
+        return shlex.join([*words, "-o", self._output_word()])
+
+    def _pin_words(self) -> list[str]:
+        named = (("--keep", self.pins.keep), ("--recompute", self.pins.recompute))
+        return [word for option, given in named for one in given for word in (option, one)]
 
     def _dynamic_words(self) -> list[str]:
         if self.dynamic == DEFAULT_DYNAMIC or self.dynamic is None:

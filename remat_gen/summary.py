@@ -26,6 +26,8 @@ def summary_lines(generated: Generated) -> list[str]:
     ]
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
+    if generated.pinned.pins:
+        lines.append(f"pins        {generated.pinned}")
     if generated.breakdown:
         lines.append(f"            {generated.breakdown}")
     if INTERRUPTED in plan.solver.notes:
@@ -60,7 +62,8 @@ def _proof(generated: Generated) -> str:
     solver, time_us = generated.plan.solver, generated.plan.predicted.time_us
     notes = [note for note in solver.notes if note != INTERRUPTED]
     if solver.status == "optimal":
-        return "; ".join(["proved optimal", *notes])
+        pins = " for these pins" * bool(generated.pinned.pins)
+        return "; ".join([f"proved optimal{pins}", *notes])
     if any(note.startswith("optimal among") for note in notes):
         return "; ".join(notes)
     gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
@@ -95,6 +98,8 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
         "solver": asdict(plan.solver),
         "dynamic": list(plan.dynamic),
+        "keep": generated.pinned.keep,
+        "recompute": generated.pinned.recompute,
         "costs_reused": generated.costs_reused,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
     }

@@ -24,7 +24,8 @@ class ProblemArrays:
     those of an operation's inputs that can be freed; `remakeable` values take memory, can be freed
     and made again. `may_go` are those that can be made again, with or without bytes; `producer_of`
     has 0 for given values. `times`, `sizes` and `may_go` are lists, for single look-ups;
-    `kinds_of` are equal for operations that do the same work.
+    `kinds_of` are equal for operations that do the same work. `recompute` marks the values that
+    must not be there when backward begins.
     """
 
     problem: Problem
@@ -46,6 +47,8 @@ class ProblemArrays:
     sizes: list[int]
     may_go: list[bool]
     kinds_of: list[object]
+    recompute: Flags
+    any_recompute: bool
 
 
 def arrays_of(problem: Problem) -> ProblemArrays:
@@ -80,6 +83,8 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         [value.nbytes for value in values],
         may_go,
         [o.signature or p for p, o in enumerate(operations)],
+        np.array([value.recompute for value in values], dtype=np.bool_),
+        any(value.recompute for value in values),
     )
 
 

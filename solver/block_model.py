@@ -92,6 +92,8 @@ class BlockModel:
 
     def _add_rules(self) -> None:
         variables, add = self.variables, self.optimizer.add
+        gone = [v for v in variables.values if self.block.values[v].recompute]
+        add(*(z3.Not(variables.kept[v]) for v in gone))
         for s, t in enumerate(variables.stages):
             add(*(variables.there(v, s) for v in variables.own(self.block.backward[t].inputs)))
             for p in variables.operations:

@@ -14,6 +14,7 @@ import numpy as np
 from remat_gen.solver.arrays import ProblemArrays
 from remat_gen.solver.cascade import without
 from remat_gen.solver.measure import Measure, measured
+from remat_gen.solver.pins import honoured
 from remat_gen.solver.program import Program
 from remat_gen.solver.timeline import Timeline, timeline_of
 
@@ -52,7 +53,10 @@ class Trial:
 
 
 def trial_of(timeline: Timeline) -> Trial:
-    """Measure a timeline."""
+    """Measure a timeline, with the re-runs that recomputed values need."""
+    if timeline.breaks_pins():
+        arrays = timeline.arrays
+        timeline = timeline_of(arrays, honoured(arrays.problem, timeline.program()))
     return Trial(timeline, measured(timeline))
 
 
@@ -91,7 +95,7 @@ def _removable(trial: Trial, budget_bytes: int) -> list[int]:
     since = np.arange(timeline.length)
     np.minimum.at(since, position, timeline.last_at[wanted - 1])
     found = []
-    for x in np.flatnonzero(~timeline.firsts).tolist():
+    for x in np.flatnonzero(~timeline.firsts & ~timeline.forced).tolist():
         p = int(timeline.runs[x])
         room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
         if need[x] <= room + arrays.read_bytes[p]:

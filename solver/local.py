@@ -29,10 +29,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """A value's bytes and role."""
+    """A value's bytes and role; `recompute`: an own one that backward does not find retained."""
 
     nbytes: int
     role: Role
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,4 +149,5 @@ class _Localiser:
 
     def _add(self, v: int, role: Role) -> None:
         self.number[v] = len(self.values)
-        self.values.append(LocalValue(self.problem.values[v].nbytes, role))
+        value = self.problem.values[v]
+        self.values.append(LocalValue(value.nbytes, role, value.recompute and role is Role.OWN))

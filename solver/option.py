@@ -39,8 +39,8 @@ class Option:
 
 
 def evaluate(block: LocalBlock, stages: Stages) -> Option:
-    """Drop re-runs that nobody reads and measure the rest."""
-    stages, retained = _walk_back(block, stages)
+    """Drop re-runs that nobody reads, add those that pins ask for, and measure the rest."""
+    stages, retained = _honoured(block, *_walk_back(block, stages))
     exits = block.exits()
     keep = exits | set(retained)
     pinned = block.bytes_of(Role.PINNED)
@@ -92,6 +92,29 @@ def _walk_back(block: LocalBlock, stages: Stages) -> tuple[Stages, tuple[int, ..
                 needed.update(v for v in block.forward[p].inputs if block.decided(v))
         pruned.append(tuple(reversed(stage)))
     return tuple(reversed(pruned)), tuple(sorted(needed))
+
+
+def _honoured(
+    block: LocalBlock, stages: Stages, retained: tuple[int, ...]
+) -> tuple[Stages, tuple[int, ...]]:
+    """Run what makes a retained value that must be recomputed again, before its first reader."""
+    while gone := [v for v in retained if block.values[v].recompute]:
+        p = max(block.producers()[v] for v in gone)
+        t, place = _first_reader(block, stages, set(block.forward[p].outputs) & set(gone))
+        stage = (*stages[t][:place], p, *stages[t][place:])
+        stages, retained = _walk_back(block, (*stages[:t], stage, *stages[t + 1 :]))
+    return stages, retained
+
+
+def _first_reader(block: LocalBlock, stages: Stages, values: set[int]) -> tuple[int, int]:
+    """Return the stage that reads one of some values first, and the place in its re-runs."""
+    for t, stage in enumerate(stages):
+        for place, p in enumerate(stage):
+            if not values.isdisjoint(block.forward[p].inputs):
+                return t, place
+        if not values.isdisjoint(block.backward[t].inputs):
+            return t, len(stage)
+    raise ValueError("a retained value that nobody reads")
 
 
 def _forward_peak(block: LocalBlock, runs: tuple[int, ...], keep: set[int], *, first: bool) -> int:

@@ -20,11 +20,15 @@ class Held(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A storage of `nbytes` (already rounded as the device's allocator rounds)."""
+    """A storage of `nbytes` (already rounded as the device's allocator rounds).
+
+    `recompute`: it must not be there when backward begins (see `pins`).
+    """
 
     name: str
     nbytes: int
     held: Held = Held.FREE
+    recompute: bool = False
 
 
 @dataclass(frozen=True, slots=True)

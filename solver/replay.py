@@ -87,6 +87,7 @@ class _Machine:
         last_use = _last_use_of_held(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
+                self._refuse_kept()
                 self._add(self.problem.given)
             for position, step in enumerate(segment.steps):
                 if isinstance(step, Free):
@@ -117,6 +118,12 @@ class _Machine:
             self.peak, self.peak_at = inside, p
         self._add(operation.outputs)
         self.timeline.append(Moment(index, position, p, inside, self.nbytes))
+
+    def _refuse_kept(self) -> None:
+        kept = sorted(v for v in self.resident if self.problem.values[v].recompute)
+        if kept:
+            names = ", ".join(self.problem.values[v].name for v in kept)
+            raise IllegalScheduleError(f"{names}: to be recomputed, but kept for backward")
 
     def _count_rerun(self, p: int, operation: Operation) -> None:
         if not operation.rerunnable:

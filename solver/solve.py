@@ -109,7 +109,7 @@ class Solver:
             raise ValueError(f"unknown strategy {strategy}; known are {', '.join(STRATEGIES)}")
         self.subject = subject_of(problem)
         self.problem, self.strategy = self.subject.problem, strategy
-        self.plain: Replay = self.subject.judge(self.subject.plain())[1]
+        self.plain: Replay = self.subject.eager()
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._smallest: SmallestBudget | None = None
 

@@ -12,6 +12,7 @@ from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.liveness import to_schedule
 from remat_gen.solver.partition import block_ranges, partition
+from remat_gen.solver.pins import forced, honoured, unpinned
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import Replay, replay
@@ -55,21 +56,28 @@ class Subject:
         return Program(((), tuple(self.order[p] for p in program.flat())))
 
     def judge(self, program: Program) -> tuple[Schedule, Replay]:
-        """Return a program's schedule with the best frees, and its exact figures.
+        """Return the schedule of a program that honours all pins, and its exact figures.
 
         Raises:
             IllegalScheduleError: the program cannot run.
         """
-        schedule = to_schedule(self.problem, program)
+        schedule = to_schedule(self.problem, honoured(self.problem, program))
         return schedule, replay(self.problem, schedule)
+
+    def eager(self) -> Replay:
+        """Return the figures of the plain program, whatever is pinned."""
+        free = unpinned(self.problem)
+        return replay(free, to_schedule(free, self.plain()))
 
     def block_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the range of forward operations of each block of the default chain."""
         return block_ranges(self.chain) if self.chain else ()
 
     def least_time_us(self) -> float:
-        """Return the time of running everything once: no schedule takes less."""
-        return sum(operation.time_us for operation in self.problem.operations)
+        """Return the time of running everything once, and again what pins ask for: no less does."""
+        operations = self.problem.operations
+        again = sum(operations[p].time_us for p in forced(self.problem))
+        return sum(operation.time_us for operation in operations) + again
 
 
 def subject_of(given: Problem | BareGraph) -> Subject:

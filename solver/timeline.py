@@ -86,6 +86,25 @@ class Timeline:
         """Return the time of all runs, summed in their order as the replay does."""
         return float(np.cumsum(self.arrays.time_us[self.runs])[-1]) if self.length else 0.0
 
+    def breaks_pins(self) -> bool:
+        """Tell whether a value that must be recomputed is there when backward begins."""
+        if not self.arrays.any_recompute:
+            return False
+        turn = self.starts[self.first_backward]
+        crossing = (self.made_at < turn) & (self.last_at >= turn)
+        return bool((crossing & self.arrays.recompute[self.values]).any())
+
+    @cached_property
+    def forced(self) -> Flags:
+        """Tell for each position whether pins ask for its run: the first one in backward."""
+        found = np.zeros(self.length, dtype=np.bool_)
+        if self.arrays.any_recompute:
+            turn = self.starts[self.first_backward]
+            again = np.flatnonzero(self.arrays.recompute[self.values] & ~self.newest)
+            again = again[(self.made_at[again - 1] < turn) & (self.reads[again] > 0)]
+            found[self.made_at[again]] = True
+        return found
+
     def program(self) -> Program:
         """Return the program."""
         runs, starts = self.runs.tolist(), self.starts.tolist()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.exact.bits import mask_of, members
 from remat_gen.solver.partition import partition
+from remat_gen.solver.pins import forced, recomputed
 from remat_gen.solver.problem import Held, Problem
 
 NEVER = float("inf")  # the time of a re-run that the law forbids
@@ -59,6 +60,8 @@ class BitGraph:
         self.again_us = [t if a else NEVER for t, a in zip(self.time_us, again, strict=True)]
         self.given = mask_of(problem.given)
         self.step_held = self._held(Held.STEP)
+        self.recompute = mask_of(recomputed(problem))
+        self.forced = mask_of(forced(problem))
         self.chain: Chain | None = partition(problem) if problem.forward_count else None
         self._releases = _releases(problem, self)
         self._phases: dict[int, Phase] = {}

@@ -19,13 +19,16 @@ class Evictions:
     """The sets of one operation: `resident` is what is there while it runs, its outputs included.
 
     `phase` is that after the run; `base_us` what all costs besides re-runs; `over` the bytes to be
-    freed. After `collect`, `beyond_us` is a lower bound of the time of every set that was left out,
-    and `work` counts the sets looked at, `most_work` at most.
+    freed. What the operation itself makes is there again after it, also if it had to go before;
+    candidates that are not resident are gone in any case. After `collect`, `beyond_us` is a lower
+    bound of the time of every set that was left out, and `work` counts the sets looked at,
+    `most_work` at most.
     """
 
     graph: BitGraph
     phase: Phase
     resident: int
+    made: int
     base_us: float
     limit_us: float
     over: int
@@ -69,7 +72,7 @@ class Evictions:
     def _own_price(self, v: int, read: int) -> float:
         """Return what freeing a value costs at least: its re-run, if that makes nothing else."""
         p = self.graph.producer[v]
-        if not read >> v & 1:
+        if not read >> v & 1 or self.made >> v & 1 or not self.resident >> v & 1:
             return 0.0
         if p < 0:
             return NEVER
@@ -92,7 +95,7 @@ class Evictions:
             return
         v = self._values[i]
         more = chosen | 1 << v
-        _, again_us = self.graph.reruns(self.resident & ~more, self.phase)
+        _, again_us = self.graph.reruns(self.resident & ~(more & ~self.made), self.phase)
         with_v = self.base_us + again_us
         if with_v > self.limit_us:
             self.beyond_us = min(self.beyond_us, with_v)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from remat_gen.solver.exact.bit_graph import BitGraph
 from remat_gen.solver.liveness import prune, to_schedule
+from remat_gen.solver.pins import honoured
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import IllegalScheduleError, Replay, replay
 from remat_gen.solver.straight import in_segments
@@ -31,7 +32,7 @@ def judge(graph: BitGraph, runs: Sequence[int]) -> Judged | None:
         program = in_segments(graph.problem, graph.chain, runs)
     else:
         program = Program(((), tuple(runs)))
-    program = prune(graph.problem, program)
+    program = prune(graph.problem, honoured(graph.problem, program))
     try:
         judged = replay(graph.problem, to_schedule(graph.problem, program))
     except IllegalScheduleError:

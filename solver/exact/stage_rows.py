@@ -63,6 +63,7 @@ class StageRows:
         m = len(self.stages)
         for q in range(self.graph.count):
             self.most[self.e(q)] = m + 1 if self.graph.rerunnable >> q & 1 else 0
+            self.least[self.e(q)] = 1 if self.graph.forced >> q & 1 else 0
             intervals = [(self.x(q, i), 1.0) for i in range(m + 1)]
             self._row(intervals, 1.0, ANY)
             self._row([*intervals, (self.e(q), -1.0)], -ANY, 1.0)

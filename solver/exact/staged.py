@@ -87,7 +87,7 @@ class Staged:
             return False
         if self._add_stages(over, STAGES_A_ROUND):
             return True
-        ordered = self._order(plan.reruns())
+        ordered = self._order(plan.reruns() | self.graph.forced)
         return not self.closed() and (self._add_within(over) or ordered)
 
     def _order(self, reruns: int) -> bool:

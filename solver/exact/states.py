@@ -76,16 +76,17 @@ class Expander:
         over = parent.nbytes + graph.room[p] - self.budget_bytes
         there = resident | graph.makes[p]
         if graph.forward & ~done and not graph.forward & ~done_then:
-            there |= graph.given
+            there = (there | graph.given) & ~graph.recompute
         base = spent + phase.rest_us
-        evictions = Evictions(graph, phase, there, base, limit_us, over, self.limit - self.work)
+        made, work = graph.makes[p], self.limit - self.work
+        evictions = Evictions(graph, phase, there, made, base, limit_us, over, work)
         candidates = resident & ~graph.reads[p] & ~graph.phase(done).pinned
         sets = evictions.collect(candidates)
         self.work += 1 + evictions.work
         self.beyond_us = min(self.beyond_us, evictions.beyond_us)
         keep = phase.useful | phase.pinned
         return [
-            self._child(time_us, spent, there & ~freed & keep, done_then, p, parent)
+            self._child(time_us, spent, there & ~(freed & ~made) & keep, done_then, p, parent)
             for freed, time_us in sets
         ]
 

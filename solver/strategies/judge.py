@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.liveness import prune, to_schedule
 from remat_gen.solver.partition import partition
+from remat_gen.solver.pins import honoured, honoured_runs
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import Replay, replay
@@ -50,7 +51,7 @@ class Judge:
         whole = Program(((), tuple(runs)))
         if self.chain is not None:
             whole = in_segments(self.problem, self.chain, runs)
-        program = prune(self.problem, whole)
+        program = prune(self.problem, honoured(self.problem, whole))
         figures = replay(self.problem, to_schedule(self.problem, program))
         return Verdict(tuple(program.flat()), figures)
 
@@ -68,7 +69,8 @@ class Judge:
 
         Those after it take longer, unless pruning shortens them: they are not replayed.
         """
-        by_time = {tuple(runs): self._time_us(runs) for runs in candidates}
+        found = dict.fromkeys(honoured_runs(self.problem, runs) for runs in candidates)
+        by_time = {runs: self._time_us(runs) for runs in found}
         for runs in sorted(by_time, key=lambda runs: (by_time[runs], len(runs), runs)):
             verdict = self.offer(runs)
             if verdict.replay.peak_bytes <= self.budget_bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.blocks import Chain, needed_values
+from remat_gen.solver.pins import recomputed
 from remat_gen.solver.problem import Held, Problem
 
 
@@ -73,8 +74,11 @@ def stages_of(problem: Problem, chain: Chain | None) -> Stages:
     for t in range(problem.forward_count, len(problem.operations)):
         made_before = [p for p in useful if p < (problem.forward_count or t)]
         again = tuple(p for p in made_before if useful[p] >= t)
+        barred = recomputed(problem) if t == problem.forward_count else frozenset()
         carried = tuple(
-            v for v, p in producer.items() if p < (problem.forward_count or t) and until[v] >= t
+            v
+            for v, p in producer.items()
+            if p < (problem.forward_count or t) and until[v] >= t and v not in barred
         )
         stages.append(Stage(t, again, carried, fixed[t]))
     return Stages(problem, _forward_steps(problem, producer), tuple(stages), producer)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 from cli_runs import Remat
 
-from remat_gen.config import read_targets
+from remat_gen.command_generate import generate
+from remat_gen.config import KEYS, read_targets
 from remat_gen.ir.errors import UsageError
+from remat_gen.pins import Pins
 from remat_gen.request import DeviceMemory, Strategy
 
 TARGET = '[tool.remat-gen.targets.small]\nsource = "small.py"\nbudget = "75%"\n'
@@ -43,6 +46,26 @@ def test_the_nearest_file_with_targets_counts(tmp_path: Path) -> None:
     assert found.request.model_file == tmp_path / "small.py"
 
 
+def test_every_option_of_generate_is_a_key() -> None:
+    """A target can say whatever the command line can; what a run is told stays an option."""
+    names = set(inspect.signature(generate).parameters)
+    of_a_run = {"force", "reprofile", "as_json", "quiet", "debug"}
+    keys = {key.replace("-", "_") for key in KEYS}
+    assert names - of_a_run == keys - {"source"} | {"model_file"}
+
+
+def test_what_varies_and_what_is_pinned(tmp_path: Path) -> None:
+    more = 'dynamic = ["x:0", "labels:0"]\nkeep = ["up", "gelu"]\nrecompute = ["norm"]\n'
+    targets(tmp_path, TARGET + more)
+    (target,) = read_targets(tmp_path)
+    assert target.request.dynamic == ("x:0", "labels:0")
+    assert target.request.pins == Pins(("gelu", "up"), ("norm",))
+    assert "--keep gelu --keep up --recompute norm" in target.request.command()
+    targets(tmp_path, TARGET + "static = true\n")
+    (target,) = read_targets(tmp_path)
+    assert target.request.dynamic == ()
+
+
 REFUSED = {
     "no table": ("[project]\n", r"no pyproject\.toml here or above has targets"),
     "no TOML": ("[tool", r"pyproject\.toml: is no TOML"),
@@ -58,6 +81,15 @@ REFUSED = {
     "bad budget": (TARGET.replace("75%", "abc"), r"targets\.small: .*abc"),
     "a number": (TARGET.replace('"75%"', "75"), r"small\.budget is 75; write a text"),
     "strategy": (TARGET + 'strategy = "rotr"\n', "is none of .*; did you mean 'rotor'"),
+    "a text for a list": (TARGET + 'keep = "up"\n', r"keep is .up.; write a list of texts: keep ="),
+    "numbers in a list": (TARGET + "dynamic = [0]\n", r"dynamic is \[0\]; write a list of texts"),
+    "a text for a flag": (TARGET + 'static = "yes"\n', r"static is .yes.; write true or false"),
+    "a number for a flag": (TARGET + "static = 1\n", r"static is 1; write true or false"),
+    "dynamic and static": (
+        TARGET + 'static = true\ndynamic = ["x:0"]\n',
+        "targets.small: --dynamic and --static exclude each other",
+    ),
+    "misspelt list": (TARGET + 'recompue = ["up"]\n', "did you mean 'recompute'"),
     "no table for a target": ("[tool.remat-gen.targets]\na = 1\n", "is 1; write a table"),
 }
 
@@ -84,6 +116,7 @@ def test_generate_and_check_do_all_targets(folder: Path, remat: Remat) -> None:
 
 def test_options_belong_to_a_file(folder: Path, remat: Remat) -> None:
     targets(folder, TARGET)
-    ended = remat("--budget", "50%")
-    assert ended.code == 2
-    assert "name the file" in ended.err
+    for option in (("--budget", "50%"), ("--keep", "up"), ("--strategy", "rotor"), ("--static",)):
+        ended = remat(*option)
+        assert ended.code == 2
+        assert "name the file" in ended.err

@@ -13,10 +13,13 @@ def least_time(problem: Problem, budget_bytes: int) -> float | None:
 
     For problems without SEGMENT-held values: it knows no blocks.
 
+    Where values must be recomputed, backward begins when forward's last operation has run.
+
     Operations run first in traced order, forward ones again during backward; every re-run and every
     set of frees is tried. A state is (operations begun, resident values).
     """
     forward = problem.forward_count
+    recompute = {v for v, value in enumerate(problem.values) if value.recompute}
     start = (0, frozenset[int]())
     best: dict[tuple[int, frozenset[int]], float] = {start: 0.0}
     queue: list[tuple[float, int, tuple[int, ...]]] = [(0.0, 0, ())]
@@ -37,6 +40,10 @@ def least_time(problem: Problem, budget_bytes: int) -> float | None:
             begun = done + (p == done)
             took = time_us + problem.operations[p].time_us
             for state in _frees(problem, after):
+                if recompute and p == done == forward - 1:
+                    if recompute & state:
+                        continue
+                    state |= set(problem.given)
                 if took < best.get((begun, state), float("inf")):
                     best[begun, state] = took
                     heapq.heappush(queue, (took, begun, tuple(sorted(state))))
@@ -48,7 +55,8 @@ def _run(
 ) -> frozenset[int] | None:
     """Return what is resident after operation p, or None if it cannot run."""
     operation = problem.operations[p]
-    if done == problem.forward_count and p == done:
+    pinned = any(value.recompute for value in problem.values)  # then it has begun already
+    if done == problem.forward_count and p == done and not pinned:
         resident |= set(problem.given)  # backward begins at the latest here
     if not set(operation.inputs) <= resident:
         return None
