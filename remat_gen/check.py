@@ -16,12 +16,13 @@ from remat_gen.capture.load import Loaded, read_source
 from remat_gen.capture.trace import Traced
 from remat_gen.emission import module_text
 from remat_gen.existing import Existing
-from remat_gen.ir.errors import GraphError
+from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.header import is_unedited, read_header
 from remat_gen.ir.plan import plan_text, text_sha256
 from remat_gen.output import plan_path
+from remat_gen.pins import Pins, pin
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
 from remat_gen.retrace import retrace
@@ -65,7 +66,7 @@ def check_file(path: Path) -> Checked:
     else:
         try:
             diff = _text_diff(existing, loaded, traced)
-        except (GraphError, IllegalScheduleError) as error:
+        except (GraphError, IllegalScheduleError, UsageError) as error:
             diff = ""
             causes.append(f"the plan cannot be carried out: {error}")
         if diff and not causes:
@@ -97,7 +98,8 @@ def _other_tool(existing: Existing) -> str:
 def _text_diff(existing: Existing, loaded: Loaded, traced: Traced) -> str:
     source = replace(existing.plan.source, sha256=loaded.source_sha256)
     plan = replace(existing.plan, source=source)
-    problem = problem_of(traced.graph, plan.measured())
+    pins = Pins(plan.keep, plan.recompute)
+    problem = pin(problem_of(traced.graph, plan.measured()), traced.graph, pins).problem
     schedule = schedule_of(problem, plan.schedule)
     replay(problem, schedule)
     with loaded.importable():

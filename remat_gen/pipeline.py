@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
-    `lengths` says what may vary from step to step, or why nothing does that was looked for. `pinned`
-    has the values that were pinned, by pattern.
+    `lengths` says what may vary from step to step, or why nothing does that was looked for.
+    `pinned` has the values that were pinned, by pattern.
     """
 
     text: str

@@ -6,6 +6,7 @@ The small model's values: norm, up, gelu, down of `layers.0` and `layers.1`, the
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_recomputed_values_are_made_again(folder: Path, remat: Remat, strategy: 
     plan = plan_of(folder)
     assert {"layers.0.gelu", "layers.1.gelu"} <= rerun(plan)
     assert not {"layers.0.gelu", "layers.1.gelu"} & retained(plan)
-    assert "# rematerialise gelu" in (folder / "small_remat.py").read_text()
+    assert re.search("# rematerialise .*gelu", (folder / "small_remat.py").read_text())
     assert remat("verify", "small_remat.py").code == 0
 
 
@@ -71,9 +72,7 @@ def test_a_plan_that_breaks_its_pins_is_stale(existing: Path, remat: Remat) -> N
     path = existing.with_name("small_remat.plan.json")
     text = path.read_text()
     assert plan_text(read_plan(path)) == text  # an old plan: no pins, the same bytes
-    path.write_text(
-        text.replace('"schedule": [', '"recompute": ["loss_*", "norm*"],\n "schedule": [', 1)
-    )
+    path.write_text(text.replace('"schedule": [', '"recompute": ["norm"],\n "schedule": [', 1))
     ended = remat("check", str(existing))
     assert ended.code == 1
     assert "to be recomputed, but kept for backward" in " ".join((ended.out, ended.err))
@@ -96,7 +95,10 @@ REFUSED = {
         "--keep gelus: forward makes no value of this name; near are gelu",
     ),
     "of backward": (("--keep", "d_gelu"), "is no value of forward; only those can be pinned"),
-    "an output": (("--recompute", "loss"), "is an output of the step, which its caller holds"),
+    "an output": (
+        ("--recompute", "cross_entropy"),
+        "is an output of the step, which its caller holds",
+    ),
     "both": (
         ("--keep", "gelu", "--recompute", "layers.*"),
         "layers.0.gelu cannot be kept and recomputed: --keep gelu contradicts --recompute layers.*",
