@@ -9,6 +9,7 @@ user's own variables are tried: two values called `x` may be `x` and `x_drop` in
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ from remat_gen.ir.graph import Graph, Kind
 from remat_gen.solver.pins import pinned, recomputable
 from remat_gen.solver.problem import Problem
 
+_INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
 _NEAR = 3  # names that a message suggests
 
 
@@ -80,8 +82,12 @@ def pin(problem: Problem, graph: Graph, pins: Pins) -> Pinned:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Tell whether a pattern names a value by its name, behind any stretch of its path."""
-    return any(fnmatchcase(spelling, pattern) for spelling in _spellings(name))
+    """Tell whether a pattern names a value by its name, behind any stretch of its path.
+
+    `own.probs` and `h[0].attn` as they stand in the generated file are `probs` and `h.0.attn`.
+    """
+    wanted = _INDEX.sub(r".\1", pattern).removeprefix("own.")
+    return any(fnmatchcase(spelling, wanted) for spelling in _spellings(name))
 
 
 def _spellings(name: str) -> Iterator[str]:

@@ -135,6 +135,8 @@ SPELLINGS = (
     "attn.probs",
     "h.*.probs",
     "h.0.attn.*",
+    "own.probs",
+    "h[0].attn.*",
 )
 
 
