@@ -15,10 +15,11 @@ from remat_gen.command_explain import explain
 from remat_gen.command_generate import generate
 from remat_gen.command_plot import plot
 from remat_gen.command_solve import solve
+from remat_gen.command_sweep import sweep
 from remat_gen.command_verify import verify
 from remat_gen.failure import INTERRUPTED, Failure
 
-_COMMANDS = ("generate", "check", "diff", "verify", "plot", "explain", "solve")
+_COMMANDS = ("generate", "check", "diff", "verify", "plot", "explain", "sweep", "solve")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
@@ -27,6 +28,7 @@ app.command()(diff)
 app.command()(verify)
 app.command()(plot)
 app.command()(explain)
+app.command()(sweep)
 app.command()(solve)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from remat_gen.explain_names import names_in_module
 from remat_gen.explain_other import Other, retained_instead, run_again_instead
 from remat_gen.ir.graph import Graph, Operation, Source
+from remat_gen.pins import Pins, pin
 from remat_gen.retrace import Retraced, retrace_file
-from remat_gen.solver.problem import Held
+from remat_gen.solver.problem import Held, Problem
 from remat_gen.timeline import Part, Residence, Stay, residence_of
 
 
@@ -41,7 +42,8 @@ class Explained:
 
     `lives_us` are its stays, `at_peak` whether one of them is there at the peak; `made_by` is None
     for what no operation makes. `reruns` counts the re-runs of its operation. `rerunnable` is None
-    where it does not matter. `other` is the other choice, where there is one.
+    where it does not matter. `pin` is the user's option that decides. `other` is the other choice,
+    where there is one.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Explained:
     readers: tuple[Reader, ...]
     reruns: int
     rerunnable: bool | None
+    pin: str
     other: Other | None
 
     @property
@@ -137,6 +140,7 @@ class _Explainer:
             readers=tuple(self._readers(v)),
             reruns=sum(run.again and run.operation == p for run in self.residence.runs),
             rerunnable=None if p is None else problem.operations[p].rerunnable,
+            pin=self._pin(storage),
             other=self._other(v, fate),
         )
 
@@ -145,7 +149,7 @@ class _Explainer:
         nbytes, kind = graph.storages[storage].nbytes, graph.storages[storage].kind.value
         shape = _shape(graph, storage)
         return Explained(
-            storage, nbytes, shape, kind, Fate.OUTSIDE, None, 0.0, (), False, (), 0, None, None
+            storage, nbytes, shape, kind, Fate.OUTSIDE, None, 0.0, (), False, (), 0, None, "", None
         )
 
     def _fate(self, v: int, stays: list[Stay]) -> Fate:
@@ -177,8 +181,34 @@ class _Explainer:
         )
         return list(dict.fromkeys(found))
 
+    def _pin(self, storage: str) -> str:
+        """Return the options that pin a value, as they were written."""
+        plan, graph = self.retraced.existing.plan, self.retraced.traced.graph
+        found = pin(self.retraced.problem, graph, Pins(plan.keep, plan.recompute))
+        options = (("--keep", found.keep), ("--recompute", found.recompute))
+        named = (
+            f"{option} {pattern}"
+            for option, patterns in options
+            for pattern, storages in patterns.items()
+            if storage in storages
+        )
+        return " ".join(named)
+
+    def _problem(self, v: int) -> Problem:
+        """Return the problem with the plan's pins, but for those of one value."""
+        plan, graph, problem = (
+            self.retraced.existing.plan,
+            self.retraced.traced.graph,
+            self.retraced.problem,
+        )
+        name = self._pin(problem.values[v].name)
+        words = name.split(" ")[1::2]
+        keep = tuple(pattern for pattern in plan.keep if pattern not in words)
+        recompute = tuple(pattern for pattern in plan.recompute if pattern not in words)
+        return pin(problem, graph, Pins(keep, recompute)).problem
+
     def _other(self, v: int, fate: Fate) -> Other | None:
-        problem, schedule = self.retraced.problem, self.retraced.schedule
+        problem, schedule = self._problem(v), self.retraced.schedule
         asked = self.retraced.existing.plan.asked
         budget_bytes = None if self.alone else asked.budget_bytes
         if fate is Fate.RERUN:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
@@ -19,6 +19,7 @@ from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.cascade import without
 from remat_gen.solver.improve import Trial, trial_of
 from remat_gen.solver.liveness import prune, to_schedule
+from remat_gen.solver.pins import pinned
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program, first_runs
 from remat_gen.solver.replay import Replay, replay
@@ -61,10 +62,7 @@ def retained_instead(
     runs = program.flat()
     firsts = first_runs(runs)
     kept = [q if first or q != p else None for q, first in zip(runs, firsts, strict=True)]
-    once = tuple(
-        replace(o, rerunnable=o.rerunnable and i != p) for i, o in enumerate(problem.operations)
-    )
-    held = replace(problem, operations=once)
+    held = pinned(problem, {v}, frozenset())
     return _settled(held, runs, prune(held, program.refilled(kept)), p, budget_bytes)
 
 
@@ -85,8 +83,9 @@ def run_again_instead(
     if at is None:
         return None
     made = _needed_again(problem, program, p, at)
-    changed = prune(problem, _inserted(program, at, made))
-    return _settled(problem, program.flat(), changed, p, budget_bytes)
+    again = pinned(problem, frozenset(), {v})
+    changed = prune(again, _inserted(program, at, made))
+    return _settled(again, program.flat(), changed, p, budget_bytes)
 
 
 def program_of(schedule: Schedule) -> Program:
@@ -148,7 +147,7 @@ def _settled(
         return Other(alone, None, fits=False)
     trial = trial_of(timeline_of(arrays_of(problem), changed))
     if trial.peak_bytes > budget_bytes:
-        fitted = _repaired(problem, trial, p, budget_bytes)
+        fitted = _repaired(problem, trial, budget_bytes)
         if fitted is None:
             return Other(alone, None, fits=False)
         trial = fitted
@@ -158,8 +157,8 @@ def _settled(
     return Other(alone, settled, fits=True)
 
 
-def _repaired(problem: Problem, trial: Trial, p: int, budget_bytes: int) -> Trial | None:
-    """Return a quick program within the budget; re-runs of p, if there are any, stay."""
+def _repaired(problem: Problem, trial: Trial, budget_bytes: int) -> Trial | None:
+    """Return a quick program within the budget; the problem's pins hold the choice."""
     plain_us = sum(operation.time_us for operation in problem.operations)
     found = []
     for seed in range(WAYS):
@@ -167,11 +166,10 @@ def _repaired(problem: Problem, trial: Trial, p: int, budget_bytes: int) -> Tria
         window = Window(budget_bytes, plain_us, plain_us, random)
         taste = random_taste(random) if seed else Taste()
         fitted = window.fit(trial, float("inf"), taste)
-        if fitted is not None and _count(fitted, p) == _count(trial, p):
-            found.append(fitted)
+        found += [fitted] if fitted is not None else []
     best = min(found, key=lambda t: t.time_us, default=None)
-    if best is None or problem.operations[p].rerunnable:  # improving might retain it again
-        return best
+    if best is None:
+        return None
     return Window(budget_bytes, plain_us, plain_us, Random(0)).improved(best, TRIALS)
 
 

@@ -73,6 +73,8 @@ def _changes(found: Explanation, outcome: Outcome) -> tuple[str, str]:
 
 def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
     yield "decision", _FATES[value.fate] + _times(value)
+    if value.pin:
+        yield "pinned", f"by {value.pin}"
     if value.source:
         yield "your line", f"{value.source.file}:{value.source.line}  {value.source.text}"
     if value.made_by:
@@ -222,6 +224,7 @@ def _value_json(found: Explanation, value: Explained) -> dict[str, Any]:
         "source": f"{source.file}:{source.line}" if source else None,
         "rerun_time_us": value.time_us,
         "rerunnable": value.rerunnable,
+        "pinned_by": value.pin or None,
         "reruns": value.reruns,
         "lives_us": [[round(a, 3), round(b, 3)] for a, b in value.lives_us],
         "at_peak": value.at_peak,

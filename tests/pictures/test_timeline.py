@@ -69,7 +69,8 @@ def test_the_bands_of_a_model_are_the_replays_bytes(gpt: Retraced) -> None:
     bands = bands_of(gpt.traced.graph, residence, "GPT")
     assert total_bytes(bands) == [moment.nbytes for moment in gpt.replay.timeline]
     retained = [band.label for band in bands if band.part is Part.RETAINED]
-    assert retained == ["drop", "h.0", "h.1", "h.2", "h.3", "head", "GPT"]
+    assert [label for label in retained if "h." in label] == ["h.0", "h.1", "h.2", "h.3"]
+    assert "GPT" in retained
     assert [band.part for band in bands[-3:]] == [Part.RERUN, Part.GRADIENT, Part.TRANSIENT]
 
 

@@ -1,0 +1,83 @@
+"""The command `sweep`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from remat_gen import options as o
+from remat_gen.interrupt import Interruptible
+from remat_gen.ir.errors import UsageError
+from remat_gen.progress import progress_for
+from remat_gen.solver.search import Effort
+
+if TYPE_CHECKING:
+    from remat_gen.sweep import Sweep
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
+Strategies = Annotated[
+    str | None, typer.Option(metavar="A,B", help="Of generate's --strategy [what suits the size].")
+]
+Points = Annotated[int, typer.Option(metavar="N", min=2, max=100, help="Budgets to try.")]
+Picture = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help=".svg or .png")]
+
+
+def sweep(
+    model_file: Model,
+    strategies: Strategies = None,
+    output: Picture = None,
+    points: Points = 10,
+    model: o.ModelOption = None,
+    inputs: o.InputsOption = None,
+    device: o.DeviceOption = "auto",
+    effort: o.EffortOption = Effort.QUICK,
+    reprofile: o.ReprofileOption = False,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Show what memory costs in time: peak against step time, from least to all.
+
+    \b
+    remat-gen sweep model.py
+    remat-gen sweep model.py --strategies auto,rotor -o sweep.svg
+
+    Beside the strategies stands what people use today: eager, torch.utils.checkpoint, and
+    torch.compile's activation_memory_budget, all replayed on the same graph and costs. The model
+    is traced and measured once; costs of an existing plan (MODEL_remat.plan.json) are used again.
+    """
+    from remat_gen.plot_figure import picture_format, require_matplotlib
+
+    target = None if output is None else Path(output)
+    if target is not None:
+        picture_format(target)
+        require_matplotlib()
+    names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
+    if strategies is not None and not names:
+        raise UsageError("--strategies names none; write them as in auto,rotor")
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        from remat_gen.sweep import sweep_file
+        from remat_gen.sweep_problem import Source
+
+        source = Source(model_file, model, inputs, device, reprofile)
+        found = sweep_file(source, names, points=points, effort=effort, progress=progress)
+    _write(found, target, as_json=as_json, quiet=quiet)
+
+
+def _write(found: Sweep, target: Path | None, *, as_json: bool, quiet: bool) -> None:
+    from remat_gen.sweep_text import sweep_json, tables
+
+    if as_json:
+        print(json.dumps(sweep_json(found), indent=1))
+    else:
+        Console().print(tables(found), highlight=False)
+    if target is not None:
+        from remat_gen.sweep_picture import write_sweep
+
+        write_sweep(found, target)
+        if not quiet:
+            Console(stderr=True).print(f"written     {target}", markup=False, highlight=False)
