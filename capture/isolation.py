@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from remat_gen.ir.errors import RematError, UsageError
+from remat_gen.ir.errors import Interruption, RematError, UsageError
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ def _lies_in(module: ModuleType | None, folder: Path) -> bool:
 class UserCode:
     """Turn whatever the user's code raises into a `UsageError` with the user's file and line.
 
-    A class, because user code may raise anything: `KeyboardInterrupt` alone passes.
+    A class, because user code may raise anything: signals alone pass.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class UserCode:
         frames: TracebackType | None,
     ) -> None:
         """Raise the `UsageError` for an error that is not ours."""
-        if error is None or isinstance(error, RematError | KeyboardInterrupt):
+        if error is None or isinstance(error, RematError | KeyboardInterrupt | Interruption):
             return
         where = place_of(self.path, frames)
         if isinstance(error, SystemExit):

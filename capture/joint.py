@@ -21,6 +21,7 @@ from torch._export.utils import _compiling_state_context
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.autocast import casts_of_eager
 from remat_gen.capture.explain import explain
 from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
@@ -70,6 +71,7 @@ def trace_joint(
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
         kernels_of_eager(fused_dropout=fused_dropout),
+        casts_of_eager(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)

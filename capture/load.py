@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.builders import build_model
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
+from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
 from remat_gen.ir.errors import UsageError
 
@@ -82,6 +83,7 @@ def load(
             step = step_inputs(module, path, inputs or INPUTS)
             built, step = _on_device(built, step, target, path)
     check_step(built, step, path, inputs or INPUTS)
+    remember_context(built, module, path, target.type)
     return Loaded(
         path=path,
         source=text,

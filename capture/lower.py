@@ -21,6 +21,7 @@ from remat_gen.capture.arguments import Call
 from remat_gen.capture.literals import argument
 from remat_gen.capture.nodes import (
     behind,
+    copies_storage,
     live_nodes,
     position,
     shares,
@@ -76,6 +77,7 @@ class _Lowering:
 
     def run(self) -> ir.Graph:
         nodes = live_nodes(self.joint)
+        self._refuse_effects(nodes)
         naming.tag_backward(nodes)
         for node in nodes:
             if node.op == "placeholder":
@@ -169,7 +171,8 @@ class _Lowering:
         kind = ir.Kind.ACTIVATION if phase is ir.Phase.FORWARD else ir.Kind.GRADIENT
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            self.table.add(node, 0, value, name, hints[0], kind)
+            nbytes = self._copied_bytes(node) if copies_storage(node) else None
+            self.table.add(node, 0, value, name, hints[0], kind, nbytes)
             return (name,)
         outputs: list[str | None] = [None] * len(value)
         of = naming.made_by(node, self.storages)
@@ -180,6 +183,11 @@ class _Lowering:
                 outputs[i] = output
                 self.table.add(node, i, value[i], output, hints[i], kind)
         return tuple(outputs)
+
+    def _copied_bytes(self, node: torch.fx.Node) -> int:
+        """Return the bytes of a copy of a tensor's whole storage."""
+        copied = self.table.name(node.all_input_nodes[0])
+        return self.table.stored[self.table.tensors[copied].storage].nbytes
 
     def _module(self, node: torch.fx.Node) -> str:
         """Return the module an operation ran in; a sum of gradients: that of its last operand."""
@@ -253,6 +261,15 @@ class _Lowering:
             )
         )
 
+    def _refuse_effects(self, nodes: list[torch.fx.Node]) -> None:
+        for node in nodes:
+            if node.target is torch.ops.higher_order.with_effects:
+                raise TraceError(
+                    f"{self._where(node)}: {node.args[1]} does more than compute (it checks or "
+                    "prints), which a plan would lose: use a form that does not, as "
+                    "torch.linalg.inv_ex, solve_ex and cholesky_ex are"
+                )
+
     def _refuse_unstored(self, node: torch.fx.Node) -> None:
         odd = [t for t in tensors_of(node) if t.layout is not torch.strided]
         if odd:
@@ -272,7 +289,7 @@ class _Lowering:
         for index, part in parts:
             name = f"{self.table.name(base)}:{node.name}" + ("" if index is None else f"[{index}]")
             self.table.add(node, index or 0, part, name, self.storages.hint(base), None)
-            same = self.table.same_as_an_ancestor(self.table.name(base), name, part)
+            same = self.table.same_as_an_ancestor(self.table.name(base), name)
             if same:
                 del self.table.tensors[name]
                 self.table.layouts.pop(name, None)

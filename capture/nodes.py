@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from remat_gen.capture.metadata import operator_name
 from remat_gen.capture.storages import Storages, tensors_of
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
@@ -66,6 +67,25 @@ def without_statistics(node: torch.fx.Node) -> tuple[Any, ...]:
     if node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7]:
         return (*node.args[:3], None, None, *node.args[5:])
     return node.args
+
+
+# Functional forms of in-place writes (`clone_preserve_strides` in aten/src/ATen).
+_COPYING = frozenset(
+    "copy slice_scatter select_scatter diagonal_scatter as_strided_scatter".split()
+)
+
+
+def copies_storage(node: torch.fx.Node) -> bool:
+    """Tell whether a node's result takes as much as the whole storage behind its first argument.
+
+    Fake tensors know it only sometimes: torch's cache of fake results remembers shape, strides and
+    offset of a result, and no storage.
+    """
+    copied = node.all_input_nodes[0].meta.get("val") if node.all_input_nodes else None
+    if operator_name(node) not in _COPYING or not isinstance(copied, torch.Tensor):
+        return False
+    steps = zip(copied.shape, copied.stride(), strict=True)
+    return not any(step == 0 and size != 1 for size, step in steps)  # expanded ones are unfolded
 
 
 def position(node: torch.fx.Node) -> int:

@@ -18,7 +18,7 @@ from remat_gen.capture.roofline import measured_rates, roofline_us
 from remat_gen.capture.signature import signature
 from remat_gen.capture.synthesize import Fill, Synthesizer
 from remat_gen.capture.timing import median_time_us, round_time_us
-from remat_gen.capture.workspace import Prepare, inside_bytes
+from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph, Operation
 
@@ -34,7 +34,7 @@ _OPAQUE = frozenset(
 )
 
 # What torch raises where an operation does not fit, or refuses the synthetic values.
-_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError)
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,14 @@ def _measure(
         if timed:
             runnables[text] = timed
     runs = {text: _prepare(synthesizer, r.operation, r.fill) for text, r in runnables.items()}
-    inside = inside_bytes(runs, device)
+    inside = inside_bytes(runs, device, _REFUSALS)
     graph = synthesizer.graph
     return {
         text: Cost(
             time_us=round_time_us(runnables[text].time_us),
             workspace_bytes=max(0, inside[text] - output_bytes(graph, operation)),
         )
-        if text in runnables
+        if text in inside
         else _modelled(graph, operation, device)
         for text, operation in distinct.items()
     }
@@ -111,6 +111,7 @@ def _time(synthesizer: Synthesizer, operation: Operation, device: torch.device) 
         try:
             time_us = median_time_us(_prepare(synthesizer, operation, fill)(), device)
         except _REFUSALS:
+            free_unused(device)  # what a failed attempt left behind would fail the next one
             continue
         return _Runnable(operation, fill, time_us)
     return None

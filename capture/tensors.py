@@ -20,7 +20,8 @@ class TensorTable:
     """Tensors by name; `names` has them by node and position among the node's results.
 
     `modules` has the module that made a storage, `geometry` the tensors that a view was made from,
-    `layouts` the shapes and strides that vary with a length of the inputs.
+    `layouts` the shapes and strides that vary with a length of the inputs. `lazy` are the views
+    that are conjugated or negated when they are read.
     """
 
     sizes: Sizes | None = None
@@ -31,6 +32,7 @@ class TensorTable:
     modules: dict[str, str] = field(default_factory=dict)
     geometry: dict[str, tuple[str, ...]] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    lazy: set[str] = field(default_factory=set)
 
     def add(
         self,
@@ -40,12 +42,17 @@ class TensorTable:
         name: str,
         hint: str,
         kind: ir.Kind | None,
+        nbytes: int | None = None,
     ) -> None:
-        """Add a tensor, and with a `kind` its storage unless another tensor looks at it."""
+        """Add a tensor, and with a `kind` its storage unless another tensor looks at it.
+
+        `nbytes` where the fake storage does not tell how large the real one is.
+        """
         key = Storages.key(value)
         if kind is not None and key not in self.storage_names:
             self.storage_names[key] = name
-            self.stored[name] = ir.Storage(name, int(value.untyped_storage().nbytes()), kind)
+            size = int(value.untyped_storage().nbytes()) if nbytes is None else nbytes
+            self.stored[name] = ir.Storage(name, size, kind)
         self.names[node, index] = name
         self.tensors[name] = ir.Tensor(
             name=name,
@@ -57,6 +64,8 @@ class TensorTable:
             device=str(value.device),
             hint=hint,
         )
+        if value.is_conj() or value.is_neg():
+            self.lazy.add(name)
         numbers = (*value.shape, *value.stride(), value.storage_offset())
         if any(isinstance(number, torch.SymInt) for number in numbers):
             self.layouts[name] = self._layout(value)
@@ -86,12 +95,13 @@ class TensorTable:
         """Translate the keyword arguments of an FX node, sorted."""
         return tuple((name, self.argument(value)) for name, value in sorted(kwargs.items()))
 
-    def same_as_an_ancestor(self, base: str, name: str, value: torch.Tensor) -> str:
+    def same_as_an_ancestor(self, base: str, name: str) -> str:
         """Return the tensor in a chain of views that a new one equals: `t().t()` is no view."""
-        if value.is_conj() or value.is_neg():
-            return ""
         new = self.tensors[name]
-        for ancestor in (base, *self.geometry.get(base, ())):
+        chain = (base, *self.geometry.get(base, ()))
+        for ancestor in chain if name not in self.lazy else ():
+            if ancestor in self.lazy:
+                continue  # it looks the same and reads otherwise
             old = self.tensors[ancestor]
             alike = self.layouts.get(ancestor) == self.layouts.get(name)
             if alike and _looks(old) == _looks(new):

@@ -20,6 +20,7 @@ from remat_gen.capture.quiet import quiet
 from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout, refuse_replaced
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
+from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
@@ -31,7 +32,7 @@ class Traced:
     """A traced step: its graph, its call, what it returned, and the example's own tensors.
 
     `hooked` where the forward puts hooks of its library on submodules. `pinned` says why the batch
-    is the example's alone, where one was looked for.
+    is the example's alone, where one was looked for. `autocast` is what the step is called in.
     """
 
     graph: Graph
@@ -41,6 +42,7 @@ class Traced:
     strict: bool
     hooked: bool = False
     pinned: str = ""
+    autocast: Autocast | None = None
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -67,7 +69,7 @@ def trace(
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     call = describe_call(model, args, kwargs)
-    with removed_afterwards(model):
+    with removed_afterwards(model), context_of(model):
         returned = _returned(model, call)
         refuse_replaced(returned.replaced)
         step = _Step(model, call, returned, str(source_file.resolve()) if source_file else "")
@@ -111,8 +113,15 @@ class _Step:
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
-        examples, hooked = _examples(graph, self.call), has_library_hooks(self.model)
-        return Traced(graph, self.call, self.returned, examples, joint.strict, hooked)
+        return Traced(
+            graph,
+            self.call,
+            self.returned,
+            _examples(graph, self.call),
+            joint.strict,
+            hooked=has_library_hooks(self.model),
+            autocast=autocast_of(self.model),
+        )
 
 
 def _returned(model: nn.Module, call: Call) -> Returned:

@@ -13,24 +13,51 @@ from remat_gen.capture.memory_events import recorded_memory
 Prepare: TypeAlias = Callable[[], Callable[[], object]]
 
 
-def inside_bytes(runs: Mapping[str, Prepare], device: torch.device) -> dict[str, int]:
+def inside_bytes(
+    runs: Mapping[str, Prepare],
+    device: torch.device,
+    refusals: tuple[type[Exception], ...] = (),
+) -> dict[str, int]:
     """Return for each run the highest number of bytes allocated inside it, its outputs included.
 
-    Only one run's inputs and outputs exist at a time.
+    Only one run's inputs and outputs exist at a time. A run that raises one of `refusals`, as where
+    memory is out, is left out.
     """
-    if device.type == "cuda":
-        return {name: _inside_bytes_cuda(prepare(), device) for name, prepare in runs.items()}
-    return _inside_bytes_cpu(runs)
+    if device.type != "cuda":
+        return _inside_bytes_cpu(runs, refusals)
+    found = {}
+    for name, prepare in runs.items():
+        try:
+            found[name] = _inside_bytes_cuda(prepare(), device)
+        except refusals:
+            free_unused(device)
+    return found
 
 
-def _inside_bytes_cpu(runs: Mapping[str, Prepare]) -> dict[str, int]:
+def _inside_bytes_cpu(
+    runs: Mapping[str, Prepare], refusals: tuple[type[Exception], ...]
+) -> dict[str, int]:
+    refused = set()
     with recorded_memory() as recording:  # starting it costs more than many operations: once
         for name, prepare in runs.items():
-            call = prepare()
-            with recording.mark(name):
-                result = call()
-            del result, call
-    return {span.name: span.highest_bytes - span.before_bytes for span in recording.spans}
+            try:
+                call = prepare()
+                with recording.mark(name):
+                    result = call()
+                del result, call
+            except refusals:
+                refused.add(name)
+    return {
+        span.name: span.highest_bytes - span.before_bytes
+        for span in recording.spans
+        if span.name not in refused
+    }
+
+
+def free_unused(device: torch.device) -> None:
+    """Give back what the allocator of a GPU keeps for later; the CPU's keeps nothing."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _inside_bytes_cuda(call: Callable[[], object], device: torch.device) -> int:

@@ -72,7 +72,9 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
     which = tuple(roots(models).index(r) for r in map(lambda p: roots([p])[0], models))
     given = tuple(body.backward.returns).__len__()
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
-    return texts, paths, which, given, positions, tuple(body.forward.returns), body.tangents
+    only_read = tuple(name in body.only_read for name in body.arguments())
+    returns = tuple(body.forward.returns)
+    return texts, paths, which, given, positions, returns, body.tangents, only_read
 
 
 def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:

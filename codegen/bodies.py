@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
@@ -52,7 +52,9 @@ class Body:
     """What a block does.
 
     `operations` are the forward operations it runs first, `tangents` the incoming gradients of the
-    model's outputs (the last block's only).
+    model's outputs (the last block's only). `only_read` are the arguments whose gradients a later
+    block has: autograd, which sums what all blocks return, would hold those until this block's
+    backward has run as well.
     """
 
     block: int
@@ -61,12 +63,24 @@ class Body:
     operations: tuple[Operation, ...]
     tangents: tuple[str, ...] = ()
     last: bool = False
+    only_read: frozenset[str] = frozenset()
 
     def arguments(self) -> tuple[str, ...]:
         """Return the parameters, buffers and inputs that either half uses, or has gradients for."""
         marks = self.forward.marks() + self.backward.marks()
         names = [mark.name for mark in marks if mark.kind == "argument"]
         return tuple(dict.fromkeys((*names, *self.backward.returns)))
+
+
+def _with_only_read(bodies: Iterable[Body]) -> tuple[Body, ...]:
+    """Find the arguments of each block that a later one has the gradient of."""
+    bodies = tuple(bodies)
+    returned = {name: body.block for body in bodies for name in body.backward.returns}
+
+    def only_read(body: Body) -> frozenset[str]:
+        return frozenset(a for a in body.arguments() if returned.get(a, -1) > body.block)
+
+    return tuple(replace(body, only_read=only_read(body)) for body in bodies)
 
 
 def write_bodies(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Body, ...]:
@@ -116,7 +130,7 @@ class _Writer:
                 self._free(step.value)
         functions.append(self._end_segment(current))
         tangents = tuple(dict.fromkeys(o.tangent for o in self.graph.outputs if o.tangent))
-        return tuple(
+        return _with_only_read(
             Body(
                 block=k,
                 forward=functions[k],

@@ -148,7 +148,10 @@ def _block(target: Target, writer: Writer, name: str, title: str) -> dict[str, o
     fields["gradients"] = [text.gradients[i] for i in order]
     return fields | {
         "layers": _layer_parameters(layers),
-        "parameters": [_parameter(target, i, layers) for i in owned],
+        "parameters": [
+            _parameter(target, i, layers) + ".detach()" * (i.tensor in body.only_read)
+            for i in owned
+        ],
         "constant_outputs": constant,
         "token_device": "" if target.device == "cpu" else f', device="{target.device}"',
         "incoming": _incoming(writer, text),
@@ -221,6 +224,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
         attributes=_strings(sorted(attributes)),
         guards=guards.sources(traced.hooked),
+        autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )

@@ -43,6 +43,7 @@ class ForwardText:
     count: int
     calls: tuple[str, ...]
     result: str
+    autocast: str
     imports: dict[str, set[str]]
 
 
@@ -83,6 +84,7 @@ class ForwardWriter:
             count=len(self._instances()),
             calls=tuple(self._calls(step, token, list(outputs.values()))),
             result=result,
+            autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=writer.imports,
         )
 
@@ -146,7 +148,11 @@ class ForwardWriter:
         inputs = {i.tensor: i for i in self.traced.graph.inputs}
         mine = [inputs[a] for a in body.arguments()]
         paths = [i.path for i in mine if i.kind is not Kind.INPUT]
-        given = [i.path for i in mine if i.kind is Kind.INPUT]
+        given = [
+            i.path + ".detach()" * (i.tensor in body.only_read)
+            for i in mine
+            if i.kind is Kind.INPUT
+        ]
         layers = [access("self", self.model, layer) for layer in roots(paths)]
         return [*([f"*{name}.parameters({', '.join(layers)})"] if paths else []), *given]
 

@@ -1,6 +1,14 @@
 """What can go wrong, by what the user can do about it. Only the command line prints these."""
 
 
+class Interruption(BaseException):
+    """A signal that ends a run; the text says what had been done by then, "" for nothing."""
+
+    def __init__(self, signal: int, done: str = "") -> None:
+        super().__init__(done)
+        self.signal = signal
+
+
 class RematError(Exception):
     """Base of all errors that a user can act on; `exit_code` is the command line's."""
 

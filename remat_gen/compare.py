@@ -8,6 +8,13 @@ eps the machine epsilon of their dtype, k = 16, or 4 for dtypes of 16 bits and l
 another order differ by a few eps; a wrong gradient differs in norm by far more. Where the original
 itself is not repeatable (atomic additions on a GPU), `noise` is its largest difference between
 two runs, and up to four times that is allowed as well.
+
+A gradient that vanishes in exact arithmetic, as that of a bias before a BatchNorm, consists of
+rounding alone: there is nothing of its own to measure an error by. Its noise is the *backward
+error*: how far the original's own gradient moves when all parameters move to the next number
+(Higham, "Accuracy and Stability of Numerical Algorithms", 1.5). It counts up to 1024 · eps · the
+largest gradient of the step, so that no error of that size passes for noise; and not in 16 bits,
+where the next number is far away.
 """
 
 from __future__ import annotations
@@ -39,6 +46,7 @@ class Comparison:
 
 
 _NOISE_FACTOR = 4.0
+_BACKWARD_ERROR = 1024
 
 
 def compare(
@@ -70,6 +78,19 @@ def largest_difference(a: object, b: object) -> float:
         return 0.0
     difference = _wide(b) - _wide(a)
     return _largest(difference[difference.isfinite()])
+
+
+def backward_noise(gradient: object, nudged: object, largest_of_all: float) -> float:
+    """Return the noise of a gradient, from a second one for nudged parameters.
+
+    `largest_of_all` is the largest absolute value among all gradients of the step.
+    """
+    if not isinstance(gradient, torch.Tensor) or gradient.dtype.itemsize <= 2:
+        return 0.0
+    if not gradient.is_floating_point():
+        return 0.0
+    most = _BACKWARD_ERROR * torch.finfo(gradient.dtype).eps * largest_of_all
+    return min(largest_difference(gradient, nudged), most / _NOISE_FACTOR)
 
 
 def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Comparison:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from remat_gen.ir.errors import InfeasibleBudgetError, RematError
+from remat_gen.ir.errors import InfeasibleBudgetError, Interruption, RematError
 
 INTERRUPTED = 130
 _USAGE = 2
+_NOTHING = "nothing was written"
 
 
 @dataclass(slots=True)
@@ -51,8 +53,11 @@ def _explain(error: BaseException) -> tuple[int, str]:
     """Return the exit code and what to print of an error."""
     if isinstance(error, RematError):
         return error.exit_code, f"error: {error}"
+    if isinstance(error, Interruption):
+        how = "terminated" if error.signal == signal.SIGTERM else "interrupted"
+        return 128 + error.signal, f"{how}; {str(error) or _NOTHING}"
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return INTERRUPTED, "interrupted; nothing was written"
+        return INTERRUPTED, f"interrupted; {_NOTHING}"
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else _USAGE, ""
     wrong_option = getattr(error, "format_message", None)  # typer brings its own click, or click's

@@ -5,28 +5,35 @@ have finalisers without end: an interrupted run went on and wrote its files. So 
 remembered, and every report of progress raises it again.
 
 A solve that was interrupted and has a schedule is pardoned, and the run goes on with it; a second
-Ctrl-C ends the run.
+Ctrl-C ends the run, and so does SIGTERM, at once. While files are written signals wait: all of them
+are written, or none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
+from remat_gen.ir.errors import Interruption
 from remat_gen.progress import Progress, Step
 
 
 class Interruptible(AbstractContextManager["Interruptible"]):
-    """A progress that raises `KeyboardInterrupt` at the next report after a Ctrl-C."""
+    """A progress that raises `KeyboardInterrupt` at the next report after a Ctrl-C.
+
+    After a SIGTERM it is `Interruption`, which nobody takes for a wish to see results.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
+        self._came: list[int] = []
         self._pending = False
-        self._count = 0
-        self._before: signal.Handlers | None = None
+        self._before: dict[int, Any] = {}
 
     def stage(self, name: str) -> Step:
         """Begin a stage, unless an interrupt was asked for."""
@@ -44,24 +51,25 @@ class Interruptible(AbstractContextManager["Interruptible"]):
 
         Raises:
             KeyboardInterrupt: there was more than one.
+            Interruption: there was a SIGTERM.
         """
-        if self._count > 1:
-            raise KeyboardInterrupt
-        self._pending = False
+        self._pending = len(self._came) > 1 or signal.SIGTERM in self._came
+        self._check()
 
     def _check(self) -> None:
+        if self._pending and signal.SIGTERM in self._came:
+            raise Interruption(signal.SIGTERM)
         if self._pending:
             raise KeyboardInterrupt
 
-    def _remember(self, _number: int, _frame: FrameType | None) -> None:
+    def _remember(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
         self._pending = True
-        self._count += 1
-        raise KeyboardInterrupt
+        self._check()
 
     def __enter__(self) -> Self:
-        """Listen for the signal; only the main thread may."""
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._remember)  # type: ignore[assignment]
+        """Listen for the signals; only the main thread may."""
+        self._before = _listen(self._remember)
         self._progress.__enter__()
         return self
 
@@ -71,8 +79,35 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         error: BaseException | None,
         frames: TracebackType | None,
     ) -> None:
-        """Leave the signal as it was."""
+        """Leave the signals as they were."""
         self._progress.__exit__(kind, error, frames)
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
+        _restore(self._before)
+
+
+def _listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Handle both signals, and return who did before; only the main thread may."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+
+
+def _restore(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def signals_wait(done: str) -> Iterator[None]:
+    """Let signals wait until the block is done; `done` says what is then there.
+
+    Raises:
+        Interruption: there was a signal; it says what was done.
+    """
+    came: list[int] = []
+    before = _listen(lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        _restore(before)
+    if came:
+        raise Interruption(max(came), done)  # SIGTERM, if it was among them

@@ -27,6 +27,16 @@ class State:
         """Copy the state of a model to the CPU."""
         return cls({name: _copy(tensor) for name, tensor in _state(model).items()})
 
+    def nudged(self, model: nn.Module) -> State:
+        """Return the same state with a model's parameters moved up to the next number."""
+        names = dict(model.named_parameters(remove_duplicate=False))
+        return State(
+            {
+                name: _next(tensor) if name in names else tensor
+                for name, tensor in self.tensors.items()
+            }
+        )
+
     def restore(self, model: nn.Module) -> None:
         """Write the state into a model that has the same names.
 
@@ -95,6 +105,12 @@ def _state(model: nn.Module) -> dict[str, torch.Tensor]:
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),
     }
+
+
+def _next(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
+        return tensor  # torch.nextafter has no kernels for these
+    return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
 
 
 def _copy_leaf(leaf: object) -> object:

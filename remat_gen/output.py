@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from remat_gen.interrupt import signals_wait
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.header import body_hash, is_unedited, read_header
 from remat_gen.ir.plan import parse_plan
@@ -77,17 +79,33 @@ def _existing(path: Path) -> str | None:
 def write_all(texts: Mapping[Path, str]) -> None:
     """Write every file through a temporary one beside it; an interruption leaves the old ones.
 
+    Signals wait meanwhile.
+
     Raises:
         UsageError: a file cannot be written; none was changed.
+        Interruption: a signal came; all is written.
     """
     targets = {path.resolve(): text for path, text in texts.items()}
-    try:
-        with _temporaries(targets) as temporaries, _restored_on_failure(targets):
-            for path, temporary in temporaries.items():
-                os.replace(temporary, path)
-    except OSError as error:
-        place = error.filename2 or error.filename
-        raise UsageError(f"{place}: cannot be written: {error.strerror}") from error
+    names = " and ".join(path.name for path in reversed(texts))
+    with signals_wait(f"{names} were written"):
+        try:
+            with _temporaries(targets) as temporaries, _restored_on_failure(targets):
+                for path, temporary in temporaries.items():
+                    os.replace(temporary, path)
+        except OSError as error:
+            raise UsageError(_why_not_written(error, list(texts))) from error
+
+
+def _why_not_written(error: OSError, paths: list[Path]) -> str:
+    """Name the file that was to be written, not the temporary one, which is gone."""
+    named = {str(error.filename), str(error.filename2)}
+    found = (p for p in paths if any(f".{p.name}." in name or p.name in name for name in named))
+    path = next(found, paths[-1])
+    advice = "free some space, or name another folder with -o; " if error.errno in _FULL else ""
+    return f"{path}: cannot be written: {error.strerror}; {advice}nothing was changed"
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -96,13 +114,37 @@ def _temporaries(targets: Mapping[Path, str]) -> Iterator[dict[Path, Path]]:
     names = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in targets}
     try:
         for path, temporary in names.items():
-            temporary.write_bytes(targets[path].encode())
+            _write_through(temporary, targets[path].encode())
             if path.exists():
                 shutil.copymode(path, temporary)
         yield names
     finally:
         for temporary in names.values():
             temporary.unlink(missing_ok=True)
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    """Write to the disk itself: some file systems find out only then that they are full."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait for other runs that write into the same folder: a module and its plan belong together.
+
+    The lock is on the folder and leaves no file behind; where there are none, it is left out.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            folder = os.open(path.resolve().parent, os.O_RDONLY)
+            stack.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

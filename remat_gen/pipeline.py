@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from remat_gen.budget import Breakdown, Budget, Resident
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
-from remat_gen.output import check_module, check_plan, plan_path, read_header, write_all
+from remat_gen.output import (
+    check_module,
+    check_plan,
+    one_at_a_time,
+    plan_path,
+    read_header,
+    write_all,
+)
 from remat_gen.pins import Pinned, pin
 from remat_gen.progress import Progress, Step
 from remat_gen.request import Request, default_output
@@ -76,7 +83,7 @@ def generate(request: Request, progress: Progress) -> Generated:
     with stages("emit"), loaded.importable():
         plan, plan_text, text = _emit(request, loaded, traced, planned, costs)
     with stages("write"):
-        plan_file = _write(request, text, plan_text)
+        plan_file = _write(request, loaded, text, plan_text)
     return Generated(
         text=text,
         plan=plan,
@@ -181,10 +188,22 @@ def _emit(
     return plan, plan_text(plan), text
 
 
-def _write(request: Request, text: str, plan_text: str) -> Path | None:
+def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:
+    _refuse_changed(loaded)
     if request.output is None:
         return None
-    _check_output(request)  # the work took a while
     plan_file = plan_path(request.output)
-    write_all({plan_file: plan_text, request.output: text})
+    with one_at_a_time(request.output):
+        _check_output(request)  # the work took a while
+        write_all({plan_file: plan_text, request.output: text})
     return plan_file
+
+
+def _refuse_changed(loaded: Loaded) -> None:
+    """Refuse to write what the model's file no longer says; comments quote its lines."""
+    from remat_gen.capture.load import read_source
+
+    if read_source(loaded.path) != loaded.source:
+        raise UsageError(
+            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
+        )

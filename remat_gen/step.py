@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.outputs import is_loss
+from remat_gen.capture.step_context import context_of
 
 
 def training_step(
@@ -23,10 +24,13 @@ def training_step(
 ) -> object:
     """Run forward and backward; return what the model returned, which lives until then.
 
+    Forward runs in the model's `step_context()`, backward outside of it.
+
     Gradients accumulate into `.grad`. The incoming gradients are random, from an own generator
     seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
     """
-    outputs = model(*args, **kwargs)
+    with context_of(model):
+        outputs = model(*args, **kwargs)
     wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
     losses = [leaf for leaf in wanted if is_loss(leaf)]
     if len(losses) == 1:

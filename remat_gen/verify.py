@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
-from remat_gen.compare import Comparison, Match, compare, largest_difference
+from remat_gen.compare import (
+    Comparison,
+    Match,
+    backward_noise,
+    compare,
+    largest_difference,
+)
 from remat_gen.measure import PeakMeasurement, model_peak
 from remat_gen.outcome import Outcome, State, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
 from remat_gen.report import Report
 from remat_gen.step import training_step
 
+_Noise: TypeAlias = Mapping[tuple[str, str], float]
+_GRADIENTS = ("gradients", "input gradients")
 _STEPS = 2  # the second one accumulates into `.grad`
 
 # What a step of someone else's model raises; reported, as a verification must end in a verdict.
@@ -43,6 +52,10 @@ class _Subject:
 
     def outcomes(self, model: nn.Module) -> list[Outcome]:
         return run_steps(model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed)
+
+    def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
+        """Run the steps with all parameters moved to the next number."""
+        return replace(self, state=self.state.nudged(model)).outcomes(model)
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
@@ -90,7 +103,7 @@ def _verify(
         return replace(report, failure=_reason(error))
     try:
         expected = subject.outcomes(original)
-        comparisons = _compare(expected, actual, lambda: subject.outcomes(original))
+        comparisons = _compare(expected, actual, original, subject)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
     except _STEP_ERRORS as error:
         return replace(
@@ -102,23 +115,54 @@ def _verify(
 
 
 def _compare(
-    expected: list[Outcome], actual: list[Outcome], repeat: Callable[[], list[Outcome]]
+    expected: list[Outcome], actual: list[Outcome], original: nn.Module, subject: _Subject
 ) -> tuple[Comparison, ...]:
-    """Compare all steps; where not all is bitwise, first see how well the original repeats."""
+    """Compare all steps; where not all is bitwise, first see how noisy the original is itself."""
     comparisons = tuple(_compare_all(expected, actual, [{}] * _STEPS))
     if all(c.match is Match.BITWISE for c in comparisons):
         return comparisons
-    noise = [
-        {key: largest_difference(once[key], again.get(key)) for key in once}
-        for once, again in zip(expected, repeat(), strict=True)
+    noise = _noise_of_repeats(expected, subject.outcomes(original))
+    comparisons = tuple(_compare_all(expected, actual, noise))
+    if not any(c.match is Match.DIFFERENT and c.kind in _GRADIENTS for c in comparisons):
+        return comparisons
+    backward = _noise_of_backward(expected, subject.nudged_outcomes(original))
+    both = [
+        {key: max(found, rounding.get(key, 0.0)) for key, found in repeats.items()}
+        for repeats, rounding in zip(noise, backward, strict=True)
     ]
-    return tuple(_compare_all(expected, actual, noise))
+    return tuple(_compare_all(expected, actual, both))
+
+
+def _noise_of_repeats(once: list[Outcome], again: list[Outcome]) -> list[_Noise]:
+    """Return how far each thing moves from run to run."""
+    return [
+        {key: largest_difference(value, other.get(key)) for key, value in one.items()}
+        for one, other in zip(once, again, strict=True)
+    ]
+
+
+def _noise_of_backward(once: list[Outcome], nudged: list[Outcome]) -> list[_Noise]:
+    """Return how far each gradient moves with the rounding of the parameters."""
+    return [
+        {
+            key: backward_noise(value, other.get(key), _largest_gradient(one))
+            for key, value in one.items()
+            if key[0] in _GRADIENTS
+        }
+        for one, other in zip(once, nudged, strict=True)
+    ]
+
+
+def _largest_gradient(outcome: Outcome) -> float:
+    gradients = [value for (kind, _), value in outcome.items() if kind in _GRADIENTS]
+    found = (float(g.abs().max()) for g in gradients if isinstance(g, torch.Tensor) and g.numel())
+    return max(filter(math.isfinite, found), default=0.0)
 
 
 def _compare_all(
     expected: list[Outcome],
     actual: list[Outcome],
-    noise: Sequence[Mapping[tuple[str, str], float]],
+    noise: Sequence[_Noise],
 ) -> Iterator[Comparison]:
     for step, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
         for kind, name in dict.fromkeys([*wanted, *got]):

@@ -1,7 +1,7 @@
-"""Random small models as source text: a grammar of layers on `[8, 16]` and on images.
+"""Random small models as source text: a grammar of layers on `[rows, 16]`.
 
 body  ::= layer*          layer ::= residual(layer) | concat(layer, layer) | split | leaf
-leaf  ::= linear | norm | activation | dropout | attention | conv | shared linear | buffer
+leaf  ::= one of `random_leaves.LEAVES`
 """
 
 from __future__ import annotations
@@ -9,32 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
-
-WIDTH = 16
-
-_LEAVES = {
-    "linear": ("nn.Linear(16, 16)", "{y} = self.{m}({x})"),
-    "wide": ("nn.Linear(16, 64, bias=False)", "{y} = F.gelu(self.{m}({x})) @ self.{m}.weight"),
-    "layernorm": ("nn.LayerNorm(16)", "{y} = self.{m}({x})"),
-    "batchnorm": ("nn.BatchNorm1d(16)", "{y} = self.{m}({x})"),
-    "dropout": ("nn.Dropout(0.3)", "{y} = self.{m}({x})"),
-    "noise": ("", "{y} = {x} + 0.1 * torch.rand_like({x})"),
-    "gelu": ("", "{y} = F.gelu({x})"),
-    "relu_": ("nn.Linear(16, 16)", "{y} = self.{m}({x}).relu_()"),
-    "attention": (
-        "nn.Linear(16, 48)",
-        "q, k, v = self.{m}({x}).view(-1, 4, 48).split(16, dim=2)\n"
-        "{y} = ((q @ k.transpose(1, 2)).softmax(dim=-1) @ v).reshape(-1, 16)",
-    ),
-    "conv": (
-        "nn.Conv1d(4, 4, 3, padding=1)",
-        "{y} = self.{m}({x}.view(-1, 4, 16)).flatten(0, 1)",
-    ),
-    "shared": ("", "{y} = self.shared({x}).tanh()"),
-    "counter": ("", "self.calls += 1\n{y} = {x} * 0.5"),
-    "constant": ("", "{y} = {x} * torch.tensor([0.5, 2.0] * 8)"),
-    "detached": ("", "{y} = {x} + {x}.detach().mean()"),
-}
+from random_leaves import LEAVES
 
 
 @dataclass(slots=True)
@@ -46,14 +21,14 @@ class _Writer:
 
     def name(self, stem: str) -> str:
         self.count += 1
-        return f"{stem}{self.count}"
+        return f"{stem.replace(' ', '_').strip('_')}{self.count}"
 
     def leaf(self, x: str) -> str:
-        kind = self.draw(st.sampled_from(sorted(_LEAVES)))
-        module, text = _LEAVES[kind]
-        m, y = self.name(kind.strip("_")), self.name("x")
+        kind = self.draw(st.sampled_from(sorted(LEAVES)))
+        module, text = LEAVES[kind]
+        m, y = self.name(kind), self.name("x")
         if module:
-            self.modules.append(f"self.{m} = {module}")
+            self.modules.append(module.format(m=m))
         self.lines += text.format(m=m, x=x, y=y).splitlines()
         return y
 
@@ -80,6 +55,9 @@ _RESULTS = (
     "return {x}",
     'return {{"out": {x}, "half": {x}[:, :8], "calls": self.calls.clone()}}',
     "return {x}.mean(), ({x}, None)",
+    "return {x}.t(), {x}[0], {x}.argmax(1), {x} > 0",
+    "return [{x}, x, {x}, {x}.detach(), 3]",
+    "return {x}.double().mean(), x.view(-1), self.shared.weight",
 )
 
 
@@ -91,16 +69,17 @@ def sources(draw: st.DrawFn, rows: int = 8) -> str:
         "self.shared = nn.Linear(16, 16)",
         'self.register_buffer("calls", torch.zeros(()))',
     ]
-    x = "x"
+    x = "h"
     for _ in range(draw(st.integers(2, 7))):
         x = writer.layer(x, 2)
     frozen = draw(st.booleans())
     result = draw(st.sampled_from(_RESULTS)).format(x=x)
     return _SOURCE.format(
         modules=_indented(writer.modules),
-        lines=_indented(["x = self.first(x)", *writer.lines, result]),
+        lines=_indented(["h = self.first(x)", *writer.lines, result]),
         rows=rows,
         frozen="        self.shared.weight.requires_grad_(False)\n" if frozen else "",
+        grad=draw(st.sampled_from(["", ", requires_grad=True"])),
     )
 
 
@@ -112,6 +91,18 @@ _SOURCE = """\
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.abs().sqrt()
+
+    @staticmethod
+    def backward(ctx, d: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return d * x.sign() * 0.5
 
 
 class Net(nn.Module):
@@ -127,5 +118,5 @@ def build_model() -> nn.Module:
 
 
 def example_inputs() -> tuple[Tensor]:
-    return (torch.randn({rows}, 16),)
+    return (torch.randn({rows}, 16{grad}),)
 """

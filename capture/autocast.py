@@ -1,0 +1,96 @@
+"""Autocast as eager has it: a parameter is cast once, and its gradients are added in 16 bits.
+
+Inside `torch.autocast` eager keeps the 16-bit copy of a parameter until the outermost region ends
+(`cached_cast` in aten/src/ATen/autocast_mode.cpp). A trace goes without that cache: a parameter
+that is used twice would be cast twice, and its gradients added in float32 rather than in 16 bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+
+_CAST = torch.ops.aten._to_copy.default
+_KEYS = {
+    "cpu": (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutocastCPU),
+    "cuda": (torch._C.DispatchKey.AutogradCUDA, torch._C.DispatchKey.AutocastCUDA),
+}
+_SWITCHED_OFF = (
+    "torch.fx.experimental.proxy_tensor.disable_autocast_cache",
+    "torch._functorch._aot_autograd.collect_metadata_analysis.disable_autocast_cache",
+)
+
+
+@contextlib.contextmanager
+def casts_of_eager() -> Iterator[None]:
+    """Trace one cast of each parameter per autocast region; backward is traced without autocast."""
+    copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    clear = torch.clear_autocast_cache
+
+    def clear_all() -> None:
+        copies.clear()
+        clear()
+
+    with contextlib.ExitStack() as stack:
+        for name in _SWITCHED_OFF:
+            stack.enter_context(mock.patch(name, contextlib.nullcontext))
+        stack.enter_context(mock.patch("torch.clear_autocast_cache", clear_all))
+        stack.enter_context(torch._functorch.config.patch(backward_pass_autocast="off"))
+        for device in _KEYS:
+            stack.enter_context(_casting(device, copies))
+        yield
+
+
+@contextlib.contextmanager
+def _casting(device: str, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Iterator[None]:
+    """Let a device's casts look into `copies` first; kept tensors keep their ids to themselves."""
+    autograd, _ = _KEYS[device]
+
+    def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        if not _is_cached(tensor, kwargs.get("dtype"), device):
+            return _CAST._op_dk(torch._C.DispatchKey.Autograd, tensor, **kwargs)  # type: ignore[no-any-return]
+        if id(tensor) not in copies:
+            copies[id(tensor)] = (
+                tensor,
+                _CAST._op_dk(torch._C.DispatchKey.Autograd, tensor, **kwargs),
+            )
+        return copies[id(tensor)][1]
+
+    _CAST.py_kernels[autograd] = cast
+    _CAST._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        del _CAST.py_kernels[autograd]
+        _CAST._dispatch_cache.clear()
+
+
+def _is_cached(tensor: torch.Tensor, dtype: object, device: str) -> bool:
+    """Tell whether eager would cache this cast: of a float32 leaf, by autocast, to its dtype."""
+    by_autocast = torch._C._dispatch_tls_is_dispatch_key_excluded(_KEYS[device][1])
+    return (
+        tensor.dtype is torch.float32
+        and dtype is torch.get_autocast_dtype(device)
+        and tensor.requires_grad
+        and _is_leaf(tensor)
+        and by_autocast
+        and _in_a_region()
+        and torch.is_autocast_cache_enabled()
+    )
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor of the trace is a parameter or an input, which autograd sees no origin
+    of; as they are wrapped, their own `is_leaf` is false."""
+    return tensor.grad_fn is None or not tensor.grad_fn.next_functions
+
+
+def _in_a_region() -> bool:
+    """Tell whether an autocast region is open; inside its casts, autocast itself is off."""
+    depth = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return depth > 0
