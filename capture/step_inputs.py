@@ -38,7 +38,7 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
     make = _maker(module, path, name)
     with UserCode(path, f"{name}()"):
         made = make()
-    step = _as_arguments(made)
+    step = as_arguments(made)
     if step is None:
         raise UsageError(
             f"{path}: {name}() returned {described(made)}; return a tuple (positional), a dict "
@@ -67,7 +67,7 @@ def _maker(module: ModuleType, path: Path, name: str) -> Callable[[], object]:
     return make
 
 
-def _as_arguments(made: object) -> StepInputs | None:
+def as_arguments(made: object) -> StepInputs | None:
     """Read a tuple, a dict or (tuple, dict) as arguments; None where it is none of these."""
     if isinstance(made, dict):
         return StepInputs((), dict(made)) if _names(made) else None

@@ -39,7 +39,10 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for; `budget` as it was written, `command` to ask again."""
+    """What was asked for; `budget` as it was written, `command` to ask again.
+
+    `live` where a built model was given: its file alone does not build it.
+    """
 
     command: str
     model: str | None
@@ -48,6 +51,7 @@ class Asked:
     strategy: str
     budget: str
     budget_bytes: int
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)

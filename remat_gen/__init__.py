@@ -1,3 +1,40 @@
-"""remat-gen: activation rematerialisation as source code."""
+"""remat-gen: activation rematerialisation as source code.
+
+`generate`, `check`, `verify` and `diff` are the commands as functions; see `remat_gen.api`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from remat_gen.api import check as check
+    from remat_gen.api import diff as diff
+    from remat_gen.api import generate as generate
+    from remat_gen.api import verify as verify
+    from remat_gen.ir.errors import InfeasibleBudgetError as InfeasibleBudgetError
+    from remat_gen.ir.errors import RematError as RematError
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "generate": "remat_gen.api",
+    "check": "remat_gen.api",
+    "verify": "remat_gen.api",
+    "diff": "remat_gen.api",
+    "RematError": "remat_gen.ir.errors",
+    "InfeasibleBudgetError": "remat_gen.ir.errors",
+}
+__all__ = ["InfeasibleBudgetError", "RematError", "check", "diff", "generate", "verify"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: `remat-gen --help` must not wait for it."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -15,7 +15,7 @@ from remat_gen.ir.errors import RematError
 from remat_gen.progress import progress_for
 
 if TYPE_CHECKING:
-    from remat_gen.check import Checked
+    from remat_gen.checking import Checked
 
 
 def check(
@@ -46,7 +46,7 @@ def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError
     results: dict[Path, Checked | RematError] = {}
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         step = progress.stage("check")
-        from remat_gen.check import check_file
+        from remat_gen.checking import check_file
 
         for number, path in enumerate(files):
             step(str(path), number + 1, len(files))

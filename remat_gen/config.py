@@ -10,14 +10,14 @@ there is a list here: `keep = ["probs", "h.*.mlp.up"]`.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from remat_gen.budget import Budget, Optimizer
+from remat_gen.choice import chosen, suggestion
 from remat_gen.ir.errors import UsageError
 from remat_gen.pins import make_pins
 from remat_gen.request import (
@@ -48,7 +48,6 @@ _TEXTS = (
 _LISTS = ("dynamic", "keep", "recompute")
 _FLAGS = ("static",)
 KEYS = (*_TEXTS, *_LISTS, *_FLAGS)
-Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,8 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
             model=keys.get("model"),
             inputs=keys.get("inputs"),
             device=keys.get("device", "auto"),
-            strategy=_choice(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
-            effort=_choice(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
+            strategy=chosen(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
+            effort=chosen(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
             dynamic=make_dynamic(keys.get("dynamic"), static=keys.get("static", False)),
             pins=make_pins(keys.get("keep"), keys.get("recompute")),
         )
@@ -129,7 +128,7 @@ def _limit(keys: Mapping[str, Any]) -> Budget | DeviceMemory:
     return make_limit(
         keys.get("budget"),
         keys.get("device-memory"),
-        _choice(Optimizer, "optimizer", optimizer) if optimizer else None,
+        chosen(Optimizer, "optimizer", optimizer) if optimizer else None,
         keys.get("headroom"),
     )
 
@@ -146,13 +145,6 @@ def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
         raise UsageError(f"{path}: {where} is {value!r}; write {example}")
 
 
-def _choice(kind: type[Choice], key: str, text: str) -> Choice:
-    known = [member.value for member in kind]
-    if text not in known:
-        raise UsageError(f"{key} {text!r} is none of {', '.join(known)}{_suggestion(text, known)}")
-    return kind(text)
-
-
 def _mapping(path: Path, where: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{path}: {where} is {value!r}; write a table: [{where}]")
@@ -162,10 +154,5 @@ def _mapping(path: Path, where: str, value: object) -> Mapping[str, Any]:
 def _refuse_unknown(path: Path, where: str, keys: Iterable[str], known: tuple[str, ...]) -> None:
     for key in keys:
         if key not in known:
-            hint = _suggestion(key, known) or f"; known are {', '.join(known)}"
+            hint = suggestion(key, known) or f"; known are {', '.join(known)}"
             raise UsageError(f"{path}: {where} has an unknown key {key!r}{hint}")
-
-
-def _suggestion(text: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(text, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -82,6 +82,7 @@ def _asked(request: Request, planned: Planned) -> Asked:
         strategy=request.strategy.value,
         budget=limit.text if isinstance(limit, Budget) else f"device memory {limit.text}",
         budget_bytes=planned.budget_bytes,
+        live=request.live,
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-from remat_gen.capture.load import Loaded, load, read_source
+from torch import nn
+
+from remat_gen.capture.load import Loaded, import_file, load, read_source
 from remat_gen.capture.trace import trace
 from remat_gen.emission import module_text, torch_version
 from remat_gen.ir.errors import StalePlanError, UsageError
@@ -15,19 +18,23 @@ from remat_gen.output import plan_path
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
 from remat_gen.report import Report
-from remat_gen.verify import verify_models
+from remat_gen.verification import verify_models
 
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A generated module's file, its plan, and the file of the original."""
+    """A generated module's file, its plan, and the file of the original.
+
+    `given` is the original where it was handed over, not to be built from its file.
+    """
 
     path: Path
     plan: Plan
     original: Path
+    given: Loaded | None = None
 
     @classmethod
-    def find(cls, path: Path) -> Existing:
+    def find(cls, path: Path, given: Loaded | None = None) -> Existing:
         """Read the header and the plan of a generated module.
 
         Raises:
@@ -36,11 +43,22 @@ class Existing:
         if read_header(read_source(path)) is None:
             raise UsageError(f"{path}: was not written by remat-gen")
         plan = read_plan(plan_path(path))
-        return cls(path, plan, path.parent / plan.source.file)
+        return cls(path, plan, path.parent / plan.source.file, given)
 
     def load(self, *, fake: bool = False) -> Loaded:
-        """Load the original as it was loaded for the plan; `fake` allocates nothing."""
+        """Load the original as it was loaded for the plan; `fake` allocates nothing.
+
+        Raises:
+            UsageError: it cannot be, or a built model is needed and was not given.
+        """
         asked = self.plan.asked
+        if self.given is not None:
+            return self.given
+        if asked.live:
+            raise UsageError(
+                f"{self.path}: was generated from a built {asked.model}, which its file alone does "
+                "not build; hand it over in Python: remat_gen.check(path, model, inputs)"
+            )
         return load(self.original, asked.model, asked.inputs, self.device, fake=fake)
 
     def load_original(self) -> Loaded:
@@ -92,19 +110,19 @@ def emit_again(existing: Existing) -> str:
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
 
 
-def verify_file(path: Path, *, time_steps: int = 0) -> Report:
+def verify_file(path: Path, *, time_steps: int = 0, given: Loaded | None = None) -> Report:
     """Run a generated module and its original, and compare all that a step leaves behind.
 
     Raises:
         RematError: one of them cannot be loaded, or the original changed.
     """
-    existing = Existing.find(path)
+    existing = Existing.find(path, given)
     original = existing.load_original()
-    planned = load(path, original.builder, existing.plan.asked.inputs, existing.device)
+    planned = _planned(existing, original)
     with original.importable():
         return verify_models(
             original.model,
-            planned.model,
+            planned,
             original.args,
             original.kwargs,
             device=original.device,
@@ -112,3 +130,19 @@ def verify_file(path: Path, *, time_steps: int = 0) -> Report:
             budget_bytes=existing.plan.asked.budget_bytes,
             time_steps=time_steps,
         )
+
+
+def _planned(existing: Existing, original: Loaded) -> nn.Module:
+    """Return the planned model; of one that was handed over, a copy that becomes the planned class.
+
+    Raises:
+        UsageError: the generated file does not build it.
+    """
+    if existing.given is None:
+        asked = existing.plan.asked
+        return load(existing.path, original.builder, asked.inputs, existing.device).model
+    with original.importable():
+        module = import_file(existing.path, read_source(existing.path))
+    planned = copy.deepcopy(original.model)
+    planned.__class__ = getattr(module, original.model_name)
+    return planned

@@ -22,6 +22,8 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.pins import Pins
 from remat_gen.solver.search import Effort
 
+_KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
+_SEQUENCES = ("dynamic", "keep", "recompute")
 DEFAULT_HEADROOM = "1GB"
 DEFAULT_DYNAMIC: tuple[str, ...] | None = ()  # None: the batch, where it can be found
 
@@ -65,7 +67,8 @@ class DeviceMemory:
 class Request:
     """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
-    (`ids:0`), None where the batch is looked for."""
+    (`ids:0`), None where the batch is looked for. `live` where a built model, of class `model`,
+    was given."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -79,9 +82,25 @@ class Request:
     pins: Pins = Pins()  # noqa: RUF009  (frozen)
     force: bool = False
     reprofile: bool = False
+    live: bool = False
 
     def command(self) -> str:
-        """Return the command, with paths as seen from the model's folder."""
+        """Return the command, or the call in Python, with paths as seen from the model's folder."""
+        return self._call() if self.live else shlex.join(self._words())
+
+    def _call(self) -> str:
+        """Return the call that hands over a built model."""
+        words = [word for word in self._words()[2:] if word != "--static"]
+        given: dict[str, list[str]] = {}
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            keyword = _KEYWORDS.get(option, option.removeprefix("--").replace("-", "_"))
+            given.setdefault(keyword, []).append(value)
+        given.pop("builder", None)
+        said = [f"{k}={v if k in _SEQUENCES else repr(v[0])}" for k, v in given.items()]
+        said += ["static=True"] * ("--static" in self._words())
+        return f"remat_gen.generate({self.model}(…), inputs, {', '.join(said)})"
+
+    def _words(self) -> list[str]:
         words = ["remat-gen", self.model_file.name, *self._limit_words()]
         named = (("--model", self.model), ("--inputs", self.inputs))
         words += [word for option, value in named if value for word in (option, value)]
@@ -92,7 +111,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
-        return shlex.join([*words, "-o", self._output_word()])
+        return [*words, "-o", self._output_word()]
 
     def _pin_words(self) -> list[str]:
         named = (("--keep", self.pins.keep), ("--recompute", self.pins.recompute))

@@ -170,7 +170,7 @@ CHECK = """
 import resource
 from pathlib import Path
 
-from remat_gen.check import check_file
+from remat_gen.checking import check_file
 from remat_gen.existing import Existing
 
 path = Path("wide_remat.py")

@@ -9,7 +9,7 @@ from varying_models import OPEN_ENDED, one_line
 
 from remat_gen.budget import parse_budget
 from remat_gen.capture.roofline import NOMINAL_CPU, roofline_us
-from remat_gen.check import check_file
+from remat_gen.checking import check_file
 from remat_gen.existing import Existing, emit_again
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import UsageError

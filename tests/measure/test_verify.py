@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from remat_gen.report import Report
-from remat_gen.verify import verify_models
+from remat_gen.verification import verify_models
 
 CPU = torch.device("cpu")
 WIDTH = 32

@@ -49,14 +49,14 @@ class Checked:
         return f"{self.path}: stale: {' and '.join(self.causes)}; run: {self.command}"
 
 
-def check_file(path: Path) -> Checked:
-    """Trace the original again, write the module again from its plan, and compare.
+def check_file(path: Path, given: Loaded | None = None) -> Checked:
+    """Trace the original again (or the one given), write the module again, and compare.
 
     Raises:
         UsageError: the file is not ours, has no plan, or is of another torch.
         RematError: the original cannot be loaded or traced any more.
     """
-    existing = Existing.find(path)
+    existing = Existing.find(path, given)
     existing.refuse_other_torch()
     loaded, traced = retrace(existing)
     causes = [*_edits(existing), *_source_change(existing, loaded)]

@@ -1,0 +1,185 @@
+"""The commands as functions, for a file and for a model that was built already."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import remat_gen
+from remat_gen.ir.errors import UsageError
+from remat_gen.ir.plan import read_plan
+
+NET = '''
+"""A network whose class needs arguments: only a built one can be planned."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Net(nn.Module):
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.width = width
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        for layer in self.layers:
+            x = self.drop(F.gelu(layer(x)))
+        return (x * scale).square().mean()
+'''
+FILE = (
+    NET
+    + """
+
+def build_model() -> nn.Module:
+    return Net(16, 3)
+
+
+def example_inputs() -> tuple[Tensor]:
+    return (torch.randn(64, 16),)
+""".replace("torch.randn", "__import__('torch').randn")
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder whose files can be imported, the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "net_file.py").write_text(FILE, encoding="utf-8")
+    (tmp_path / "net_live.py").write_text(NET, encoding="utf-8")
+    yield tmp_path
+    for name in ("net_live", "net_live_remat", "net_file_remat"):
+        sys.modules.pop(name, None)
+
+
+def test_a_file_is_planned_verified_checked_and_compared(folder: Path) -> None:
+    path = folder / "net_file.py"
+    planned = remat_gen.generate(path, budget="80%", strategy="rotor")
+    assert planned.output == folder / "net_file_remat.py"
+    assert planned.plan == read_plan(folder / "net_file_remat.plan.json")
+    assert planned.output.read_text() == planned.text
+    assert planned.plan.predicted.peak_bytes <= planned.plan.asked.budget_bytes
+    report = remat_gen.verify(planned.output)
+    assert report.ok and report.bitwise
+    assert not remat_gen.check(planned.output).stale
+    other = remat_gen.generate(path, budget="100%", output=folder / "free.py")
+    assert not remat_gen.diff(planned.output, other.output or "").empty
+    assert remat_gen.diff(planned.output, planned.output).empty
+
+
+def test_a_file_by_the_function_is_the_file_by_the_command(folder: Path) -> None:
+    remat_gen.generate("net_file.py", budget="80%", keep=["gelu"], dynamic=["x:0"])
+    first = (folder / "net_file_remat.py").read_bytes()
+    options = ("--budget", "80%", "--keep", "gelu", "--dynamic", "x:0")
+    command = [sys.executable, "-m", "remat_gen", "net_file.py", *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["costs_reused"]
+    assert (folder / "net_file_remat.py").read_bytes() == first
+
+
+def test_a_built_model_is_planned_from_its_class_s_file(folder: Path) -> None:
+    model = importlib.import_module("net_live").Net(16, 4)
+    inputs = (torch.randn(64, 16),), {"scale": 2.0}
+    planned = remat_gen.generate(model, inputs, budget="75%", strategy="rotor", recompute=["gelu"])
+    assert planned.output == folder / "net_live_remat.py"
+    call = "remat_gen.generate(Net(…), inputs, budget='75%', strategy='rotor', recompute=['gelu']"
+    assert planned.plan.asked.command.startswith(call)
+    assert f"#     {call}" in planned.text
+    assert remat_gen.verify(planned.output, model, inputs).bitwise
+    assert not remat_gen.check(planned.output, model, inputs).stale
+    assert losses(importlib.import_module("net_live_remat").Net, 4) == losses(type(model), 4)
+
+
+def losses(kind: Any, depth: int) -> list[float]:
+    """Return the losses of three steps of training."""
+    torch.manual_seed(1)
+    model = kind(16, depth)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    found = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.randn(64, 16), scale=2.0)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def test_a_built_model_is_needed_to_check_what_was_made_of_one(folder: Path) -> None:
+    net = importlib.import_module("net_live").Net
+    planned = remat_gen.generate(net(16, 2), torch.randn(64, 16), budget="100%")
+    assert planned.output is not None
+    with pytest.raises(UsageError, match=r"a built Net.*remat_gen\.check\(path, model, inputs\)"):
+        remat_gen.check(planned.output)
+    deeper = remat_gen.check(planned.output, net(16, 3), torch.randn(64, 16))
+    assert deeper.causes == ("the model is traced to other operations than the plan's",)
+
+
+def test_a_class_of_a_notebook_s_cell(folder: Path) -> None:
+    """Run a cell: its class is in `__main__`, which has no file there."""
+    cell = NET + (
+        "import torch, remat_gen\n"
+        "try:\n    remat_gen.generate(Net(4, 1), torch.randn(2, 4), budget='100%')\n"
+        "except remat_gen.RematError as error:\n    print(error)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-"], input=cell, capture_output=True, text=True, env=environment
+    )
+    assert "class Net is defined in no file, but in a notebook's cell" in done.stdout, done.stderr
+    assert "%%writefile model.py" in done.stdout
+
+
+class Local(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_refused(folder: Path) -> None:
+    class Inner(Local):
+        pass
+
+    x = torch.randn(2, 4)
+    for call, message in (
+        (lambda: remat_gen.generate(Inner(), x, budget="1GB"), "not defined at the top level"),
+        (lambda: remat_gen.generate(nn.Linear(4, 4), x, budget="1GB"), "comes from a library"),
+        (lambda: remat_gen.generate(Local(), "x", budget="1GB"), "give what the model is called"),
+        (lambda: remat_gen.generate(Local(), x, budget="1GB"), "requires a gradient"),
+        (lambda: remat_gen.generate("net_file.py", x, budget="1GB"), "a file makes its own"),
+        (lambda: remat_gen.generate(3, budget="1GB"), "give a path or a torch.nn.Module, not int"),
+        (lambda: remat_gen.generate("net_file.py"), "give --budget"),
+        (
+            lambda: remat_gen.generate("net_file.py", budget="1GB", strategy="rotr"),
+            "did you mean 'rotor'",
+        ),
+    ):
+        with pytest.raises(remat_gen.RematError, match=message):
+            call()
+
+
+def test_a_budget_that_is_too_small_tells_the_smallest(folder: Path) -> None:
+    with pytest.raises(remat_gen.InfeasibleBudgetError) as caught:
+        remat_gen.generate("net_file.py", budget=1000)
+    again = remat_gen.generate("net_file.py", budget=caught.value.smallest_bytes)
+    assert again.plan.predicted.peak_bytes == caught.value.smallest_bytes
+
+
+def test_public_names_are_there_and_no_others() -> None:
+    assert {"generate", "check", "verify", "diff"} <= set(dir(remat_gen))
+    with pytest.raises(AttributeError, match="no attribute 'plan_it'"):
+        _ = remat_gen.plan_it  # type: ignore[attr-defined]
+    code = "import remat_gen, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
