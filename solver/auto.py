@@ -5,11 +5,12 @@ In this order, until something is known to be the best:
 2. cheap published strategies: an interrupted solve has their best behind it;
 3. a short search for the optimum: it ends on most models, however large, since a few tight places
    decide;
-4. rockmate's front, which has the programs of rotor and per-layer in it;
-5. on small problems a long search for the optimum, from the best so far;
-6. where nothing was searched to its end, re-runs that the slack makes needless are left out.
+4. plans of a few stages, repaired, up to some thousand operations;
+5. rockmate's front, which has the programs of rotor and per-layer in it;
+6. on small problems a long search for the optimum, from the best so far;
+7. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
-The programs of the second and fourth do not depend on the budget, and an optimum is one for every
+The programs of the second and fifth do not depend on the budget, and an optimum is one for every
 budget, so that more memory costs time only where no search came to its end.
 """
 
@@ -25,6 +26,7 @@ from remat_gen.solver.entrants import Entrant
 from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.improve import retain_more, trial_of
 from remat_gen.solver.program import Program
+from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.timeline import timeline_of
 
@@ -38,6 +40,7 @@ class Auto:
     subject: Subject
     cheap: Sequence[Entrant]
     short: ExactEntrant | None
+    sketches: SketchEntrant | None
     rockmate: Entrant
     long: ExactEntrant | None
     progress: Progress | None
@@ -46,7 +49,7 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found."""
         contest.offer("none", self.subject.plain())
-        stages = [*self.cheap, self.short, self.rockmate, self.long]
+        stages = [*self.cheap, self.short, self.sketches, self.rockmate, self.long]
         entrants = [entrant for entrant in stages if entrant is not None]
         for number, entrant in enumerate(entrants):
             if contest.settled:

@@ -25,7 +25,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.scaling import in_units
 from remat_gen.solver.search import Effort
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
-from remat_gen.solver.window import lowered
+from remat_gen.solver.window import IN_SEGMENTS, lowered
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
@@ -88,11 +88,10 @@ def build_front(
     front.candidates = pareto(front.candidates)
     if strategy == "rockmate":
         least = front.smallest()
-        more = lowered(least, started(arrays, least), eager.time_us)
+        more = lowered(least, started(arrays, least), eager.time_us, IN_SEGMENTS)
         front.candidates = pareto(front.candidates + more)
-        front.ladder = Ladder(
-            arrays, eager, front.candidates, work_for(len(problem.operations), effort), progress
-        )
+        work = work_for(len(problem.operations), effort)
+        front.ladder = Ladder(arrays, eager, front.candidates, work, progress, IN_SEGMENTS)
     return front
 
 

@@ -22,7 +22,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
 from remat_gen.solver.search import Effort
 from remat_gen.solver.timeline import timeline_of
-from remat_gen.solver.window import Window, lowered
+from remat_gen.solver.window import ANYWHERE, STILL, Moving, Window, lowered
 
 ABOVE = 2  # programs just over a rung that are repaired to fit it
 
@@ -38,7 +38,7 @@ class Ladder:
     candidates: list[Candidate]
     work: Work
     progress: Progress | None = None
-    free_order: bool = False
+    moving: Moving = STILL
     _rungs: dict[int, Candidate | None] = field(default_factory=dict)
 
     def known(self, budget: int) -> Candidate | None:
@@ -82,7 +82,7 @@ class Ladder:
         )
         if trial is None or budget == self._budget(rung - 1):
             return min(starts, key=by_time)
-        window = Window(budget, self.plain.time_us, floor_us, Random(rung), self.free_order)
+        window = Window(budget, self.plain.time_us, floor_us, Random(rung), self.moving)
         trial = self._repaired(window, trial)
         again = len(trial.timeline.runs) - len(self.arrays.times)
         return window.improved(trial, min(self.work.trials, again + 1)).candidate()
@@ -112,10 +112,10 @@ def bare_ladder(
     """
     arrays = arrays_of(problem)
     first, *others = [started_from(arrays, program) for program in programs]
-    low = [first, *lowered(first, started(arrays, first), first.time_us, free_order=True)]
+    low = [first, *lowered(first, started(arrays, first), first.time_us, ANYWHERE)]
     candidates = pareto([*low, *others])
     work = bare_work(len(problem.operations), effort)
-    return Ladder(arrays, first, candidates, work, progress, free_order=True)
+    return Ladder(arrays, first, candidates, work, progress, ANYWHERE)
 
 
 def started_from(arrays: ProblemArrays, program: Program) -> Candidate:

@@ -11,6 +11,7 @@ from remat_gen.solver.entrants import Entrant, FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.search import Effort
 from remat_gen.solver.search_entrant import Search, SearchEntrant
+from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
 
 
@@ -43,6 +44,8 @@ STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 1500
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
 """Operations up to which auto searches for the optimum, for long after it did so shortly."""
+SKETCHED = range(100, 1201)
+"""Operations for which auto plans by a few stages."""
 
 
 def entrant_for(
@@ -60,9 +63,10 @@ def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
     cheap = [_published(name, subject, effort) for name in CHEAP]
     size = len(subject.problem.operations)
     short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
+    sketches = SketchEntrant(subject, effort) if size in SKETCHED else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
     rockmate = FrontEntrant(subject, "rockmate", progress, effort)
-    return Auto(subject, cheap, short, rockmate, long, progress)
+    return Auto(subject, cheap, short, sketches, rockmate, long, progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

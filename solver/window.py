@@ -25,28 +25,41 @@ from remat_gen.solver.timeline import Timeline
 STRETCH = 12  # re-runs of a stretch, at most
 HANDFUL = 4
 ADDED = 60  # additions per trial, at most
-MEASURED = 2  # additions measured per step, at most
-FREE_MEASURED = 24  # where runs move as well
-FREE_MOVES = 5  # moves after an addition, at most
 LOOSE = 0.15  # share of the re-runs' time that a trial may be slower by before slack is used
 WORSE = 0.05  # share by which the current program may be worse than the best, at the start
 LOWERED = 40  # steps below the smallest peak found otherwise
 STEP_DOWN = 50  # such a step is the peak over this
 
 
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """How much runs move: `first` before a fit, `after` each of its additions, at most.
+
+    Of the additions so many are `measured` per step.
+    """
+
+    first: int
+    after: int
+    measured: int
+
+
+STILL = Moving(first=0, after=0, measured=2)
+IN_SEGMENTS = Moving(first=20, after=2, measured=2)  # backward ones of a block: little room
+ANYWHERE = Moving(first=200, after=5, measured=24)  # in bare graphs, where that pays most
+
+
 @dataclass(slots=True)
 class Window:
     """A search within one budget; `plain_us` is the time of running everything once.
 
-    A program that takes less than `floor_us` is not taken. With `free_order` runs move as well:
-    in bare graphs, where that pays; in training problems segments leave little room for it.
+    A program that takes less than `floor_us` is not taken. Runs move as `moving` says.
     """
 
     budget: int
     plain_us: float
     floor_us: float
     random: Random
-    free_order: bool = False
+    moving: Moving = STILL
 
     def improved(self, start: Trial, trials: int) -> Trial:
         """Return the best program that so many trials find from one that fits."""
@@ -64,7 +77,7 @@ class Window:
 
     def fit(self, trial: Trial, limit_us: float, taste: Taste) -> Trial | None:
         """Add re-runs until a program fits; None if it would take `limit_us` or nothing helps."""
-        trial = reordered(trial, self.budget) if self.free_order else trial
+        trial = reordered(trial, self.budget, self.moving.first)
         excess = Excess(trial, self.budget)
         for _ in range(ADDED):
             if not excess.total or trial.time_us >= limit_us:
@@ -86,11 +99,10 @@ class Window:
         found = additions(trial, excess, time_left, taste, self.random)
         together = alike(found, excess.total)
         choices = [together] * (len(together) > 1)
-        choices += [[one] for one in found[: FREE_MEASURED if self.free_order else MEASURED]]
+        choices += [[one] for one in found[: self.moving.measured]]
         for choice in choices:
             added = trial_of(pruned(_with_additions(trial.timeline, choice)))
-            if self.free_order:
-                added = reordered(added, self.budget, FREE_MOVES)
+            added = reordered(added, self.budget, self.moving.after)
             if over_budget(added, self.budget) < excess.total:
                 return added
         return None
@@ -103,14 +115,14 @@ def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
 
 
 def lowered(
-    start: Candidate, trial: Trial, plain_us: float, *, free_order: bool = False
+    start: Candidate, trial: Trial, plain_us: float, moving: Moving = STILL
 ) -> list[Candidate]:
     """Return programs of ever lower peak, from adding re-runs to one of a low peak."""
     found: list[Candidate] = []
     peak = start.peak_bytes
     step = max(1, peak // STEP_DOWN)
     while step and len(found) < LOWERED:
-        window = Window(peak - step, plain_us, plain_us, Random(0), free_order)
+        window = Window(peak - step, plain_us, plain_us, Random(0), moving)
         fitting = window.fit(trial, float("inf"), Taste())
         if fitting is None:
             step //= 2

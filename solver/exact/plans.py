@@ -84,3 +84,22 @@ def excesses(judged: Judged, budget_bytes: int, stages: tuple[int, ...]) -> list
             stage = p
         ran |= 1 << p
     return found
+
+
+def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:
+    """Return first runs at which memory is over the budget, or was since the one before.
+
+    Those over by the most come first. What re-runs are for is there until the first run that they
+    precede: a stage there bounds them, too.
+    """
+    over: dict[int, int] = {}
+    ran, most = 0, 0
+    for moment in judged.replay.timeline:
+        p = moment.operation
+        most = max(most, moment.nbytes - budget_bytes)
+        if not ran >> p & 1:
+            if most > 0:
+                over[p] = most
+            most = 0
+        ran |= 1 << p
+    return sorted(over, key=lambda p: (-over[p], p))

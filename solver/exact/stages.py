@@ -33,6 +33,8 @@ from remat_gen.solver.exact.stage_rows import StageRows
 
 ROOT = 20
 LARGE = 6000  # entries: from here on the root's time grows as their square
+EXACT, ROUGH = 1e-9, 1e-2  # of the re-runs' time: where HiGHS stops
+ROUGH_NODES = 3
 INFEASIBLE = 2  # scipy's status of a program without a solution
 
 
@@ -81,29 +83,55 @@ def solve_stages(
     graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts, work: int
 ) -> Outcome:
     """Solve the program by HiGHS, within about as much work as given; not at all if it is less."""
-    rows = StageRows(graph, order, budget_bytes, cuts.stages)
-    if not rows.build():
+    rows = _rows(graph, order, budget_bytes, cuts)
+    if rows is None:
         return Outcome(True, float("inf"))
-    for q, p in sorted(cuts.within):
-        rows.add_within(q, cuts.stages.index(p) + 1)
-    for operations in cuts.elsewhere:
-        rows.add_elsewhere(operations)
-    unit = max(graph.total_us, 1e-30)
     entries = len(rows.entries)
     root = ROOT * max(entries, LARGE) // LARGE
     if entries * root > work:
         return Outcome(False, 0.0, work=work)
-    node_limit = 1 + work // entries - root
-    result = _minimise(rows, np.array(graph.time_us) / unit, node_limit)
-    work = entries * (root + int(getattr(result, "mip_node_count", 0) or 0))
+    result = _minimise(rows, 1 + work // entries - root, EXACT)
+    nodes = int(getattr(result, "mip_node_count", 0) or 0)
+    return _outcome(rows, result, entries * (root + nodes))
+
+
+def sketch_stages(
+    graph: BitGraph, order: FirstRuns, budget_bytes: int, stages: tuple[int, ...]
+) -> Outcome:
+    """Solve the program to `ROUGH` only, at little more than its root: its bound still holds."""
+    rows = _rows(graph, order, budget_bytes, Cuts(stages))
+    if rows is None:
+        return Outcome(True, float("inf"))
+    return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH), 0)
+
+
+def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> StageRows | None:
+    """Return the program's rows, None where a stage alone exceeds the budget."""
+    rows = StageRows(graph, order, budget_bytes, cuts.stages)
+    if not rows.build():
+        return None
+    for q, p in sorted(cuts.within):
+        rows.add_within(q, cuts.stages.index(p) + 1)
+    for operations in cuts.elsewhere:
+        rows.add_elsewhere(operations)
+    return rows
+
+
+def _outcome(rows: StageRows, result: Any, work: int) -> Outcome:
     if result.status == INFEASIBLE:
         return Outcome(True, float("inf"), work=work)
-    bound = max(0.0, result.mip_dual_bound or 0.0) * unit
+    bound = max(0.0, result.mip_dual_bound or 0.0) * _unit(rows)
     plan = None if result.x is None else _plan(rows, result.x)
-    return Outcome(False, graph.total_us + bound, plan, work)
+    return Outcome(False, rows.graph.total_us + bound, plan, work)
 
 
-def _minimise(rows: StageRows, times: Any, node_limit: int) -> Any:
+def _unit(rows: StageRows) -> float:
+    """Return what times are divided by: HiGHS's tolerances are absolute."""
+    return max(rows.graph.total_us, 1e-30)
+
+
+def _minimise(rows: StageRows, node_limit: int, gap: float) -> Any:
+    times = np.array(rows.graph.time_us) / _unit(rows)
     cost = np.zeros(rows.size)
     cost[rows.e(0) : rows.e(0) + len(times)] = times
     r, columns, factors = zip(*rows.entries, strict=True)
@@ -113,7 +141,7 @@ def _minimise(rows: StageRows, times: Any, node_limit: int) -> Any:
         constraints=LinearConstraint(matrix, rows.low, rows.high),
         bounds=Bounds(rows.least, rows.most),
         integrality=rows.integral(),
-        options={"node_limit": node_limit, "mip_rel_gap": 1e-9},
+        options={"node_limit": node_limit, "mip_rel_gap": gap},
     )
 
 

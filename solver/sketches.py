@@ -1,0 +1,135 @@
+"""Schedules of large graphs from plans of the stage program, repaired to fit.
+
+With a single stage, where the plain schedule is tightest, the stage program is a small one whose
+optimum is close to that of all schedules, and mostly over the budget elsewhere. Each round makes
+a stage of another tight place or, where there are enough, plans for a smaller budget than there is.
+The plan is replayed, re-runs are added until it fits, and it is improved like any other program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from remat_gen.solver.additions import Taste
+from remat_gen.solver.arrays import ProblemArrays, arrays_of
+from remat_gen.solver.cascade import pruned
+from remat_gen.solver.contest import Contest
+from remat_gen.solver.exact.bit_graph import BitGraph
+from remat_gen.solver.exact.judge import Judged, judge
+from remat_gen.solver.exact.order import FirstRuns, first_runs, heaviest_chain
+from remat_gen.solver.exact.plans import expand, tight_turns
+from remat_gen.solver.exact.search import ALL, IN_BLOCKS
+from remat_gen.solver.exact.stages import Outcome, sketch_stages
+from remat_gen.solver.improve import Trial, retain_more, trial_of
+from remat_gen.solver.search import Effort, Found
+from remat_gen.solver.subject import Subject
+from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.window import ANYWHERE, IN_SEGMENTS, Window
+
+NAME = "stages"
+ROUNDS = {Effort.QUICK: 5, Effort.NORMAL: 9, Effort.THOROUGH: 24}
+STAGES = 3
+APART = 10  # operations between two stages: neighbours are tight together
+STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
+TRIALS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SketchEntrant:
+    """Offers what some rounds of plan and repair find."""
+
+    subject: Subject
+    effort: Effort
+    name: str = NAME
+
+    def enter(self, contest: Contest) -> None:
+        """Offer every repaired plan that fits, and the bound."""
+        sketch = _Sketch(self.subject, contest)
+        for _ in range(ROUNDS[self.effort]):
+            if contest.settled or not sketch.round():
+                break
+        holds_for = ALL if self.subject.chain is None else IN_BLOCKS
+        contest.take(NAME, Found(None, sketch.bound_us, holds_for))
+
+
+@dataclass(slots=True)
+class _Sketch:
+    """What the rounds carry on: the stages so far, the share of the budget that is planned for."""
+
+    subject: Subject
+    contest: Contest
+    graph: BitGraph = field(init=False)
+    order: FirstRuns = field(init=False)
+    arrays: ProblemArrays = field(init=False)
+    comparable: int = field(init=False)
+    stages: tuple[int, ...] = ()
+    share: float = 1.0
+    bound_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Make the plain schedule's tightest place the first stage."""
+        self.graph = BitGraph(self.subject.whole)
+        self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
+        self.arrays = arrays_of(self.subject.whole)
+        self.comparable = self.graph.all
+        plain = judge(self.graph, range(self.graph.count))
+        assert plain is not None, "the given order is not topological"
+        tight = tight_turns(plain, self.contest.budget_units)
+        weights = [1.0] * self.graph.count
+        for rank, p in enumerate(tight):
+            weights[p] += float((len(tight) - rank) * len(weights))
+        self.comparable = heaviest_chain(self.order, weights)
+        self._add_stage(tight)
+
+    def round(self) -> bool:
+        """Plan, repair and offer; tell whether another round can differ."""
+        budget = int(self.contest.budget_units * self.share)
+        outcome = sketch_stages(self.graph, self.order, budget, self.stages)
+        self._bound(outcome)
+        if outcome.plan is None:
+            return False
+        judged = judge(self.graph, expand(self.graph, self.order, outcome.plan))
+        if judged is None:
+            return False
+        self._repair(judged)
+        return self._tighten(judged)
+
+    def _bound(self, outcome: Outcome) -> None:
+        if self.share == 1.0 and not outcome.infeasible:
+            self.bound_us = max(self.bound_us, outcome.bound_us)
+
+    def _repair(self, judged: Judged) -> None:
+        """Offer a plan's runs, with re-runs added where they do not fit."""
+        contest, bare = self.contest, self.subject.chain is None
+        plain_us, limit_us = self.graph.total_us, float("inf")
+        moving = ANYWHERE if bare else IN_SEGMENTS
+        window = Window(contest.budget_units, plain_us, plain_us, Random(0), moving)
+        fitting = window.fit(self._trial(judged), limit_us, Taste())
+        if fitting is None:
+            return
+        fitting = retain_more(fitting, contest.budget_units)
+        improved = window.improved(fitting, TRIALS)
+        contest.offer(NAME, improved.candidate().program)
+
+    def _trial(self, judged: Judged) -> Trial:
+        return trial_of(pruned(timeline_of(self.arrays, self.subject.program(judged.runs))))
+
+    def _tighten(self, judged: Judged) -> bool:
+        """Add a stage where the plan is over the budget, or plan for less; False where it fits."""
+        budget = self.contest.budget_units
+        peak = judged.replay.peak_bytes
+        if peak <= budget:
+            return False
+        if len(self.stages) >= STAGES or not self._add_stage(tight_turns(judged, budget)):
+            self.share *= max(STEP_DOWN, budget / peak)
+        return True
+
+    def _add_stage(self, tight: list[int]) -> bool:
+        rank = self.order.rank
+        for p in tight:
+            apart = all(abs(rank[p] - rank[q]) > APART for q in self.stages)
+            if apart and self.comparable >> p & 1:
+                self.stages = tuple(sorted((*self.stages, p), key=rank.__getitem__))
+                return True
+        return False
