@@ -78,7 +78,7 @@ class Auto:
         return self._descended(least if self.short is None else self.short.smallest(least))
 
     def _descended(self, least: Program) -> Program:
-        """Return what is found below a program's peak, again and again: then one byte less fails."""
+        """Return what is found below a program's peak, until one byte less fails."""
         for _ in range(DESCENTS):
             contest = Contest(self.subject, self._peak_bytes(least) - 1)
             self.enter(contest)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-
 INTERRUPTED = "interrupted: kept the best schedule found so far"
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from remat_gen.compare import Match, backward_noise
 from remat_gen.outcome import State
 from remat_gen.report import Report
-from remat_gen.verify import verify_models
+from remat_gen.verification import verify_models
 
 WIDTH = 32
 
