@@ -49,7 +49,7 @@ def generate(
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
     remat-gen                                   (all targets of pyproject.toml)
-    remat-gen check|diff|verify|solve --help    (the other commands)
+    remat-gen check|diff|verify|solve|explain|plot|sweep --help   (the others)
 
     MODEL.py has build_model() and example_inputs(). The budget bounds what a step allocates
     beyond parameters, gradients and optimizer state.

@@ -43,10 +43,19 @@ ModelOption = Annotated[
 InputsOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Function [example_inputs].")
 ]
-DeviceOption = Annotated[str, typer.Option(metavar="NAME", help="auto|cpu|cuda")]
-StrategyOption = Annotated[Strategy, typer.Option(metavar="NAME", help="|".join(Strategy))]
+DeviceOption = Annotated[
+    str, typer.Option(metavar="NAME", help="auto|cpu|cuda [auto]", show_default=False)
+]
+StrategyOption = Annotated[
+    Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)
+]
 EffortOption = Annotated[
-    Effort, typer.Option(metavar="NAME", help="|".join(effort.value for effort in Effort))
+    Effort,
+    typer.Option(
+        metavar="NAME",
+        help=f"{'|'.join(effort.value for effort in Effort)} [normal]",
+        show_default=False,
+    ),
 ]
 DynamicOption = Annotated[
     list[str] | None,
