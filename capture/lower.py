@@ -118,6 +118,12 @@ class _Lowering:
         self.inputs.append(ir.Input(name, kind, path, requires_grad=False))
 
     def _output_index(self, descriptor: TangentAOTInput) -> int:
+        if isinstance(descriptor.output, InputMutationAOTOutput):
+            _, path = self._place(descriptor.output.mutated_input)
+            raise TraceError(
+                f"forward writes into {path}, which requires a gradient: do it outside of forward, "
+                "after the optimizer's step, or make it a buffer"
+            )
         if not isinstance(descriptor.output, PlainAOTOutput):
             raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")
         return descriptor.output.idx
@@ -226,6 +232,11 @@ class _Lowering:
     def _read_constant(self, node: torch.fx.Node) -> None:
         user = next(iter(node.users), node)
         value = getattr(self.joint.owning_module, str(node.target), None)
+        if isinstance(value, torch.Generator):
+            raise TraceError(
+                f"{self._where(user)}: forward draws from a generator of its own, whose state a "
+                "plan does not keep: leave out generator="
+            )
         if not isinstance(value, torch.Tensor):
             raise TraceError(
                 f"{self._where(user)}: the model cannot be traced: control flow operators "

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 import torch
-from torch._functorch._aot_autograd.descriptors import TangentAOTInput
+from torch._functorch._aot_autograd.descriptors import GradAOTOutput, TangentAOTInput
 
 from remat_gen.capture import metadata
 from remat_gen.capture.storages import Storages, is_getitem, is_view
@@ -85,12 +85,32 @@ def hints(
 def tag_backward(nodes: list[torch.fx.Node]) -> None:
     """Tag what depends on an incoming gradient as AOTAutograd does: it forgets autograd.Functions.
 
-    What such a Function's backward computes before it reads the gradient stays in the forward.
+    What such a Function's backward computes before it reads the gradient is known by its place: it
+    comes after other operations of backward, and nothing that forward leaves behind needs it.
     """
+    begun, wanted = False, _wanted_of_forward(nodes)
     for node in nodes:
         incoming = isinstance(node.meta.get("desc"), TangentAOTInput)
-        if incoming or any(phase_of(n) is Phase.BACKWARD for n in node.all_input_nodes):
+        late = begun and node.op == "call_function" and node not in wanted
+        if incoming or late or any(phase_of(n) is Phase.BACKWARD for n in node.all_input_nodes):
             node.meta["partitioner_tag"] = "is_backward"
+        begun |= node.op == "call_function" and phase_of(node) is Phase.BACKWARD
+
+
+def _wanted_of_forward(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Return what the outputs of forward and its writes into buffers are made of."""
+    (output,) = (n for n in nodes[-1].graph.nodes if n.op == "output") if nodes else (None,)
+    if output is None:
+        return set()
+    ends = zip(output.args[0], output.meta["desc"], strict=True)
+    waiting = [n for n, of in ends if not isinstance(of, GradAOTOutput) and n is not None]
+    wanted: set[torch.fx.Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, torch.fx.Node) and node not in wanted:
+            wanted.add(node)
+            waiting += node.all_input_nodes
+    return wanted
 
 
 def phase_of(node: torch.fx.Node) -> Phase:

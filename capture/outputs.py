@@ -33,12 +33,14 @@ class Leaf:
 class Returned:
     """The model's outputs: `value` is what it returned, with fake tensors as leaves.
 
-    `replaced` names the parameters and buffers that forward put another tensor in place of.
+    `replaced` names the parameters and buffers that forward put another tensor in place of;
+    `seeded` tells whether it set the random seed.
     """
 
     value: Any
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
     replaced: tuple[str, ...] = ()
+    seeded: bool = False
 
     @property
     def differentiated(self) -> frozenset[int]:
@@ -60,6 +62,9 @@ def is_loss(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.ndim == 0
 
 
+_SEED = 0x5EED_0F_A_51DE  # nobody's: where another one is set afterwards, forward has set it
+
+
 def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
     """Run a step's forward on fake copies of the model's state and inputs."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
@@ -73,9 +78,12 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     after = dict(fakes)
-    with mode, torch.random.fork_rng(devices=[]):
-        value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
-    return _returned(value, given, _replaced(fakes, after))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        with mode:
+            value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
+        seeded = torch.initial_seed() != _SEED
+    return _returned(value, given, _replaced(fakes, after), seeded)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
@@ -90,18 +98,22 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     given = {_storage(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
     with torch.random.fork_rng(devices=list({p.device for p in state.values() if p.is_cuda})):
+        torch.manual_seed(_SEED)
         value = model(*args, **kwargs)
+        seeded = torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
-    return _returned(value, given, _replaced(state, after))
+    return _returned(value, given, _replaced(state, after), seeded)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, tensor in before.items() if after.get(name) is not tensor)
 
 
-def _returned(value: object, given: set[int | None], replaced: tuple[str, ...]) -> Returned:
+def _returned(
+    value: object, given: set[int | None], replaced: tuple[str, ...], seeded: bool
+) -> Returned:
     _register_dataclasses(value)
-    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced)
+    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced, seeded)
 
 
 def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:

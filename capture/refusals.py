@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
 from torch import nn
 
 from remat_gen.ir.errors import TraceError
 
 
 def refuse_hooks(model: nn.Module) -> None:
-    """Refuse hooks: the planned forward calls no submodule, and the trace has the model's own.
+    """Refuse hooks on submodules: the planned forward calls none.
+
+    Those on the model itself are called around it, unless they make a weight anew in every step.
 
     Raises:
         TraceError: a module has a hook.
     """
     for name, module in model.named_modules():
-        hooks = (
-            module._forward_hooks,
-            module._forward_pre_hooks,
-            module._backward_hooks,
-            module._backward_pre_hooks,
-        )
-        if any(hooks):
+        if any(map(_makes_weights, hooks_of(module))) or (name and hooks_of(module)):
             raise TraceError(
                 f"{name or type(model).__name__} has a hook, which a planned forward would not "
                 "call as it should: remove it, or do its work in forward (weight_norm and "
                 "spectral_norm: use those of torch.nn.utils.parametrizations)"
             )
+
+
+def hooks_of(module: nn.Module) -> list[Any]:
+    """Return the hooks that a call of a module runs."""
+    return [hook for hooks in _tables(module) for hook in hooks.values()]
+
+
+def _tables(module: nn.Module) -> tuple[dict[int, Any], ...]:
+    return (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+
+
+def _makes_weights(hook: object) -> bool:
+    return type(hook).__module__.startswith("torch.nn.utils")
+
+
+@contextlib.contextmanager
+def hooks_aside(model: nn.Module) -> Iterator[None]:
+    """Take the hooks of the model itself off while it is traced: a planned call runs them too."""
+    kept = [dict(table) for table in _tables(model)]
+    for table in _tables(model):
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, hooks in zip(_tables(model), kept, strict=True):
+            table.update(hooks)
+
+
+def refuse_seeds(seeded: bool) -> None:
+    """Refuse a forward that sets the random seed: a trace does not show it.
+
+    Raises:
+        TraceError: it does.
+    """
+    if seeded:
+        raise TraceError(
+            "forward sets the random seed or the generator's state, which a planned forward would "
+            "not do: do it outside of forward"
+        )
 
 
 def refuse_recurrent_dropout(model: nn.Module) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,13 +25,15 @@ def refused_side_effects(model: nn.Module) -> Iterator[None]:
     """Run a forward, put the attributes of all modules back, and refuse if it changed some.
 
     Raises:
-        TraceError: it kept a number or a tensor on a module, or drew from Python's or NumPy's
-            random numbers.
+        TraceError: it kept a number or a tensor on a module, on a class or in a global variable,
+            or drew from Python's or NumPy's random numbers.
     """
-    attributes, drawn = _attributes(model), _random_states()
+    attributes, shared, drawn = _attributes(model), _shared(model), _random_states()
     try:
         yield
-        changed = _changed(attributes, _attributes(model))
+        changed = _changed(attributes, _attributes(model)) or _changed_shared(
+            shared, _shared(model)
+        )
         _refuse(changed, drawn != _random_states())
     finally:
         _restore(model, attributes)
@@ -73,6 +77,32 @@ def _changed(before: _Attributes, after: _Attributes) -> str:
             old = before.get(name, {}).get(attribute)
             if _differs(old, value):
                 return f"self.{name}.{attribute}".replace("..", ".")
+    return ""
+
+
+def _shared(model: nn.Module) -> dict[str, dict[str, Any]]:
+    """Return the plain class attributes and global variables of the user's own code, by owner."""
+    classes = {c for module in model.modules() for c in type(module).__mro__ if _is_users(c)}
+    modules = {sys.modules[c.__module__] for c in classes}
+    spaces = {m.__name__: vars(m) for m in modules} | {c.__qualname__: vars(c) for c in classes}
+    return {
+        owner: {k: v for k, v in space.items() if isinstance(v, _PLAIN) and k[:2] != "__"}
+        for owner, space in spaces.items()
+    }
+
+
+def _is_users(cls: type) -> bool:
+    """Tell whether a class is no library's: libraries count and cache things of their own."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return bool(file) and not {"site-packages", "dist-packages"}.intersection(Path(file).parts)
+
+
+def _changed_shared(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> str:
+    for owner, values in after.items():
+        for name, value in values.items():
+            if _differs(before.get(owner, {}).get(name), value):
+                is_global = owner in sys.modules
+                return f"the global variable {name}" if is_global else f"{owner}.{name}"
     return ""
 
 

@@ -17,7 +17,13 @@ from remat_gen.capture.library_hooks import has_library_hooks, removed_afterward
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
-from remat_gen.capture.refusals import refuse_hooks, refuse_recurrent_dropout, refuse_replaced
+from remat_gen.capture.refusals import (
+    hooks_aside,
+    refuse_hooks,
+    refuse_recurrent_dropout,
+    refuse_replaced,
+    refuse_seeds,
+)
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
@@ -69,9 +75,10 @@ def trace(
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     call = describe_call(model, args, kwargs)
-    with removed_afterwards(model), context_of(model):
+    with removed_afterwards(model), hooks_aside(model), context_of(model):
         returned = _returned(model, call)
         refuse_replaced(returned.replaced)
+        refuse_seeds(returned.seeded)
         step = _Step(model, call, returned, str(source_file.resolve()) if source_file else "")
         if dynamic is None:
             return step.as_far_as_possible(found_lengths(call))

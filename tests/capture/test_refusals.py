@@ -121,6 +121,42 @@ WITHOUT_A_LINE = {
         "return self.r(x)[0]",
         "dropout",
     ),
+    "class attribute": (
+        LINEAR + "\nNet.calls = 0",
+        "Net.calls += 1\nreturn self.lin(x)",
+        r"Net\.calls",
+    ),
+    "global variable": (
+        LINEAR,
+        "global torch_calls\ntorch_calls = globals().get('torch_calls', 0) + 1\nreturn self.lin(x)",
+        "global variable torch_calls",
+    ),
+    "seed": (LINEAR, "torch.manual_seed(3)\nreturn self.lin(x)", "sets the random seed"),
+    "generator state": (
+        LINEAR + "\nself.state = torch.get_rng_state()",
+        "torch.set_rng_state(self.state)\nreturn self.lin(x)",
+        "sets the random seed",
+    ),
+    "own generator": (
+        LINEAR + "\nself.g = torch.Generator()",
+        "return self.lin(x) + torch.rand(4, 8, generator=self.g)",
+        "generator of its own",
+    ),
+    "parameter that is written": (
+        LINEAR,
+        "with torch.no_grad():\n    self.lin.weight.clamp_(-1, 1)\nreturn self.lin(x)",
+        r"writes into lin\.weight",
+    ),
+    "check of a result": (
+        LINEAR,
+        "return self.lin(x) @ torch.linalg.inv(torch.eye(8) + self.lin.weight)",
+        r"net\.py:\d+: .*inv_ex",
+    ),
+    "weight that a hook makes": (
+        "self.lin = torch.nn.utils.spectral_norm(nn.Linear(8, 8))",
+        "return self.lin(x)",
+        "torch.nn.utils.parametrizations",
+    ),
     "buffer that backward needs": (
         LINEAR + "\nself.register_buffer('n', torch.ones(8))",
         "y = self.lin(x) * self.n\nself.n += 1\nreturn y.sum()",

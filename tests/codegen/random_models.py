@@ -6,6 +6,7 @@ leaf  ::= one of `random_leaves.LEAVES`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from random_leaves import LEAVES
 @dataclass(slots=True)
 class _Writer:
     draw: st.DrawFn
+    leaves: Mapping[str, tuple[str, str]]
     modules: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     count: int = 0
@@ -24,8 +26,8 @@ class _Writer:
         return f"{stem.replace(' ', '_').strip('_')}{self.count}"
 
     def leaf(self, x: str) -> str:
-        kind = self.draw(st.sampled_from(sorted(LEAVES)))
-        module, text = LEAVES[kind]
+        kind = self.draw(st.sampled_from(sorted(self.leaves)))
+        module, text = self.leaves[kind]
         m, y = self.name(kind), self.name("x")
         if module:
             self.modules.append(module.format(m=m))
@@ -62,9 +64,9 @@ _RESULTS = (
 
 
 @st.composite
-def sources(draw: st.DrawFn, rows: int = 8) -> str:
+def sources(draw: st.DrawFn, rows: int = 8, leaves: Mapping[str, tuple[str, str]] = LEAVES) -> str:
     """Draw the source of a model file."""
-    writer = _Writer(draw)
+    writer = _Writer(draw, leaves)
     writer.modules = [
         "self.shared = nn.Linear(16, 16)",
         'self.register_buffer("calls", torch.zeros(()))',

@@ -138,8 +138,7 @@ CASES = {
     ),
     "orthogonal": model_source(
         "return self.head(self.norm(self.body(x)))",
-        init="self.norm = torch.nn.utils.parametrizations.orthogonal("
-        "nn.Linear(8, 8), orthogonal_map='cayley')",
+        init="self.norm = torch.nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))",
     ),
     "a parametrization of the user's": model_source(
         "return self.head(self.body(x))",
@@ -180,6 +179,27 @@ def with_function() -> Pair:
 def test_a_functions_own_backward_is_in_the_file(with_function: Pair) -> None:
     """Its gradient (0.25 below the limit) is not clamp's, which would be 0."""
     assert "0.25" in with_function.text[with_function.text.index("what the blocks keep") :]
+
+
+def test_what_a_functions_backward_computes_first_is_not_done_in_forward() -> None:
+    """It needs no gradient, and yet eager does it in backward."""
+    source = model_source(
+        "return self.head(Again.apply(self.body(x)))",
+        prelude="class Again(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.save_for_backward(x)\n        return x.erf()\n\n"
+        "    @staticmethod\n    def backward(ctx, d):\n"
+        "        return d * ctx.saved_tensors[0].cosh()",
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+    steps = {
+        step: segment.backward
+        for segment in pair.plan.schedule
+        for step in segment.steps
+        if "cosh" in step and step.startswith("run ")
+    }
+    assert steps and all(steps.values())
 
 
 def test_an_operator_is_called_by_its_name() -> None:

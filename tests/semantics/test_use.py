@@ -10,7 +10,7 @@ import pytest
 import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
-from steps import assert_same, run_steps, same
+from steps import assert_right, assert_same, run_steps, same
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -125,6 +125,23 @@ def test_a_hook_on_a_submodule_is_refused_when_the_model_is_planned() -> None:
     )
     with pytest.raises(TraceError, match="hook"):
         make_pair_of(source, "1GB", "per-layer")
+
+
+HOOKS = [
+    "self.register_forward_pre_hook(lambda module, args: (2 * args[0],))",
+    "self.register_forward_hook(lambda module, args, output: output * 3)",
+    "self.register_full_backward_hook(lambda module, into, out: (into[0] * 2,))",
+]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_on_the_model_that_build_model_puts_there_is_kept(hook: str) -> None:
+    source = model_source(
+        "return self.head(self.body(x))",
+        init=hook,
+        inputs="(torch.randn(6, 8, requires_grad=True),)",
+    )
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
 
 
 def test_eval_and_no_grad_run_the_original_forward(mixed: Pair) -> None:
