@@ -20,7 +20,7 @@ from emitting import (
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_models import sources
-from random_schedules import random_schedule
+from random_schedules import random_order, random_schedule
 
 from remat_gen.capture.trace import Traced
 from remat_gen.ir.costs import Costs
@@ -69,6 +69,19 @@ def test_any_legal_schedule_is_bitwise_as_eager(
     source: str, seed: int, limit: int, share: float
 ) -> None:
     assert_bitwise(emitted(source, lambda p: random_schedule(p, seed, limit, share)))
+
+
+@quick
+@given(
+    source=sources(),
+    seed=st.integers(0, 2**16),
+    limit=st.integers(1, 30),
+    share=st.sampled_from([0.0, 0.1, 0.5]),
+)
+def test_backward_in_any_legal_order_is_bitwise_as_eager(
+    source: str, seed: int, limit: int, share: float
+) -> None:
+    assert_bitwise(emitted(source, lambda p: random_order(p, seed, limit, share)))
 
 
 @settings(quick, max_examples=5)
