@@ -6,7 +6,7 @@ from remat_gen.capture.metadata import layer_of
 from remat_gen.capture.signature import signature
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.graph import Graph, Kind, Operation, Phase
+from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
 from remat_gen.solver import problem as plain
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -63,6 +63,7 @@ def _operation(
         rerunnable=not backward and _rerunnable(graph, operation, bool(stale)),
         signature=signature(graph, operation),
         layer=layer_of(operation.module),
+        ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
     )
 
 
@@ -81,9 +82,13 @@ def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
     """
     if operation.target == BATCH_NORM:
         return True
+    return not (_updates(graph, operation) or reads_stale or operation.target == "remat.rng_state")
+
+
+def _updates(graph: Graph, operation: Operation) -> bool:
+    """Tell whether one of an operation's results is written back into a buffer or an input."""
     writes = {m.tensor for m in graph.mutations}
-    updates = any(output in writes for output in operation.outputs)
-    return not (updates or reads_stale or operation.target == "remat.rng_state")
+    return any(output in writes for output in operation.outputs)
 
 
 def _held(graph: Graph) -> dict[str, plain.Held]:

@@ -2,7 +2,9 @@
 
 What makes a value long before its first read runs later; what frees a value that lies idle runs
 earlier (a parameter-gradient operation frees its input so). Forward operations keep their traced
-order, since random ones must: so do the first runs of every forward segment. A backward operation
+order, since random ones must: so do the first runs of every forward segment. Backward operations
+that are random or write keep their place; sums of gradients name their terms, so that moving one
+changes nothing of it. A backward operation
 stays in its segment, and each run between the makings of what it reads and the first read of what
 it makes, so that every run reads what it read before.
 """
@@ -62,7 +64,7 @@ def span(timeline: Timeline, y: int) -> tuple[int, int]:
     """Return the first and the last position at which the run at y may stand instead."""
     operation = timeline.arrays.problem.operations[int(timeline.runs[y])]
     segment = int(timeline.segments[y])
-    if segment < timeline.first_backward:
+    if segment < timeline.first_backward or operation.ordered:
         return y, y
     low, high = int(timeline.starts[segment]), int(timeline.starts[segment + 1]) - 1
     touches = timeline.touch_list

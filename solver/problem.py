@@ -37,7 +37,8 @@ class Operation:
 
     `signature` is equal for operations that do the same work on the same shapes: identical blocks
     are recognised by it. `rerunnable` is False where a second run would be wrong. `layer` names
-    the repeated layer of the model a forward operation belongs to, "" outside of all.
+    the repeated layer of the model a forward operation belongs to, "" outside of all. `ordered`
+    backward operations (random ones, mutations) run in the order in which they stand.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Operation:
     rerunnable: bool = True
     signature: str = ""
     layer: str = ""
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ The memory model is that of the emitted code on the device's allocator:
 - `Free` takes effect at once; only FREE-held values can be freed, and none twice;
 - SEGMENT-held values need no `Free`: each is released when a backward segment ends, the first that
   ends after it was made (a given one: the first of all) and after its last use;
-- STEP-held values are never freed.
+- STEP-held values are never freed;
+- `ordered` operations run first in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class _Machine:
     peak_at: int = -1
     time_us: float = 0.0
     ran: set[int] = field(default_factory=set)
+    ordered: int = -1
     reruns: list[int] = field(default_factory=list)
     timeline: list[Moment] = field(default_factory=list)
 
@@ -110,6 +112,8 @@ class _Machine:
             self._count_rerun(p, operation)
         elif segment.backward and not operation.backward:
             raise IllegalScheduleError(f"{operation.name} runs for the first time in backward")
+        elif operation.ordered:
+            self._keep_order(p, operation)
         self.ran.add(p)
         self.time_us += operation.time_us
         inside = self.nbytes + operation.workspace_bytes
@@ -129,6 +133,12 @@ class _Machine:
         if not operation.rerunnable:
             raise IllegalScheduleError(f"{operation.name} cannot run again")
         self.reruns.append(p)
+
+    def _keep_order(self, p: int, operation: Operation) -> None:
+        if p < self.ordered:
+            after = self.problem.operations[self.ordered].name
+            raise IllegalScheduleError(f"{operation.name} must run before {after}")
+        self.ordered = p
 
     def _add(self, values: tuple[int, ...]) -> None:
         for v in values:

@@ -58,6 +58,7 @@ class BitGraph:
         again = [o.rerunnable and (self.forward == 0 or not o.backward) for o in operations]
         self.rerunnable = mask_of(p for p in range(self.count) if again[p])
         self.again_us = [t if a else NEVER for t, a in zip(self.time_us, again, strict=True)]
+        self.ordered = mask_of(p for p, o in enumerate(operations) if o.ordered)
         self.given = mask_of(problem.given)
         self.step_held = self._held(Held.STEP)
         self.recompute = mask_of(recomputed(problem))
@@ -183,9 +184,11 @@ class BitGraph:
     def _allowed(self, done: int) -> int:
         """Return what may run: the backward operations of the segment at hand, and all re-runs."""
         undone = self.all & ~done
+        waiting = undone & self.ordered
+        waiting &= waiting - 1  # all but the one that is next
         for ready, _ in self._releases:
             if ready & undone:
-                return (undone & ready) | (done & self.rerunnable)
+                return (undone & ready & ~waiting) | (done & self.rerunnable)
         return done & self.rerunnable
 
 

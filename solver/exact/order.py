@@ -39,6 +39,7 @@ def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
     With `in_blocks` it is that of schedules whose backward operations run block by block.
     """
     before = [0] * graph.count
+    ordered = 0
     after = [0] * graph.count
     for p in range(graph.count):
         if graph.forward >> p & 1:
@@ -48,6 +49,10 @@ def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
             for v in members(graph.reads[p]):
                 if (u := graph.producer[v]) >= 0:
                     before[p] |= before[u] | 1 << u
+        if graph.ordered >> p & 1:
+            for u in members(ordered):
+                before[p] |= before[u] | 1 << u
+            ordered |= 1 << p
         for u in members(before[p]):
             after[u] |= 1 << p
     held = [graph.step_held | (graph.held_at(p) if in_blocks else 0) for p in range(graph.count)]

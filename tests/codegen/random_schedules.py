@@ -1,15 +1,18 @@
-"""Random legal schedules: extra re-runs of any forward operation, also across blocks."""
+"""Random legal schedules: extra re-runs, also across blocks; backward runs in another order."""
 
 from __future__ import annotations
 
 from random import Random
 
+from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.liveness import prune, to_schedule
+from remat_gen.solver.order import span
 from remat_gen.solver.partition import partition
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.straight import keep_all
+from remat_gen.solver.timeline import timeline_of
 
 
 def random_schedule(problem: Problem, seed: int, limit: int, share: float) -> Schedule:
@@ -18,14 +21,29 @@ def random_schedule(problem: Problem, seed: int, limit: int, share: float) -> Sc
     Before a backward operation some operations that can run again do, in traced order; what that
     makes useless is pruned, and the liveness decides what is retained.
     """
-    random = Random(seed)
+    return to_schedule(problem, random_program(problem, Random(seed), limit, share))
+
+
+def random_program(problem: Problem, random: Random, limit: int, share: float) -> Program:
+    """Return the program of such a schedule."""
     program = keep_all(problem, partition(problem, limit))
     again = [p for p in range(problem.forward_count) if problem.operations[p].rerunnable]
     segments = [
         segment if index < program.block_count else _with_reruns(segment, again, random, share)
         for index, segment in enumerate(program.segments)
     ]
-    return to_schedule(problem, prune(problem, Program(tuple(segments))))
+    return prune(problem, Program(tuple(segments)))
+
+
+def random_order(problem: Problem, seed: int, limit: int, share: float) -> Schedule:
+    """Return such a schedule with its runs moved, each once on average, to any legal place."""
+    random = Random(seed)
+    program = random_program(problem, random, limit, share)
+    timeline = timeline_of(arrays_of(problem), program)
+    for _ in range(timeline.length):
+        y = random.randrange(timeline.length)
+        timeline = timeline.moved(y, random.randint(*span(timeline, y)))
+    return to_schedule(problem, prune(problem, timeline.program()))
 
 
 def _with_reruns(

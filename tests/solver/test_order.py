@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,15 +12,16 @@ from solver_problems import gpt_like, problems
 
 from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.bare import BareGraph, Node
+from remat_gen.solver.exact.search import search
 from remat_gen.solver.improve import Trial, trial_of
 from remat_gen.solver.ladder import bare_ladder
 from remat_gen.solver.liveness import to_schedule
 from remat_gen.solver.measure import measured
 from remat_gen.solver.order import reordered, span
 from remat_gen.solver.partition import partition
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.problem import Operation, Problem, Value
 from remat_gen.solver.program import Program
-from remat_gen.solver.replay import replay
+from remat_gen.solver.replay import IllegalScheduleError, replay
 from remat_gen.solver.search import Effort
 from remat_gen.solver.straight import keep_all, per_layer
 from remat_gen.solver.timeline import Timeline, timeline_of
@@ -54,6 +56,50 @@ def test_every_place_in_a_span_is_legal(problem: Problem, seed: int) -> None:
     judged = replay(problem, to_schedule(problem, moved.program()))
     assert judged.peak_bytes == measured(moved).peak_bytes
     assert judged.time_us == pytest.approx(timeline.time_us)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.integers(0, 10**6))
+def test_ordered_operations_keep_their_order(problem: Problem, seed: int) -> None:
+    random = Random(seed)
+    problem = with_ordered(problem, random)
+    timeline = plain(problem).timeline
+    for _ in range(10):
+        y = random.randrange(timeline.length)
+        timeline = timeline.moved(y, random.randint(*span(timeline, y)))
+    replay(problem, to_schedule(problem, timeline.program()))
+    runs = [p for p in timeline.program().flat() if problem.operations[p].ordered]
+    assert runs == sorted(runs)
+
+
+@settings(max_examples=20, deadline=None)
+@given(problems(), st.integers(0, 10**6), st.integers(60, 99))
+def test_no_search_breaks_the_order(problem: Problem, seed: int, share: int) -> None:
+    problem = with_ordered(problem, Random(seed))
+    found = search(problem, plain(problem).peak_bytes * share // 100, Effort.QUICK)
+    runs = [p for p in found.runs or () if problem.operations[p].ordered]
+    assert runs == sorted(runs)
+
+
+def test_the_replay_refuses_a_broken_order() -> None:
+    values = (Value("x", 1), Value("a", 1), Value("b", 1))
+    forward = Operation("f", 1.0, 0, (), (0,), backward=False)
+    backward = [
+        Operation(name, 1.0, 0, (0,), (v,), backward=True, ordered=True)
+        for name, v in (("first", 1), ("second", 2))
+    ]
+    problem = Problem((forward, *backward), values)
+    replay(problem, to_schedule(problem, Program(((0,), (1, 2)))))
+    with pytest.raises(IllegalScheduleError, match="first must run before second"):
+        replay(problem, to_schedule(problem, Program(((0,), (2, 1)))))
+
+
+def with_ordered(problem: Problem, random: Random) -> Problem:
+    """Return the problem with half of its backward operations ordered."""
+    operations = (
+        replace(o, ordered=o.backward and random.random() < 0.5) for o in problem.operations
+    )
+    return replace(problem, operations=tuple(operations))
 
 
 @pytest.mark.parametrize("seed", range(4))
