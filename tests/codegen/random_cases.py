@@ -9,7 +9,7 @@ from pathlib import Path
 from emitting import CPU, Emitted, assert_bitwise, at_share, emit, measured_workspace
 from hypothesis import strategies as st
 from random_models import sources
-from random_schedules import random_schedule
+from random_schedules import random_order, random_schedule
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load import load
@@ -21,6 +21,7 @@ from remat_gen.step import training_step
 
 STRATEGIES = ("rockmate", "rotor", "chen-greedy", "per-layer", "none")
 RANDOM = "random"
+REORDERED = "reordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Case:
     """A model's source, and how its schedule is found.
 
     `strategy` at a `share` of the way from its smallest budget to the plain peak; or, RANDOM, any
-    legal schedule from a `seed`: it runs about that share of the operations again.
+    legal schedule from a `seed`: it runs about that share of the operations again. REORDERED also
+    moves the runs of backward.
     """
 
     source: str
@@ -40,13 +42,15 @@ class Case:
         """Find the schedule."""
         if self.strategy == RANDOM:
             return random_schedule(problem, self.seed, 1 + self.seed % 8, self.share)
+        if self.strategy == REORDERED:
+            return random_order(problem, self.seed, 1 + self.seed % 30, self.share)
         return at_share(self.strategy, self.share)(problem)
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw a case; half of them have any legal schedule."""
-    strategy = draw(st.sampled_from((RANDOM,) * len(STRATEGIES) + STRATEGIES))
+    """Draw a case; half of them have any legal schedule, in the traced order or in another."""
+    strategy = draw(st.sampled_from((RANDOM, RANDOM, RANDOM, REORDERED, REORDERED, *STRATEGIES)))
     return Case(
         source=draw(sources()),
         strategy=strategy,

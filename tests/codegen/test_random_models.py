@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from random_cases import RANDOM, Case, assert_right, cases
 from random_leaves import LAYERS, STATE
 from random_models import sources
-from random_schedules import random_order, random_schedule
+from random_schedules import random_schedule
 
 from remat_gen.measure import model_peak
 
@@ -34,19 +34,6 @@ quick = settings(
 def test_any_model_under_any_schedule_is_bitwise_as_eager(case: Case) -> None:
     """More of them, from other seeds: `benchmarks/fuzz.py`."""
     assert_right(case)
-
-
-@quick
-@given(
-    source=sources(),
-    seed=st.integers(0, 2**16),
-    limit=st.integers(1, 30),
-    share=st.sampled_from([0.0, 0.1, 0.5]),
-)
-def test_backward_in_any_legal_order_is_bitwise_as_eager(
-    source: str, seed: int, limit: int, share: float
-) -> None:
-    assert_bitwise(emitted(source, lambda p: random_order(p, seed, limit, share)))
 
 
 @settings(quick, max_examples=5)
