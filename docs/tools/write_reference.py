@@ -94,7 +94,8 @@ def plan_page() -> str:
 def _kinds() -> Iterator[type]:
     yield plan.Plan
     own = (kind for kind in vars(plan).values() if getattr(kind, "__module__", "") == plan.__name__)
-    yield from (kind for kind in own if is_dataclass(kind) and kind is not plan.Plan)
+    kinds = (kind for kind in own if inspect.isclass(kind) and is_dataclass(kind))
+    yield from (kind for kind in kinds if kind is not plan.Plan)
     yield Cost
 
 
@@ -111,7 +112,7 @@ def _type(hint: Any) -> str:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in words:
         return words[hint]
-    if is_dataclass(hint):
+    if inspect.isclass(hint) and is_dataclass(hint):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
     if origin is tuple:
         return f"list of {_type(inner[0])}"
