@@ -19,6 +19,7 @@ from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
 from remat_gen.progress import Step
 from remat_gen.report import Report
+from remat_gen.smaller import smaller_step
 from remat_gen.verification import verify_models
 
 
@@ -122,6 +123,7 @@ def verify_file(
     existing = Existing.find(path, given)
     original = existing.load_original()
     planned = _planned(existing, original)
+    step = (original.model, original.args, original.kwargs)
     with original.importable():
         return verify_models(
             original.model,
@@ -131,6 +133,7 @@ def verify_file(
             device=original.device,
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
             budget_bytes=existing.plan.asked.budget_bytes,
+            smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
             time_steps=time_steps,
             progress=progress,
         )
