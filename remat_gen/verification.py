@@ -28,7 +28,14 @@ from remat_gen.step import training_step
 
 _Noise: TypeAlias = Mapping[tuple[str, str], float]
 _GRADIENTS = ("gradients", "input gradients")
-_PARTS = ("planned steps", "planned peak", "original steps", "original peak", "step time")
+_PARTS = (
+    "planned steps",
+    "planned peak",
+    "original steps",
+    "original peak",
+    "step time",
+    "smaller batch",
+)
 _STEPS = 2  # the second one accumulates into `.grad`
 
 # What a step of someone else's model raises; reported, as a verification must end in a verdict.
@@ -105,7 +112,8 @@ def verify_models(
         report = _verify(original, planned, subject, time_steps, report)
         if smaller is None or report.failure or report.original_failure:
             return report
-        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs)
+        subject.tell(5)
+        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
         judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
         return replace(report, smaller=judged, smaller_name=smaller.name)
 

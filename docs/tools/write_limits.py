@@ -23,7 +23,7 @@ _TAIL = """
 ## Not there at all
 
 - Offloading activations to the host; pipeline and tensor parallelism.
-- Shapes that change from step to step, other than lengths named by `--dynamic`.
+- Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
 - CUDA graphs around the step: never tried.
 """
 _SECTIONS = {

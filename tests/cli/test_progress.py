@@ -92,5 +92,5 @@ def test_verify_says_what_it_runs(
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.0)
     said = remat("verify", existing).err.splitlines()
     assert said[0] == "remat-gen: verify"
-    assert said[1] == "remat-gen: verify 1/5 planned steps"
-    assert said[-1] == "remat-gen: verify 5/5 step time"
+    assert said[1] == "remat-gen: verify 1/6 planned steps"
+    assert said[-1] == "remat-gen: verify 6/6 smaller batch"

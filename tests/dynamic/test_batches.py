@@ -44,7 +44,7 @@ def test_something_is_run_again_with_sizes_in_it() -> None:
 @MODEL
 @pytest.mark.parametrize("more", [1, 100])
 @pytest.mark.limit(
-    "a larger batch than the example's, under `--dynamic`",
+    "a larger batch than the example's",
     "an error, and the command that plans again",
 )
 def test_a_larger_batch_is_refused(source: str, more: int) -> None:
@@ -92,7 +92,7 @@ def test_a_dict_without_the_key_is_refused() -> None:
 
 
 @pytest.mark.limit(
-    "other lengths than those named by `--dynamic`",
+    "other lengths than the batch and those named by `--dynamic`",
     "an error, and the command that plans again",
 )
 def test_another_shape_is_refused_still() -> None:

@@ -83,7 +83,7 @@ def test_a_pinned_batch_is_planned_as_it_is_where_it_was_not(
 
 
 @pytest.mark.limit(
-    "shapes that depend on values, also under `--dynamic`",
+    "shapes that depend on values, where lengths vary",
     "refused with your line",
 )
 def test_shapes_that_depend_on_values_are_refused_as_ever(tmp_path: Path) -> None:
