@@ -34,7 +34,6 @@ from remat_gen.progress import Silent
 from remat_gen.request import Request, Strategy, default_output
 from remat_gen.solver.search import Effort
 
-
 BUDGET = "60%"
 LLAMA = """import torch
 from torch import Tensor, nn
