@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.builders import build_model
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
 from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
+from remat_gen.capture.without_values import without_values
 from remat_gen.ir.errors import UsageError
 
 
@@ -76,7 +76,7 @@ def load(
     text = read_source(path)
     with isolated(path.parent, {}) as isolation:
         module = import_file(path, text)
-        mode = FakeTensorMode(allow_non_fake_inputs=True) if fake else contextlib.nullcontext()
+        mode = without_values() if fake else contextlib.nullcontext()
         with torch.random.fork_rng(devices=[]), mode:
             torch.manual_seed(0)
             builder, built = build_model(module, path, model)
