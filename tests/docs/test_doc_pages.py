@@ -72,7 +72,7 @@ def test_what_is_shown_must_be_printed() -> None:
     assert not_in_order("peak 3 KiB planned, …\n", printed) == "peak 3 KiB planned, …"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "../README.md"])
 def test_excerpts_are_in_the_file_that_they_are_from(name: str) -> None:
     """In order; `…` leaves lines out."""
     for fence in read_page(PAGES / name).fences:
