@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
+from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
@@ -56,6 +57,7 @@ class Traced:
         return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
 
 
+@fewer_collections()
 def trace(
     model: nn.Module,
     args: tuple[Any, ...],

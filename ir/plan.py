@@ -104,7 +104,8 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes.
+    """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
+    shapes of the step.
 
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted.
