@@ -51,12 +51,12 @@ def trace_joint(
     differentiated: frozenset[int],
     fakes: Arguments | None = None,
     *,
-    fused_dropout: bool = False,
+    stands_for: str = "",
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    With `fused_dropout` dropout is the kernel of GPUs, on the CPU too.
+    A model on the CPU that `stands_for` one on "cuda" is traced with a GPU's kernels.
 
     The global generator, the buffers and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -70,7 +70,7 @@ def trace_joint(
         quiet(),
         torch.random.fork_rng(devices=_cuda_devices(model)),
         _lstm_for_training(model),
-        kernels_of_eager(fused_dropout=fused_dropout),
+        kernels_of_eager(stands_for),
         casts_of_eager(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):

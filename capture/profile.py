@@ -68,8 +68,13 @@ def profile(
     return Costs(
         device=device_name(device),
         operations={name: measured[text] for name, text in signatures.items()},
-        alignment_bytes=_CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1,
+        alignment_bytes=alignment_bytes(device),
     )
+
+
+def alignment_bytes(device: torch.device) -> int:
+    """Return how a device's allocator rounds a storage: up to a multiple of this."""
+    return _CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1
 
 
 def device_name(device: torch.device) -> str:

@@ -54,6 +54,7 @@ def trace_lengths(
     call: Call,
     differentiated: frozenset[int],
     lengths: tuple[Length, ...],
+    stands_for: str = "",
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -64,7 +65,9 @@ def trace_lengths(
     args, kwargs = marked(call, lengths)
     shapes_config: Any = torch.fx.experimental._config
     with shapes_config.patch(backed_size_oblivious=True), _all_guards():
-        joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments)
+        joint = trace_joint(
+            model, args, kwargs, differentiated, fakes.arguments, stands_for=stands_for
+        )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from remat_gen import __version__
+from remat_gen.command_calibrate import calibrate
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
 from remat_gen.command_explain import explain
@@ -19,7 +20,10 @@ from remat_gen.command_sweep import sweep
 from remat_gen.command_verify import verify
 from remat_gen.failure import INTERRUPTED, Failure
 
-_COMMANDS = ("generate", "check", "diff", "verify", "plot", "explain", "sweep", "solve")
+_COMMANDS = (
+    *("generate", "check", "diff", "verify", "plot", "explain", "sweep", "solve"),
+    "calibrate",
+)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
@@ -30,6 +34,7 @@ app.command()(plot)
 app.command()(explain)
 app.command()(sweep)
 app.command()(solve)
+app.command()(calibrate)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,7 +44,14 @@ InputsOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Function [example_inputs].")
 ]
 DeviceOption = Annotated[
-    str, typer.Option(metavar="NAME", help="auto|cpu|cuda [auto]", show_default=False)
+    str, typer.Option(metavar="NAME", help="auto|cpu|cuda|fake [auto]", show_default=False)
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A device that is not here: h200|h100|a100|rtx4090, or a TOML file (see calibrate).",
+    ),
 ]
 StrategyOption = Annotated[
     Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)

@@ -1,0 +1,138 @@
+"""Devices that are planned for without being there: their rates, from a table or a user's file.
+
+    [my_gpu]
+    name = "NVIDIA H200"
+    device = "cuda"
+    memory_bytes = 150_000_000_000
+    alignment_bytes = 512
+    launch_us = 4.1
+    bytes_per_s = 4.1e12
+    source = "measured by remat-gen calibrate"
+
+    [my_gpu.flops_per_s]
+    float32 = 5.1e13
+    bfloat16 = 7.2e14
+
+`remat-gen calibrate` writes such a file.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remat_gen.capture.roofline import Rates
+from remat_gen.ir.errors import UsageError
+
+TABLE = Path(__file__).with_name("targets.toml")
+_TEXTS = ("name", "device", "source")
+_WHOLE = ("memory_bytes", "alignment_bytes")
+_NUMBERS = ("launch_us", "bytes_per_s")
+_RATES = "flops_per_s"
+_DEVICES = ("cuda", "cpu")
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a device has and sustains: `flops_per_s` by dtype, `device` is torch's word for it."""
+
+    name: str
+    device: str
+    memory_bytes: int
+    alignment_bytes: int
+    launch_us: float
+    bytes_per_s: float
+    flops_per_s: Mapping[str, float]
+    source: str
+
+    @property
+    def rates(self) -> Rates:
+        """Return the rates for the roofline; a dtype that has none takes as long as the slowest."""
+        by_dtype = {dtype: rate / _MICROSECONDS for dtype, rate in self.flops_per_s.items()}
+        return Rates(
+            flops_per_us=min(by_dtype.values()),
+            bytes_per_us=self.bytes_per_s / _MICROSECONDS,
+            launch_us=self.launch_us,
+            by_dtype=by_dtype,
+        )
+
+
+def find_target(text: str) -> Hardware:
+    """Return the device that `--target` names: one of the table, or the one in a TOML file.
+
+    Raises:
+        UsageError: there is no such device or file, or the file says what cannot be.
+    """
+    known = read_targets(TABLE)
+    if text in known:
+        return known[text]
+    path = Path(text)
+    if path.suffix != ".toml":
+        raise UsageError(
+            f"--target {text}: known are {', '.join(known)}; or give a .toml file, which "
+            "`remat-gen calibrate` writes"
+        )
+    found = read_targets(path)
+    if len(found) != 1:
+        raise UsageError(f"{path}: has {len(found)} targets; a file that is given has one")
+    return next(iter(found.values()))
+
+
+def read_targets(path: Path) -> dict[str, Hardware]:
+    """Return the devices in a TOML file by the names of their tables.
+
+    Raises:
+        UsageError: there is no such file, or it says what cannot be; the message names the key.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: no such target file") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is no TOML: {error}") from error
+    return {name: _hardware(path, name, table) for name, table in tables.items()}
+
+
+def _hardware(path: Path, name: str, table: object) -> Hardware:
+    where = f"{path}: {name}"
+    keys = (*_TEXTS, *_WHOLE, *_NUMBERS, _RATES)
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: is {table!r}; write a table: [{name}]")
+    for key in keys:
+        if key not in table:
+            raise UsageError(f"{where}: has no {key}; `remat-gen calibrate` writes all of it")
+    if unknown := [key for key in table if key not in keys]:
+        raise UsageError(f"{where}: has an unknown key {unknown[0]!r}; known are {', '.join(keys)}")
+    rates = table[_RATES]
+    if not isinstance(rates, dict) or not rates:
+        raise UsageError(f"{where}.{_RATES}: is {rates!r}; write a rate by dtype: float32 = 67e12")
+    return Hardware(
+        **{key: _text(where, key, table[key]) for key in _TEXTS},
+        **{key: int(_number(where, key, table[key], whole=True)) for key in _WHOLE},
+        **{key: _number(where, key, table[key]) for key in _NUMBERS},
+        flops_per_s={k: _number(f"{where}.{_RATES}", k, rate) for k, rate in rates.items()},
+    )
+
+
+def _text(where: str, key: str, value: Any) -> Any:
+    if not isinstance(value, str) or not value.isprintable():
+        raise UsageError(f'{where}.{key}: is {value!r}; write a text: {key} = "…"')
+    if key == "device" and value not in _DEVICES:
+        raise UsageError(f"{where}.{key}: is {value!r}; known are {', '.join(_DEVICES)}")
+    return value
+
+
+def _number(where: str, key: str, value: object, *, whole: bool = False) -> Any:
+    kinds = (int,) if whole else (int, float)
+    right = isinstance(value, kinds) and not isinstance(value, bool)
+    if not right or not math.isfinite(value) or value <= 0:  # type: ignore[operator, arg-type]
+        what = "a whole number" if whole else "a number"
+        raise UsageError(f"{where}.{key}: is {value!r}; write {what} above 0")
+    return value
