@@ -38,6 +38,8 @@ def attention(
     tensors = (query, key, value)
     if attn_mask is None and _flash_takes(*tensors):
         return _flash(*tensors, dropout_p, is_causal, factor)
+    if attn_mask is not None:
+        attn_mask = _added(attn_mask, query.dtype)
     if enable_gqa:  # the kernels below have as many heads of keys as of queries
         key, value = (t.repeat_interleave(query.size(1) // t.size(1), 1) for t in (key, value))
     if _efficient_takes(query, key, value, attn_mask):
@@ -92,12 +94,15 @@ def _efficient(
     return found
 
 
-def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Return what is added to the scores: of every head, its rows aligned."""
+def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what a mask adds to the scores: nothing, or minus infinity where it is False."""
     if mask.dtype is torch.bool:
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -math.inf)
-    elif mask.dtype is not query.dtype:
-        mask = mask.to(query.dtype)
+        return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -math.inf)
+    return mask.to(dtype)
+
+
+def _bias(mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """Return a mask of every head, with aligned rows."""
     columns = key.size(2)
     padding = -columns % _MASK_MULTIPLE
     if padding:

@@ -18,7 +18,7 @@ from remat_gen.capture.targets import Hardware
 from remat_gen.capture.timing import Effort, median_time_us
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-_EFFORT = Effort(fewest=5, most=50, enough_us=300_000.0)
+_EFFORT = Effort(fewest=3, most=50, enough_us=200_000.0)
 _DIGITS = 3  # what measurement leaves
 _SECOND_US = 1e6
 _SLOWEST = 0.01  # of the fastest rate: below it a dtype is emulated, and nobody trains in it
@@ -33,7 +33,7 @@ class _Sizes:
 
 
 _OF_GPU = _Sizes(side=8192, copied_bytes=1 << 30)
-_OF_CPU = _Sizes(side=1024, copied_bytes=1 << 27)
+_OF_CPU = _Sizes(side=512, copied_bytes=1 << 26)
 
 
 def calibrate(device: torch.device) -> Hardware:

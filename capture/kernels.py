@@ -8,7 +8,8 @@ dropout there is a replacement of our own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import torch
 
@@ -16,11 +17,12 @@ from remat_gen.capture.attention import attention
 from remat_gen.capture.dropout import dropout, dropout_, dropout_of_gpu
 
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-_OURS = {
+_Kernels: TypeAlias = Mapping[torch._ops.OpOverload, Callable[..., torch.Tensor]]
+_OURS: _Kernels = {
     torch.ops.aten.dropout.default: dropout,
     torch.ops.aten.dropout_.default: dropout_,
 }
-_OF_GPU = {
+_OF_GPU: _Kernels = {
     torch.ops.aten.dropout.default: dropout_of_gpu,
     torch.ops.aten.dropout_.default: dropout_,
     torch.ops.aten.scaled_dot_product_attention.default: attention,

@@ -21,18 +21,13 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from remat_gen.capture.roofline import Rates
 from remat_gen.ir.errors import UsageError
 
 TABLE = Path(__file__).with_name("targets.toml")
-_TEXTS = ("name", "device", "source")
-_WHOLE = ("memory_bytes", "alignment_bytes")
-_NUMBERS = ("launch_us", "bytes_per_s")
-_RATES = "flops_per_s"
 _DEVICES = ("cuda", "cpu")
 _MICROSECONDS = 1e6
 
@@ -60,6 +55,10 @@ class Hardware:
             launch_us=self.launch_us,
             by_dtype=by_dtype,
         )
+
+
+_RATES = "flops_per_s"
+_KEYS = tuple(field.name for field in fields(Hardware))
 
 
 def find_target(text: str) -> Hardware:
@@ -102,37 +101,46 @@ def read_targets(path: Path) -> dict[str, Hardware]:
 
 def _hardware(path: Path, name: str, table: object) -> Hardware:
     where = f"{path}: {name}"
-    keys = (*_TEXTS, *_WHOLE, *_NUMBERS, _RATES)
     if not isinstance(table, dict):
         raise UsageError(f"{where}: is {table!r}; write a table: [{name}]")
-    for key in keys:
+    for key in _KEYS:
         if key not in table:
             raise UsageError(f"{where}: has no {key}; `remat-gen calibrate` writes all of it")
-    if unknown := [key for key in table if key not in keys]:
-        raise UsageError(f"{where}: has an unknown key {unknown[0]!r}; known are {', '.join(keys)}")
+    if unknown := [key for key in table if key not in _KEYS]:
+        known = ", ".join(_KEYS)
+        raise UsageError(f"{where}: has an unknown key {unknown[0]!r}; known are {known}")
     rates = table[_RATES]
     if not isinstance(rates, dict) or not rates:
         raise UsageError(f"{where}.{_RATES}: is {rates!r}; write a rate by dtype: float32 = 67e12")
     return Hardware(
-        **{key: _text(where, key, table[key]) for key in _TEXTS},
-        **{key: int(_number(where, key, table[key], whole=True)) for key in _WHOLE},
-        **{key: _number(where, key, table[key]) for key in _NUMBERS},
+        name=_text(where, "name", table["name"]),
+        device=_text(where, "device", table["device"]),
+        memory_bytes=_whole(where, "memory_bytes", table["memory_bytes"]),
+        alignment_bytes=_whole(where, "alignment_bytes", table["alignment_bytes"]),
+        launch_us=_number(where, "launch_us", table["launch_us"]),
+        bytes_per_s=_number(where, "bytes_per_s", table["bytes_per_s"]),
+        source=_text(where, "source", table["source"]),
         flops_per_s={k: _number(f"{where}.{_RATES}", k, rate) for k, rate in rates.items()},
     )
 
 
-def _text(where: str, key: str, value: Any) -> Any:
-    if not isinstance(value, str) or not value.isprintable():
+def _text(where: str, key: str, value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or '"' in value:
         raise UsageError(f'{where}.{key}: is {value!r}; write a text: {key} = "…"')
     if key == "device" and value not in _DEVICES:
         raise UsageError(f"{where}.{key}: is {value!r}; known are {', '.join(_DEVICES)}")
     return value
 
 
-def _number(where: str, key: str, value: object, *, whole: bool = False) -> Any:
-    kinds = (int,) if whole else (int, float)
-    right = isinstance(value, kinds) and not isinstance(value, bool)
-    if not right or not math.isfinite(value) or value <= 0:  # type: ignore[operator, arg-type]
-        what = "a whole number" if whole else "a number"
-        raise UsageError(f"{where}.{key}: is {value!r}; write {what} above 0")
+def _whole(where: str, key: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise UsageError(f"{where}.{key}: is {value!r}; write a whole number above 0")
     return value
+
+
+def _number(where: str, key: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+        if math.isfinite(number) and number > 0:
+            return number
+    raise UsageError(f"{where}.{key}: is {value!r}; write a number above 0")

@@ -27,4 +27,4 @@ def _exchange(one: torch.Tensor, other: torch.Tensor) -> None:
     does; it looks them up by identity, and the places are what is exchanged.
     """
     one.__dict__, other.__dict__ = other.__dict__, one.__dict__
-    torch._C._swap_tensor_impl(one, other)  # type: ignore[attr-defined]
+    torch._C._swap_tensor_impl(one, other)
