@@ -10,11 +10,15 @@ on Hopper where cuDNN is new enough, is not planned for: whether it is depends o
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from remat_gen.ir.graph import Graph
+
+_EFFICIENT = "aten._scaled_dot_product_efficient_attention.default"
 _HALF = (torch.float16, torch.bfloat16)
 _FLASH_HEAD = 256  # the largest head that flash attention has a kernel for
 _FLASH_MULTIPLE = 8  # eager pads a head to a multiple of it
@@ -48,6 +52,26 @@ def attention(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale
     )[0]
     return found
+
+
+def seeds_on_host(graph: Graph) -> Graph:
+    """Return a graph that says where the efficient kernel's seed and offset are: on the CPU.
+
+    Fake tensors say that they are on the GPU. Its backward reads them on the host
+    (`_efficient_attention_backward` in aten/src/ATen/native/transformers/cuda): another place would
+    end the process.
+    """
+    seeds = {
+        name
+        for operation in graph.operations
+        if operation.target == _EFFICIENT
+        for name in operation.outputs[2:]
+        if name
+    }
+    if not seeds:
+        return graph
+    tensors = {n: replace(t, device="cpu") if n in seeds else t for n, t in graph.tensors.items()}
+    return replace(graph, tensors=tensors)
 
 
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor) -> bool:

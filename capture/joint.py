@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.autocast import casts_of_eager
 from remat_gen.capture.explain import explain
+from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
@@ -68,7 +69,7 @@ def trace_joint(
     """
     with (
         quiet(),
-        torch.random.fork_rng(devices=_cuda_devices(model)),
+        kept_generators(),
         _lstm_for_training(model),
         kernels_of_eager(stands_for),
         casts_of_eager(),
@@ -169,10 +170,6 @@ class _Separated(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return separated(self.model(*args, **kwargs), self.differentiated)
-
-
-def _cuda_devices(model: nn.Module) -> list[torch.device]:
-    return list({p.device for p in model.parameters() if p.device.type == "cuda"})
 
 
 def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:

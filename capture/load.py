@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.builders import build_model
+from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.step_context import remember_context
@@ -83,7 +84,7 @@ def load(
     with isolated(path.parent, {}) as isolation:
         module = import_file(path, text)
         mode = without_values() if fake else contextlib.nullcontext()
-        with torch.random.fork_rng(devices=[]), mode:
+        with kept_generators(), mode:
             torch.manual_seed(0)
             builder, built = build_model(module, path, model)
             step = step_inputs(module, path, inputs or INPUTS)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
+from remat_gen.capture.attention import seeds_on_host
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
@@ -149,6 +150,7 @@ class _Step:
         if self.stands_for == "cuda":
             graph = on_gpu(graph)
             say_on_gpu(self.model, self.call)
+        graph = seeds_on_host(graph)
         return Traced(
             graph,
             self.call,
