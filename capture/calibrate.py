@@ -1,7 +1,8 @@
 """Measure what a device sustains, and write it down as a target (see `targets.py`).
 
 Rates are those of one large call each, the median of repeats: the matrix product in each dtype that
-the device multiplies, a copy for the memory, and an operation on one element for the launch.
+the device multiplies, a copy for the memory, a mask of dropout for random numbers, and an operation
+on one element for the launch.
 """
 
 from __future__ import annotations
@@ -30,23 +31,18 @@ class _Sizes:
 
     side: int  # of the square matrices that are multiplied
     copied_bytes: int  # far more than the caches hold
+    drawn: int  # random numbers
 
 
-_OF_GPU = _Sizes(side=8192, copied_bytes=1 << 30)
-_OF_CPU = _Sizes(side=512, copied_bytes=1 << 26)
+_OF_GPU = _Sizes(side=8192, copied_bytes=1 << 30, drawn=1 << 27)
+_OF_CPU = _Sizes(side=512, copied_bytes=1 << 26, drawn=1 << 20)
 
 
 def calibrate(device: torch.device) -> Hardware:
-    """Measure a device; takes a few seconds.
-
-    Copies count twice, since they read and write.
-    """
+    """Measure a device; takes a few seconds."""
     sizes = _OF_GPU if device.type == "cuda" else _OF_CPU
     rates = {str(dtype).removeprefix("torch."): _product(dtype, sizes, device) for dtype in DTYPES}
     fastest = max(rates.values())
-    block = torch.ones(sizes.copied_bytes, dtype=torch.uint8, device=device)
-    into = torch.empty_like(block)
-    copy_us = median_time_us(lambda: into.copy_(block), device, _EFFORT)
     one = torch.ones(1, device=device)
     return Hardware(
         name=_name(device),
@@ -54,10 +50,27 @@ def calibrate(device: torch.device) -> Hardware:
         memory_bytes=_memory_bytes(device),
         alignment_bytes=alignment_bytes(device),
         launch_us=_round(median_time_us(lambda: one + one, device, _EFFORT)),
-        bytes_per_s=_round(2 * block.numel() / copy_us * _SECOND_US),
+        bytes_per_s=_moved(sizes, device),
         flops_per_s={name: rate for name, rate in rates.items() if rate >= _SLOWEST * fastest},
+        drawn_per_s=_drawn(sizes, device),
         source=f"measured by remat-gen calibrate, torch {str(torch.__version__).partition('+')[0]}",
     )
+
+
+def _moved(sizes: _Sizes, device: torch.device) -> float:
+    """Return the rate of a copy in bytes a second: each is read and written."""
+    block = torch.ones(sizes.copied_bytes, dtype=torch.uint8, device=device)
+    into = torch.empty_like(block)
+    time_us = median_time_us(lambda: into.copy_(block), device, _EFFORT)
+    return _round(2 * block.numel() / time_us * _SECOND_US)
+
+
+def _drawn(sizes: _Sizes, device: torch.device) -> float:
+    """Return how many elements of a mask are drawn in a second, from an own generator."""
+    mask = torch.empty(sizes.drawn, dtype=torch.bool, device=device)
+    generator = torch.Generator(device)
+    time_us = median_time_us(lambda: mask.bernoulli_(0.9, generator=generator), device, _EFFORT)
+    return _round(mask.numel() / time_us * _SECOND_US)
 
 
 def _product(dtype: torch.dtype, sizes: _Sizes, device: torch.device) -> float:
@@ -95,6 +108,7 @@ def target_text(name: str, found: Hardware) -> str:
         f"alignment_bytes = {found.alignment_bytes}",
         f"launch_us = {found.launch_us}",
         f"bytes_per_s = {_number(found.bytes_per_s)}",
+        f"drawn_per_s = {_number(found.drawn_per_s)}",
         f'source = "{found.source}"',
         "",
         f"[{name}.flops_per_s]",

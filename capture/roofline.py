@@ -16,7 +16,7 @@ from torch.utils.flop_counter import flop_registry
 
 from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.timing import Effort, median_time_us
-from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
+from remat_gen.ir.graph import Graph, Operation, Tensor, Trait, refs_in
 
 # The counter knows these operations by their CUDA names only; the arguments begin alike.
 _COUNTED_AS = {
@@ -32,13 +32,15 @@ _PICKS_ROWS = ("aten.embedding.default", "aten.index_select.default", "aten.gath
 class Rates:
     """What a device sustains; `launch_us` is the least time of any operation.
 
-    `flops_per_us` holds for dtypes that `by_dtype` does not have.
+    `flops_per_us` holds for dtypes that `by_dtype` does not have. `drawn_per_us` are random
+    numbers: a CPU draws them one after another, a GPU as fast as it writes them.
     """
 
     flops_per_us: float
     bytes_per_us: float
     launch_us: float
     by_dtype: Mapping[str, float] = field(default_factory=dict)
+    drawn_per_us: float = math.inf
 
 
 NOMINAL_CPU = Rates(flops_per_us=5e4, bytes_per_us=1e4, launch_us=1.0)
@@ -50,7 +52,8 @@ def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
     rate = rates.by_dtype.get(_dtype(graph, operation), rates.flops_per_us)
     arithmetic_us = flops(graph, operation) / rate
     traffic_us = moved_bytes(graph, operation) / rates.bytes_per_us
-    return rates.launch_us + max(arithmetic_us, traffic_us)
+    drawing_us = drawn_numbers(graph, operation) / rates.drawn_per_us
+    return rates.launch_us + max(arithmetic_us, traffic_us, drawing_us)
 
 
 def _dtype(graph: Graph, operation: Operation) -> str:
@@ -73,6 +76,16 @@ def flops(graph: Graph, operation: Operation) -> int:
     outputs = [made.get(o) if o else None for o in operation.outputs]
     value = outputs[0] if operation.single and outputs else outputs
     return int(flop_registry[packet](*args, **kwargs, out_val=value))
+
+
+def drawn_numbers(graph: Graph, operation: Operation) -> int:
+    """Return how many random numbers an operation draws: one for each element of its result.
+
+    Attention draws as it goes, and has its own arithmetic.
+    """
+    if Trait.RANDOM not in operation.traits or flops(graph, operation):
+        return 0
+    return max((math.prod(graph.tensors[o].shape) for o in operation.outputs if o), default=0)
 
 
 def moved_bytes(graph: Graph, operation: Operation) -> int:

@@ -7,6 +7,7 @@
     alignment_bytes = 512
     launch_us = 4.1
     bytes_per_s = 4.1e12
+    drawn_per_s = 8.0e11
     source = "measured by remat-gen calibrate"
 
     [my_gpu.flops_per_s]
@@ -21,7 +22,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 from remat_gen.capture.roofline import Rates
@@ -34,7 +35,10 @@ _MICROSECONDS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a device has and sustains: `flops_per_s` by dtype, `device` is torch's word for it."""
+    """What a device has and sustains: `flops_per_s` by dtype, `device` is torch's word for it.
+
+    `drawn_per_s` are random numbers; without it they are drawn as fast as they are written.
+    """
 
     name: str
     device: str
@@ -44,6 +48,7 @@ class Hardware:
     bytes_per_s: float
     flops_per_s: Mapping[str, float]
     source: str
+    drawn_per_s: float = math.inf
 
     @property
     def rates(self) -> Rates:
@@ -54,11 +59,13 @@ class Hardware:
             bytes_per_us=self.bytes_per_s / _MICROSECONDS,
             launch_us=self.launch_us,
             by_dtype=by_dtype,
+            drawn_per_us=self.drawn_per_s / _MICROSECONDS,
         )
 
 
 _RATES = "flops_per_s"
 _KEYS = tuple(field.name for field in fields(Hardware))
+_NEEDED = tuple(field.name for field in fields(Hardware) if field.default is MISSING)
 
 
 def find_target(text: str) -> Hardware:
@@ -103,7 +110,7 @@ def _hardware(path: Path, name: str, table: object) -> Hardware:
     where = f"{path}: {name}"
     if not isinstance(table, dict):
         raise UsageError(f"{where}: is {table!r}; write a table: [{name}]")
-    for key in _KEYS:
+    for key in _NEEDED:
         if key not in table:
             raise UsageError(f"{where}: has no {key}; `remat-gen calibrate` writes all of it")
     if unknown := [key for key in table if key not in _KEYS]:
@@ -120,6 +127,7 @@ def _hardware(path: Path, name: str, table: object) -> Hardware:
         launch_us=_number(where, "launch_us", table["launch_us"]),
         bytes_per_s=_number(where, "bytes_per_s", table["bytes_per_s"]),
         source=_text(where, "source", table["source"]),
+        **{k: _number(where, k, table[k]) for k in ("drawn_per_s",) if k in table},
         flops_per_s={k: _number(f"{where}.{_RATES}", k, rate) for k, rate in rates.items()},
     )
 

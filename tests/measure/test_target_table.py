@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from measure_graphs import Builder
 from remat_gen.capture.modelled import modelled_costs, workspace_bytes
 from remat_gen.capture.targets import TABLE, Hardware, find_target, read_targets
 from remat_gen.ir.errors import UsageError
+from remat_gen.ir.graph import Trait
 
 GPU = Hardware("GPU", "cuda", 10**9, 512, 2.0, 1e12, {"float32": 1e13, "bfloat16": 1e14}, "")
 
@@ -69,6 +71,17 @@ def test_a_product_takes_as_long_as_its_dtype_does(dtype: str, time_us: float) -
     # 2 * 1024^3 operations at the dtype's rate, and a launch of 2 us; to three digits
     assert costs.operations[product.name].time_us == time_us
     assert costs.operations[product.name].modelled and costs.device == "GPU"
+
+
+def test_random_numbers_take_their_time() -> None:
+    build = Builder()
+    build.tensor("y", (1000, 1000), dtype="bool")
+    drawn = build.operation("remat.dropout_mask.default", [(1000, 1000), (1000, 1), 0.9], ["y"])
+    graph = replace(build.graph(), operations=(replace(drawn, traits=frozenset({Trait.RANDOM})),))
+    slow = modelled_costs(graph, replace(GPU, drawn_per_s=1e8))
+    fast = modelled_costs(graph, GPU)
+    assert slow.operations[drawn.name].time_us == 10_000.0  # 10^6 numbers, and a launch
+    assert fast.operations[drawn.name].time_us == 3.0  # a megabyte at 1 TB/s, and a launch
 
 
 def test_a_table_is_read_by_the_row() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from cuda_models import MODELS
+from gpu_models import MODELS
 
 import remat_gen
 from remat_gen.capture.calls import bind, resolve
