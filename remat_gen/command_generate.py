@@ -59,8 +59,7 @@ def generate(
     remat-gen                                   (all targets of pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
 
-    MODEL.py has build_model() and example_inputs(). The budget bounds what a step allocates
-    beyond parameters, gradients and optimizer state.
+    MODEL.py has build_model() and example_inputs().
     """
     if model_file is None:
         _refuse_options(

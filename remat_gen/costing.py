@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from remat_gen.capture import profile
 from remat_gen.capture.load import Loaded, load, load_fake
 from remat_gen.capture.modelled import modelled_costs
-from remat_gen.capture.profile import profile
 from remat_gen.capture.targets import find_target
 from remat_gen.capture.trace import Traced
 from remat_gen.ir.costs import Costs
@@ -44,4 +44,4 @@ def costs_of(
     known = known_costs(plan_file, traced.graph, loaded.device) if plan_file else None
     if known is not None:
         return known, True
-    return rounded(profile(traced.graph, loaded.device, traced.examples, step)), False
+    return rounded(profile.profile(traced.graph, loaded.device, traced.examples, step)), False

@@ -19,7 +19,8 @@ GeneratedFiles = Annotated[
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", show_default=False)]
 
 BudgetOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of eager's peak.")
+    str | None,
+    typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
 ]
 GraphBudget = Annotated[
     str, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of the plain peak.")
@@ -48,10 +49,7 @@ DeviceOption = Annotated[
 ]
 TargetOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A device that is not here: h200|h100|a100|rtx4090, or a TOML file (see calibrate).",
-    ),
+    typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
 ]
 StrategyOption = Annotated[
     Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)
