@@ -121,7 +121,11 @@ def _efficient(
 def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Return what a mask adds to the scores: nothing, or minus infinity where it is False."""
     if mask.dtype is torch.bool:
-        return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -math.inf)
+        nothing, all_of_it = (
+            torch.scalar_tensor(number, dtype=dtype, device=mask.device)
+            for number in (0.0, -math.inf)
+        )
+        return torch.where(mask, nothing, all_of_it)
     return mask.to(dtype)
 
 

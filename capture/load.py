@@ -9,13 +9,14 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.builders import build_model
@@ -24,7 +25,7 @@ from remat_gen.capture.isolation import Isolation, UserCode, isolated
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
-from remat_gen.capture.without_values import without_values
+from remat_gen.capture.without_values import has_constants, take_values_away, without_values
 from remat_gen.ir.errors import UsageError
 
 
@@ -113,11 +114,23 @@ def load(
 def load_fake(path: Path, model: str | None, inputs: str | None, device: str) -> Loaded:
     """Load a model file for a device that need not be here, "cuda" or "cpu": without values.
 
+    Where the builder reads values of tensors, or a module has some besides its parameters and
+    buffers, the model is built for real, on the CPU, and its values are taken away.
+
     Raises:
-        UsageError: as `load`; also where the model reads the value of a tensor to be built.
+        UsageError: as `load`.
     """
     stands_for = "cuda" if device == "cuda" else ""
-    return load(path, model, inputs, "cpu", fake=True, stands_for=stands_for)
+    try:
+        loaded = load(path, model, inputs, "cpu", fake=True, stands_for=stands_for)
+        if not has_constants(loaded.model):
+            return loaded
+    except UsageError as error:
+        if not isinstance(error.__cause__, DataDependentOutputException):
+            raise
+    loaded = load(path, model, inputs, "cpu", stands_for=stands_for)
+    args, kwargs = take_values_away(loaded.model, (loaded.args, loaded.kwargs))
+    return replace(loaded, args=args, kwargs=kwargs)
 
 
 def resolve_device(device: str | torch.device) -> torch.device:

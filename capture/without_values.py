@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 from unittest import mock
 
 import torch
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 
 @contextlib.contextmanager
@@ -18,6 +21,25 @@ def without_values() -> Iterator[None]:
         mock.patch("torch.utils.swap_tensors", _exchange),
     ):
         yield
+
+
+def has_constants(model: nn.Module) -> bool:
+    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
+    return any(isinstance(v, Tensor) for m in model.modules() for v in vars(m).values())
+
+
+def take_values_away(model: nn.Module, arguments: Any) -> Any:
+    """Put fake tensors in the place of a built model's state; return fake arguments.
+
+    What it has of other tensors keeps its values, which are traced.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    for module in model.modules():
+        for state in (module._parameters, module._buffers):
+            for name, tensor in state.items():
+                if tensor is not None:
+                    state[name] = mode.from_tensor(tensor)  # type: ignore[assignment]
+    return pytree.tree_map_only(Tensor, mode.from_tensor, arguments)
 
 
 def _exchange(one: torch.Tensor, other: torch.Tensor) -> None:

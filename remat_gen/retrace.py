@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from remat_gen.capture.load import Loaded
 from remat_gen.capture.trace import Traced, trace_loaded
+from remat_gen.capture.without_values import has_constants
 from remat_gen.existing import Existing
 from remat_gen.ir.errors import GraphError, RematError, StalePlanError
 from remat_gen.ir.fingerprint import graph_sha256
@@ -70,14 +69,9 @@ def retrace(existing: Existing) -> tuple[Loaded, Traced]:
         return loaded, trace_loaded(loaded, existing.plan.dynamic)
     try:
         loaded = existing.load(fake=True)
-        if not _has_constants(loaded):
+        if not has_constants(loaded.model):
             return loaded, trace_loaded(loaded, existing.plan.dynamic)
     except RematError:  # the real one says what is wrong, if anything is
         pass
     loaded = existing.load()
     return loaded, trace_loaded(loaded, existing.plan.dynamic)
-
-
-def _has_constants(loaded: Loaded) -> bool:
-    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
-    return any(isinstance(v, Tensor) for m in loaded.model.modules() for v in vars(m).values())

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from tracing import source
 
 from remat_gen.capture.attention import attention
@@ -127,3 +128,26 @@ def test_fakes_change_their_dtype_and_stay_tied() -> None:
         assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
         assert model[2].running_mean.dtype is torch.bfloat16
         assert all(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "self.drop = nn.Dropout(torch.linspace(0, 0.5, 3)[1].item())\nself.factor = 2.0",
+        "self.drop = nn.Dropout(0.25)\nself.factor = torch.tensor([1.0, 2.0] * 8)",
+    ],
+    ids=["a number is read", "a constant"],
+)
+def test_what_needs_values_is_built_with_them(init: str, tmp_path: Path) -> None:
+    """It is planned like any other: the values are taken away, but those that are traced."""
+    forward = "return self.drop(self.lin(x) * self.factor).square().sum()"
+    text = source(f"self.lin = nn.Linear(16, 16)\n{init}", forward, "(torch.randn(4, 16),)")
+    path = tmp_path / "net.py"
+    path.write_text(text, encoding="utf-8")
+    loaded = load_fake(path, None, None, "cuda")
+    assert all(isinstance(p, FakeTensor) for p in loaded.model.parameters())
+    graph = trace_loaded(loaded).graph
+    (dropout,) = (o for o in graph.operations if o.target == "aten.native_dropout.default")
+    assert 0.25 in dropout.args
+    numbers = [o.args[0] for o in graph.operations if o.target == "remat.constant"]
+    assert numbers == ([(1.0, 2.0) * 8] if "tensor([" in init else [])
