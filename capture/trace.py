@@ -29,6 +29,7 @@ from remat_gen.capture.refusals import (
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
+from remat_gen.capture.statistics import with_saved_statistics
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError
@@ -150,7 +151,7 @@ class _Step:
         if self.stands_for == "cuda":
             graph = on_gpu(graph)
             say_on_gpu(self.model, self.call)
-        graph = seeds_on_host(graph)
+        graph = with_saved_statistics(seeds_on_host(graph))
         return Traced(
             graph,
             self.call,
