@@ -68,7 +68,7 @@ class Net(nn.Module):
         super().__init__()
         self.first = nn.Linear(16, 16)
         self.conv = nn.Conv1d(4, 4, 3, padding=1)
-        self.half = nn.Linear(16, 16)
+        self.small = nn.Linear(16, 16)
 
     def forward(self, x):
         h = self.first(x)
@@ -87,7 +87,7 @@ def example_inputs():
 FOUND = {
     "a gradient that an earlier block held, which only reads the parameter": (
         "with torch.autocast('cpu', torch.bfloat16):\n"
-        "            z = F.gelu(self.half(h)).float()\n"
+        "            z = F.gelu(self.small(h)).float()\n"
         "        y = torch.cat((y[:, :8], z[:, 8:]), dim=1)\n"
         "        y = self.conv(y.view(-1, 4, 16)).flatten(0, 1)",
         Case("", RANDOM, 0.8, 1217),
