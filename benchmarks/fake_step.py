@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.arguments import describe_call
 from remat_gen.capture.joint import trace_joint
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Leaf
 from remat_gen.capture.roofline import Rates, roofline_us
+from remat_gen.capture.without_values import without_values
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.problem import problem_of
 from remat_gen.solver.problem import Held, Problem
@@ -34,7 +34,7 @@ def fake_problem(
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with without_values():
             model, args = build(), inputs()
             scalar = model(*args).ndim == 0
             call = describe_call(model, args, {})

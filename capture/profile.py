@@ -6,7 +6,7 @@ can still be measured. Operations with equal signatures are measured once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -88,12 +88,7 @@ def _measure(
     device: torch.device,
     progress: Progress,
 ) -> dict[str, Cost]:
-    runnables: dict[str, _Runnable] = {}
-    for done, (text, operation) in enumerate(distinct.items()):
-        progress(operation.target, done, len(distinct))
-        timed = _time(synthesizer, operation, device)
-        if timed:
-            runnables[text] = timed
+    runnables = _time_all(synthesizer, distinct, device, progress)
     runs = {text: _prepare(synthesizer, r.operation, r.fill) for text, r in runnables.items()}
     inside = inside_bytes(runs, device, _REFUSALS)
     graph = synthesizer.graph
@@ -108,11 +103,37 @@ def _measure(
     }
 
 
-def _time(synthesizer: Synthesizer, operation: Operation, device: torch.device) -> _Runnable | None:
-    """Time an operation; None where no kind of synthetic input makes it run."""
+def _time_all(
+    synthesizer: Synthesizer,
+    distinct: Mapping[str, Operation],
+    device: torch.device,
+    progress: Progress,
+) -> dict[str, _Runnable]:
+    """Time each operation that runs, at two moments, and keep the lower time.
+
+    What else a machine does only adds time, and often for longer than all repeats of one take.
+    """
+    runnables: dict[str, _Runnable] = {}
+    for done, (text, operation) in enumerate(distinct.items()):
+        progress(operation.target, done, 2 * len(distinct))
+        timed = _time(synthesizer, operation, device, tuple(Fill))
+        if timed:
+            runnables[text] = timed
+    for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
+        progress(first.operation.target, done, 2 * len(distinct))
+        again = _time(synthesizer, first.operation, device, (first.fill,))
+        if again and again.time_us < first.time_us:
+            runnables[text] = again
+    return runnables
+
+
+def _time(
+    synthesizer: Synthesizer, operation: Operation, device: torch.device, fills: Iterable[Fill]
+) -> _Runnable | None:
+    """Time an operation; None where none of the kinds of synthetic input makes it run."""
     if operation.target in _OPAQUE:
         return None
-    for fill in Fill:
+    for fill in fills:
         try:
             time_us = median_time_us(_prepare(synthesizer, operation, fill)(), device)
         except _REFUSALS:

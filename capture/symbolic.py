@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,13 @@ import sympy
 import torch
 from torch import nn
 from torch._dynamo.source import ConstantSource, TensorPropertySource
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
     StatelessSymbolicContext,
 )
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
@@ -64,7 +66,11 @@ def trace_lengths(
     fakes = fakes_of(call, lengths)
     args, kwargs = marked(call, lengths)
     shapes_config: Any = torch.fx.experimental._config
-    with shapes_config.patch(backed_size_oblivious=True), _all_guards():
+    with (
+        shapes_config.patch(backed_size_oblivious=True),
+        _all_guards(),
+        _state_in(model, fakes.mode),
+    ):
         joint = trace_joint(
             model, args, kwargs, differentiated, fakes.arguments, stands_for=stands_for
         )
@@ -75,6 +81,15 @@ def trace_lengths(
     lengths = settled(lengths, fakes.shapes, fakes.symbols, squeezes)
     inline_numbers(joint.graph_module.graph)
     return joint, Sizes(fakes.symbols, {n.name: n for n in lengths}), fakes.shapes
+
+
+def _state_in(model: nn.Module, mode: FakeTensorMode) -> AbstractContextManager[None]:
+    """Have a model without values in the mode of the lengths: torch traces fakes of one mode."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    if not any(isinstance(tensor, FakeTensor) for tensor in state.values()):
+        return contextlib.nullcontext()
+    fakes = {name: mode.from_tensor(tensor) for name, tensor in state.items()}
+    return _reparametrize_module(model, fakes, tie_weights=True)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ class Effort:
     """How long to measure one call: at least `fewest` and at most `most` repeats."""
 
     fewest: int = 3
-    most: int = 50
-    enough_us: float = 30_000.0
+    most: int = 25
+    enough_us: float = 15_000.0
 
     def repeats(self, once_us: float) -> int:
         """Return how many repeats fit for a call that takes about `once_us`."""

@@ -12,14 +12,28 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.quiet import quiet
+
+
+class FakeMode(FakeTensorMode):
+    """A mode that deep copies of its tensors stay in.
+
+    A module that copies another (`nn.Transformer` does it for every layer) otherwise copies the
+    mode as well, and torch refuses to trace fake tensors of two modes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+
+    def __deepcopy__(self, _memo: object) -> FakeMode:
+        """Return the mode itself."""
+        return self
+
 
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
-    """Make every tensor a fake one."""
-    with (
-        FakeTensorMode(allow_non_fake_inputs=True),
-        mock.patch("torch.utils.swap_tensors", _exchange),
-    ):
+    """Make every tensor a fake one, without what torch says of that."""
+    with quiet(), FakeMode(), mock.patch("torch.utils.swap_tensors", _exchange):
         yield
 
 
@@ -33,7 +47,7 @@ def take_values_away(model: nn.Module, arguments: Any) -> Any:
 
     What it has of other tensors keeps its values, which are traced.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FakeMode()
     for module in model.modules():
         for state in (module._parameters, module._buffers):
             for name, tensor in state.items():

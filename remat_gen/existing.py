@@ -18,6 +18,7 @@ from remat_gen.output import plan_path
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
 from remat_gen.report import Report
+from remat_gen.smaller import smaller_step
 from remat_gen.verification import verify_models
 
 
@@ -120,6 +121,7 @@ def verify_file(path: Path, *, time_steps: int = 0, given: Loaded | None = None)
     existing = Existing.find(path, given)
     original = existing.load_original()
     planned = _planned(existing, original)
+    step = (original.model, original.args, original.kwargs)
     with original.importable():
         return verify_models(
             original.model,
@@ -130,6 +132,7 @@ def verify_file(path: Path, *, time_steps: int = 0, given: Loaded | None = None)
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
             modelled=existing.plan.modelled is not None,
             budget_bytes=existing.plan.asked.budget_bytes,
+            smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
             time_steps=time_steps,
         )
 

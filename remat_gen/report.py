@@ -31,7 +31,7 @@ class Report:
 
     `failure` says why the planned model could not be run, `original_failure` why the original
     could not: then nothing was compared. That is an error unless the original does not fit on the
-    device, which may be why it was planned.
+    device, which may be why it was planned. `smaller` is about a step of a smaller batch.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -44,6 +44,8 @@ class Report:
     original_failure: str = ""
     original_fits: bool = True
     failure: str = ""
+    smaller: Report | None = None
+    smaller_name: str = ""
 
     @property
     def ok(self) -> bool:
@@ -53,7 +55,11 @@ class Report:
     @property
     def bitwise(self) -> bool:
         """Whether everything that was compared agrees to the bit."""
-        return bool(self.comparisons) and all(c.match is Match.BITWISE for c in self.comparisons)
+        return bool(self.comparisons) and all(
+            c.match is Match.BITWISE
+            for report in (self, self.smaller)
+            for c in (report.comparisons if report else ())
+        )
 
     def rows(self) -> tuple[Row, ...]:
         """Return the report, one line per kind of result."""
@@ -70,6 +76,8 @@ class Report:
             yield _summary(kind, list(group))
         if self.planned_peak:
             yield from self._peaks(self.planned_peak.peak_bytes)
+        if self.smaller:
+            yield _summary_of_all(self.smaller_name, self.smaller)
         if self.time:
             yield _pace(self.time)
 
@@ -101,6 +109,19 @@ def _summary(kind: str, comparisons: list[Comparison]) -> Row:
     more = len(different or rounded) - _NAMED_AT_MOST
     detail = "; ".join(part for part in (count, named, f"and {more} more" * (more > 0)) if part)
     return Row(kind, not different, worst.value, detail)
+
+
+def _summary_of_all(name: str, report: Report) -> Row:
+    """Return the line of a report as a whole."""
+    if report.original_failure:
+        return Row(name, None, "not compared", f"the original: {report.original_failure}")
+    wrong = [row for row in report.rows() if row.ok is False]
+    if wrong:
+        told = "; ".join(f"{row.what}: {row.result}: {row.detail}" for row in wrong)
+        return Row(name, False, wrong[0].result, told)
+    result = Match.BITWISE if report.bitwise else Match.TOLERANCE
+    peak = f"; {report.planned_peak.peak_bytes:,} bytes" if report.planned_peak else ""
+    return Row(name, True, result.value, f"{len(report.comparisons)} compared{peak}")
 
 
 def _explain(comparison: Comparison) -> str:

@@ -26,8 +26,8 @@ from remat_gen.solver.search import Effort
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute")
 DEFAULT_HEADROOM = "1GB"
+DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
-DEFAULT_DYNAMIC: tuple[str, ...] | None = ()  # None: the batch, where it can be found
 
 
 class Strategy(StrEnum):

@@ -22,6 +22,7 @@ from remat_gen.measure import PeakMeasurement, model_peak
 from remat_gen.outcome import Outcome, State, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
 from remat_gen.report import Report
+from remat_gen.smaller import SmallerStep
 from remat_gen.step import training_step
 
 _Noise: TypeAlias = Mapping[tuple[str, str], float]
@@ -76,6 +77,7 @@ def verify_models(
     predicted_peak_bytes: int | None,
     budget_bytes: int | None,
     modelled: bool = False,
+    smaller: SmallerStep | None = None,
     seed: int = 0,
     time_steps: int = 0,
 ) -> Report:
@@ -84,8 +86,8 @@ def verify_models(
     Compared are outputs, gradients, buffers, inputs and random streams after each step; the
     planned model's activation peak is measured and held against budget and prediction (one from
     `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
-    pairs. Both models are changed: their state is the original's after some steps. The global
-    random streams are put back.
+    pairs, with `smaller` both run such steps as well, under the same budget. Both models are
+    changed: their state is the original's after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
@@ -94,7 +96,12 @@ def verify_models(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
     )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        return _verify(original, planned, subject, time_steps, report)
+        report = _verify(original, planned, subject, time_steps, report)
+        if smaller is None or report.failure or report.original_failure:
+            return report
+        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs)
+        judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
+        return replace(report, smaller=judged, smaller_name=smaller.name)
 
 
 def _verify(

@@ -81,7 +81,8 @@ def test_equal_work_is_measured_once(build: Builder) -> None:
 
     measured = profile(build.graph(), CPU, {}, lambda *call: calls.append(call))
 
-    assert calls == [("aten.mm.default", 0, 2), ("aten.tanh.default", 1, 2)]
+    targets = ["aten.mm.default", "aten.tanh.default"] * 2  # each at two moments
+    assert calls == [(target, done, 4) for done, target in enumerate(targets)]
     assert measured.operations["first"] is measured.operations["second"]
     assert measured.operations["third"] != measured.operations["first"]
 
@@ -158,10 +159,21 @@ def test_gradients_are_off(build: Builder) -> None:
     build.tensor("y", (4,))
     build.operation("aten.relu.default", [x], ["y"])
     profile(build.graph(), CPU, {}, lambda *_: seen.append(torch.is_grad_enabled()))
-    assert seen == [False]
+    assert seen == [False, False]  # each operation at two moments
     assert torch.is_grad_enabled()
 
 
 def test_the_cpu_rounds_nothing(build: Builder) -> None:
     measured = costs(build)
     assert (measured.device, measured.alignment_bytes) == ("cpu", 1)
+
+
+def test_a_disturbance_at_one_moment_is_not_measured(
+    build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = build.tensor("x", (4,))
+    build.tensor("y", (4,))
+    build.operation("aten.relu.default", [x], ["y"], name="relu")
+    moments = iter((9_000.0, 3.0))
+    monkeypatch.setattr("remat_gen.capture.profile.median_time_us", lambda *_: next(moments))
+    assert costs(build).operations["relu"].time_us == 3.0

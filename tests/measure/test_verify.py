@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from remat_gen.report import Report
+from remat_gen.smaller import SmallerStep, smaller_step
 from remat_gen.verification import verify_models
 
 CPU = torch.device("cpu")
 WIDTH = 32
+ROWS = 16
+SMALLER = SmallerStep("batch of 3", (torch.randn(3, WIDTH, requires_grad=True),), {})
 
 
 class Net(nn.Module):
@@ -142,13 +145,59 @@ def verify(
 ) -> Report:
     torch.manual_seed(0)
     first = original()
-    x = torch.randn(16, WIDTH).requires_grad_()
+    x = torch.randn(ROWS, WIDTH).requires_grad_()
     limits = {"predicted_peak_bytes": None, "budget_bytes": None} | options
     return verify_models(first, planned(), (x,), {}, device=CPU, **limits)
 
 
 def failing(report: Report) -> list[str]:
     return [row.what for row in report.rows() if row.ok is False]
+
+
+class WrongWhenSmall(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        y = super().tail(h)
+        return y * 1.001 if len(h) < ROWS else y
+
+
+class ClippedWhenSmall(Net):
+    def tail(self, h: Tensor) -> Tensor:
+        if len(h) < ROWS:
+            raise ValueError("planned for the example's batch")
+        return super().tail(h)
+
+
+def test_a_smaller_batch_is_compared_too() -> None:
+    assert verify(Net, smaller=SMALLER).bitwise
+    assert failing(verify(Net, smaller=SMALLER)) == []
+    assert failing(verify(WrongWhenSmall)) == []
+    wrong = verify(WrongWhenSmall, smaller=SMALLER)
+    assert failing(wrong) == ["batch of 3"]
+    assert not wrong.bitwise
+    refused = verify(ClippedWhenSmall, smaller=SMALLER)
+    assert failing(refused) == ["batch of 3"]
+    assert "planned for the example's batch" in refused.rows()[-1].detail
+
+
+def test_a_smaller_batch_is_held_against_the_budget() -> None:
+    report = verify(Net, smaller=SMALLER, budget_bytes=1)
+    assert failing(report) == ["budget", "batch of 3"]
+
+
+def test_a_smaller_batch_that_the_original_refuses_is_not_judged() -> None:
+    report = verify(Net, ClippedWhenSmall, smaller=SMALLER)
+    assert failing(report) == []
+    assert report.rows()[-1].result == "not compared"
+
+
+def test_the_smaller_step_is_of_an_odd_number_of_rows() -> None:
+    model, x = Net(), torch.randn(8, WIDTH, requires_grad=True)
+    step = smaller_step(model, (x,), {}, ["x:0"])
+    assert step.name == "batch of 5" and torch.equal(step.args[0], x[:5])
+    assert step.args[0].requires_grad and step.args[0].is_leaf
+    assert smaller_step(model, (x[:2],), {}, ["x:0"]).name == "batch of 1"
+    across = smaller_step(nn.Identity(), (torch.ones(8, 3).t(),), {}, ["input:1"]).args[0]
+    assert across.shape == (3, 5) and across.stride() == (1, 3)
 
 
 @pytest.mark.parametrize("planned", [Net, Checkpointed])
@@ -279,7 +328,7 @@ def test_times_are_compared_if_asked() -> None:
 
 
 def test_the_global_stream_and_the_inputs_are_left_alone() -> None:
-    x = torch.randn(16, WIDTH).requires_grad_()
+    x = torch.randn(ROWS, WIDTH).requires_grad_()
     copied = copy.deepcopy(x)
     model, planned = Net(), WritesInput()
     before = torch.get_rng_state()

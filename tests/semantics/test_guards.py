@@ -23,7 +23,10 @@ def _call(pair: Pair, change: Callable[[nn.Module, Args], Args | None]) -> None:
 
 
 ARGUMENTS: dict[str, tuple[Callable[[Args], Args], str]] = {
-    "batch": (lambda a: (a[0][:32], a[1][:32]), r"x is float32\[32, 16\] on cpu, planned for"),
+    "batch": (
+        lambda a: (a[0].repeat(2, 1), a[1].repeat(2)),
+        r"x is float32\[128, 16\] on cpu, planned for float32\[batch <= 64, 16\]",
+    ),
     "dtype": (lambda a: (a[0].double(), a[1]), r"x is float64\[64, 16\]"),
     "device": (lambda a: (a[0].to("meta"), a[1]), r"x is float32\[64, 16\] on meta"),
     "requires grad": (lambda a: (a[0].requires_grad_(), a[1]), "requires grad, planned for"),
