@@ -38,7 +38,7 @@ def fake_problem(
             model, args = build(), inputs()
             scalar = model(*args).ndim == 0
             call = describe_call(model, args, {})
-        joint = trace_joint(model, call.args, call.kwargs, frozenset({0}), fused_dropout=True)
+        joint = trace_joint(model, call.args, call.kwargs, frozenset({0}), stands_for="cuda")
     finally:
         torch.set_default_dtype(before)
     leaf = Leaf(requires_grad=True, scalar=scalar, outside=False, same_as=None)

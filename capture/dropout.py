@@ -51,6 +51,13 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     return x * _scale(x, p)
 
 
+def dropout_of_gpu(x: Tensor, p: float, train: bool) -> Tensor:
+    """Trace what `torch.dropout` runs on a GPU, whatever device `x` is on to stand for one."""
+    if not _drops(x, p, train):
+        return x
+    return torch.native_dropout(x, p, train)[0] if p < 1 else x * _scale(x, p)
+
+
 def dropout_(x: Tensor, p: float, train: bool) -> Tensor:
     """Trace what `torch.dropout_` runs: no device has a fused kernel for it."""
     return x.mul_(_scale(x, p)) if _drops(x, p, train) else x

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.autocast import casts_of_eager
 from remat_gen.capture.explain import explain
+from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
@@ -51,12 +52,12 @@ def trace_joint(
     differentiated: frozenset[int],
     fakes: Arguments | None = None,
     *,
-    fused_dropout: bool = False,
+    stands_for: str = "",
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    With `fused_dropout` dropout is the kernel of GPUs, on the CPU too.
+    A model on the CPU that `stands_for` one on "cuda" is traced with a GPU's kernels.
 
     The global generator, the buffers and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -68,9 +69,9 @@ def trace_joint(
     """
     with (
         quiet(),
-        torch.random.fork_rng(devices=_cuda_devices(model)),
+        kept_generators(),
         _lstm_for_training(model),
-        kernels_of_eager(fused_dropout=fused_dropout),
+        kernels_of_eager(stands_for),
         casts_of_eager(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
@@ -169,10 +170,6 @@ class _Separated(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return separated(self.model(*args, **kwargs), self.differentiated)
-
-
-def _cuda_devices(model: nn.Module) -> list[torch.device]:
-    return list({p.device for p in model.parameters() if p.device.type == "cuda"})
 
 
 def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:

@@ -8,16 +8,24 @@ dropout there is a replacement of our own.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import torch
 
-from remat_gen.capture.dropout import dropout, dropout_
+from remat_gen.capture.attention import attention
+from remat_gen.capture.dropout import dropout, dropout_, dropout_of_gpu
 
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-_DROPOUT = {
+_Kernels: TypeAlias = Mapping[torch._ops.OpOverload, Callable[..., torch.Tensor]]
+_OURS: _Kernels = {
     torch.ops.aten.dropout.default: dropout,
     torch.ops.aten.dropout_.default: dropout_,
+}
+_OF_GPU: _Kernels = {
+    torch.ops.aten.dropout.default: dropout_of_gpu,
+    torch.ops.aten.dropout_.default: dropout_,
+    torch.ops.aten.scaled_dot_product_attention.default: attention,
 }
 
 # Packets of operators whose kernels have a backward of their own on every device.
@@ -31,12 +39,12 @@ _PACKETS = """
 
 
 @contextlib.contextmanager
-def kernels_of_eager(*, fused_dropout: bool = False) -> Iterator[None]:
+def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
     """Take torch's replacements for tracing away, and put them back.
 
-    With `fused_dropout` a model on the CPU is traced as on a GPU, to be planned for one.
+    A model on the CPU that stands for one on a GPU ("cuda") is traced with the kernels of that.
     """
-    ours = {} if fused_dropout else _DROPOUT
+    ours = _OF_GPU if stands_for == "cuda" else _OURS
     before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
     for operator, _ in before:
         for key in _KEYS:

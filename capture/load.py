@@ -9,19 +9,23 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.builders import build_model
+from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
+from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
-from remat_gen.capture.without_values import without_values
+from remat_gen.capture.without_values import has_constants, take_values_away, without_values
 from remat_gen.ir.errors import UsageError
 
 
@@ -30,7 +34,8 @@ class Loaded:
     """A model file, imported: the model in training mode and the arguments of one step.
 
     `builder` is the name in the file that built the model, `inputs_name` the one that made the
-    arguments. Modules that the file imported from its own folder are out of `sys.modules` again:
+    arguments. Where the tensors are fakes that stand for those of a GPU, `stands_for` is "cuda".
+    Modules that the file imported from its own folder are out of `sys.modules` again:
     work that may import them (tracing does) belongs inside `with loaded.importable():`.
     """
 
@@ -45,6 +50,7 @@ class Loaded:
     inputs_name: str
     device: torch.device
     siblings: Mapping[str, ModuleType]
+    stands_for: str = ""
 
     @property
     def model_name(self) -> str:
@@ -63,11 +69,13 @@ def load(
     device: str | torch.device = "auto",
     *,
     fake: bool = False,
+    stands_for: str = "",
 ) -> Loaded:
     """Import a model file, build its model in training mode and its example inputs.
 
     Builders run from a fixed seed; the caller's generators are left as they were. `fake` tensors
-    have shapes and no values: enough to trace, and nothing is allocated.
+    have shapes and no values: enough to trace, and nothing is allocated. On the CPU they may stand
+    for those of a device that is not here, "cuda".
 
     Raises:
         UsageError: anything that the file lacks or does wrong, with its place and what to do.
@@ -77,13 +85,16 @@ def load(
     with isolated(path.parent, {}) as isolation:
         module = import_file(path, text)
         mode = without_values() if fake else contextlib.nullcontext()
-        with torch.random.fork_rng(devices=[]), mode:
+        with kept_generators(), mode:
             torch.manual_seed(0)
             builder, built = build_model(module, path, model)
             step = step_inputs(module, path, inputs or INPUTS)
+            if stands_for:
+                refuse_elsewhere(_tensors(built, step), str(path))
             built, step = _on_device(built, step, target, path)
     check_step(built, step, path, inputs or INPUTS)
-    remember_context(built, module, path, target.type)
+    with refused_autocast(str(path), stands_for):
+        remember_context(built, module, path, stands_for or target.type)
     return Loaded(
         path=path,
         source=text,
@@ -94,9 +105,32 @@ def load(
         kwargs=step.kwargs,
         builder=builder,
         inputs_name=inputs or INPUTS,
-        device=target,
+        device=torch.device(stands_for) if stands_for else target,
         siblings=isolation.siblings,
+        stands_for=stands_for,
     )
+
+
+def load_fake(path: Path, model: str | None, inputs: str | None, device: str) -> Loaded:
+    """Load a model file for a device that need not be here, "cuda" or "cpu": without values.
+
+    Where the builder reads values of tensors, or a module has some besides its parameters and
+    buffers, the model is built for real, on the CPU, and its values are taken away.
+
+    Raises:
+        UsageError: as `load`.
+    """
+    stands_for = "cuda" if device == "cuda" else ""
+    try:
+        loaded = load(path, model, inputs, "cpu", fake=True, stands_for=stands_for)
+        if not has_constants(loaded.model):
+            return loaded
+    except UsageError as error:
+        if not isinstance(error.__cause__, DataDependentOutputException):
+            raise
+    loaded = load(path, model, inputs, "cpu", stands_for=stands_for)
+    args, kwargs = take_values_away(loaded.model, (loaded.args, loaded.kwargs))
+    return replace(loaded, args=args, kwargs=kwargs)
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
@@ -164,6 +198,12 @@ def import_file(path: Path, text: str) -> ModuleType:
     with UserCode(path, "importing it"):
         exec(code, module.__dict__)
     return module
+
+
+def _tensors(model: nn.Module, step: StepInputs) -> list[torch.Tensor]:
+    leaves = pytree.tree_leaves((step.args, step.kwargs))
+    given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return [*model.parameters(), *model.buffers(), *given]
 
 
 def _on_device(

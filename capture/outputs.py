@@ -13,6 +13,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.generators import kept_generators
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -78,7 +80,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     after = dict(fakes)
-    with torch.random.fork_rng(devices=[]):
+    with kept_generators():
         torch.manual_seed(_SEED)
         with mode:
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
@@ -97,7 +99,7 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     model, args, kwargs = copy.deepcopy((model, args, kwargs))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     given = {_storage(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
-    with torch.random.fork_rng(devices=list({p.device for p in state.values() if p.is_cuda})):
+    with kept_generators():
         torch.manual_seed(_SEED)
         value = model(*args, **kwargs)
         seeded = torch.initial_seed() != _SEED

@@ -6,14 +6,14 @@ can still be measured. Operations with equal signatures are measured once.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 
 from remat_gen.capture.calls import bind, resolve
+from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.roofline import measured_rates, roofline_us
 from remat_gen.capture.signature import signature
 from remat_gen.capture.synthesize import Fill, Synthesizer
@@ -63,13 +63,18 @@ def profile(
     for operation in graph.operations:
         distinct.setdefault(signatures[operation.name], operation)
     synthesizer = Synthesizer(graph, examples)
-    with _undisturbed(device):
+    with torch.no_grad(), kept_generators():
         measured = _measure(synthesizer, distinct, device, progress or _silent)
     return Costs(
         device=device_name(device),
         operations={name: measured[text] for name, text in signatures.items()},
-        alignment_bytes=_CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1,
+        alignment_bytes=alignment_bytes(device),
     )
+
+
+def alignment_bytes(device: torch.device) -> int:
+    """Return how a device's allocator rounds a storage: up to a multiple of this."""
+    return _CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1
 
 
 def device_name(device: torch.device) -> str:
@@ -156,14 +161,6 @@ def output_bytes(graph: Graph, operation: Operation) -> int:
 def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
     time_us = roofline_us(graph, operation, measured_rates(device))
     return Cost(round_time_us(time_us), workspace_bytes=0, modelled=True)
-
-
-@contextlib.contextmanager
-def _undisturbed(device: torch.device) -> Iterator[None]:
-    """Run without gradients, and put the global random streams back."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(devices=devices):
-        yield
 
 
 def _silent(_target: str, _done: int, _total: int) -> None:

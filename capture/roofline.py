@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch.utils.flop_counter import flop_registry
 
 from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.timing import Effort, median_time_us
-from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
+from remat_gen.ir.graph import Graph, Operation, Tensor, Trait, refs_in
 
 # The counter knows these operations by their CUDA names only; the arguments begin alike.
 _COUNTED_AS = {
@@ -25,15 +25,22 @@ _COUNTED_AS = {
         "_scaled_dot_product_flash_attention_backward"
     ),
 }
+_PICKS_ROWS = ("aten.embedding.default", "aten.index_select.default", "aten.gather.default")
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a device sustains; `launch_us` is the least time of any operation."""
+    """What a device sustains; `launch_us` is the least time of any operation.
+
+    `flops_per_us` holds for dtypes that `by_dtype` does not have. `drawn_per_us` are random
+    numbers: a CPU draws them one after another, a GPU as fast as it writes them.
+    """
 
     flops_per_us: float
     bytes_per_us: float
     launch_us: float
+    by_dtype: Mapping[str, float] = field(default_factory=dict)
+    drawn_per_us: float = math.inf
 
 
 NOMINAL_CPU = Rates(flops_per_us=5e4, bytes_per_us=1e4, launch_us=1.0)
@@ -42,9 +49,17 @@ NOMINAL_CUDA = Rates(flops_per_us=2e7, bytes_per_us=1e6, launch_us=5.0)
 
 def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
     """Return the modelled time of an operation in microseconds."""
-    arithmetic_us = flops(graph, operation) / rates.flops_per_us
+    rate = rates.by_dtype.get(_dtype(graph, operation), rates.flops_per_us)
+    arithmetic_us = flops(graph, operation) / rate
     traffic_us = moved_bytes(graph, operation) / rates.bytes_per_us
-    return rates.launch_us + max(arithmetic_us, traffic_us)
+    drawing_us = drawn_numbers(graph, operation) / rates.drawn_per_us
+    return rates.launch_us + max(arithmetic_us, traffic_us, drawing_us)
+
+
+def _dtype(graph: Graph, operation: Operation) -> str:
+    """Return the dtype in which an operation multiplies: that of the first tensor it reads."""
+    names = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
+    return next((graph.tensors[name].dtype for name in names), "")
 
 
 def flops(graph: Graph, operation: Operation) -> int:
@@ -63,12 +78,31 @@ def flops(graph: Graph, operation: Operation) -> int:
     return int(flop_registry[packet](*args, **kwargs, out_val=value))
 
 
+def drawn_numbers(graph: Graph, operation: Operation) -> int:
+    """Return how many random numbers an operation draws: one for each element of its result.
+
+    Attention draws as it goes, and has its own arithmetic.
+    """
+    if Trait.RANDOM not in operation.traits or flops(graph, operation):
+        return 0
+    return max((math.prod(graph.tensors[o].shape) for o in operation.outputs if o), default=0)
+
+
 def moved_bytes(graph: Graph, operation: Operation) -> int:
-    """Return the bytes read and written once; an expanded tensor counts what it really holds."""
+    """Return the bytes read and written once; an expanded tensor counts what it really holds.
+
+    Of a table that rows are picked from, as many bytes are read as are picked.
+    """
+
+    def held(name: str) -> int:
+        tensor = graph.tensors[name]
+        return min(_nbytes(tensor), graph.storages[tensor.storage].nbytes)
+
     arguments = (operation.args, tuple(value for _, value in operation.kwargs))
-    names = dict.fromkeys([*refs_in(arguments), *(o for o in operation.outputs if o)])
-    tensors = [graph.tensors[name] for name in names]
-    return sum(min(_nbytes(t), graph.storages[t.storage].nbytes) for t in tensors)
+    read = dict.fromkeys(refs_in(arguments))
+    written = sum(held(name) for name in operation.outputs if name and name not in read)
+    most = written if operation.target in _PICKS_ROWS else math.inf
+    return int(sum(min(held(name), most) for name in read)) + written
 
 
 @functools.cache

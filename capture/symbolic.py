@@ -56,6 +56,7 @@ def trace_lengths(
     call: Call,
     differentiated: frozenset[int],
     lengths: tuple[Length, ...],
+    stands_for: str = "",
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -70,7 +71,9 @@ def trace_lengths(
         _all_guards(),
         _state_in(model, fakes.mode),
     ):
-        joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments)
+        joint = trace_joint(
+            model, args, kwargs, differentiated, fakes.arguments, stands_for=stands_for
+        )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env

@@ -11,10 +11,12 @@ import torch
 from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
+from remat_gen.capture.attention import seeds_on_host
 from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.load import Loaded
 from remat_gen.capture.lower import lower
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
@@ -27,6 +29,8 @@ from remat_gen.capture.refusals import (
 )
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
+from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
+from remat_gen.capture.statistics import with_saved_statistics
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError
@@ -64,11 +68,14 @@ def trace(
     kwargs: dict[str, Any],
     source_file: Path | None = None,
     dynamic: Iterable[str] | None = (),
+    stands_for: str = "",
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
-    batch where there is one and the model allows it, else none, and the result says why.
+    batch where there is one and the model allows it, else none, and the result says why. Fake
+    tensors on the CPU may stand for those of a GPU (`stands_for` "cuda"): the model says afterwards
+    that it is there.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -78,13 +85,27 @@ def trace(
     refuse_recurrent_dropout(model)
     call = describe_call(model, args, kwargs)
     with removed_afterwards(model), hooks_aside(model), context_of(model):
-        returned = _returned(model, call)
+        with refused_autocast("forward", stands_for):
+            returned = _returned(model, call)
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
-        step = _Step(model, call, returned, str(source_file.resolve()) if source_file else "")
+        file = str(source_file.resolve()) if source_file else ""
+        step = _Step(model, call, returned, file, stands_for)
         if dynamic is None:
             return step.as_far_as_possible(found_lengths(call))
         return step.varying(asked_lengths(call, dynamic)) if dynamic else step.fixed()
+
+
+def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
+    """Trace the step of a model file.
+
+    Raises:
+        RematError: as `trace`.
+    """
+    with loaded.importable():
+        return trace(
+            loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic, loaded.stands_for
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +116,7 @@ class _Step:
     call: Call
     returned: Returned
     file: str
+    stands_for: str
 
     def as_far_as_possible(self, lengths: tuple[Length, ...]) -> Traced:
         """Trace it for lengths up to the example's, or for those alone where it must be."""
@@ -106,13 +128,19 @@ class _Step:
     def fixed(self) -> Traced:
         """Trace it for the example's shapes alone."""
         call = self.call
-        joint = trace_joint(self.model, call.args, call.kwargs, self.returned.differentiated)
+        joint = trace_joint(
+            self.model,
+            call.args,
+            call.kwargs,
+            self.returned.differentiated,
+            stands_for=self.stands_for,
+        )
         return self._lowered(joint, None)
 
     def varying(self, lengths: tuple[Length, ...]) -> Traced:
         """Trace it for lengths up to the example's."""
         joint, sizes, shapes = trace_lengths(
-            self.model, self.call, self.returned.differentiated, lengths
+            self.model, self.call, self.returned.differentiated, lengths, self.stands_for
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
@@ -122,6 +150,10 @@ class _Step:
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
+        if self.stands_for == "cuda":
+            graph = on_gpu(graph)
+            say_on_gpu(self.model, self.call)
+        graph = with_saved_statistics(seeds_on_host(graph))
         return Traced(
             graph,
             self.call,

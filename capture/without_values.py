@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
+from unittest import mock
 
+import torch
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.quiet import quiet
 
@@ -28,5 +33,34 @@ class FakeMode(FakeTensorMode):
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
     """Make every tensor a fake one, without what torch says of that."""
-    with quiet(), FakeMode():
+    with quiet(), FakeMode(), mock.patch("torch.utils.swap_tensors", _exchange):
         yield
+
+
+def has_constants(model: nn.Module) -> bool:
+    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
+    return any(isinstance(v, Tensor) for m in model.modules() for v in vars(m).values())
+
+
+def take_values_away(model: nn.Module, arguments: Any) -> Any:
+    """Put fake tensors in the place of a built model's state; return fake arguments.
+
+    What it has of other tensors keeps its values, which are traced.
+    """
+    mode = FakeMode()
+    for module in model.modules():
+        for state in (module._parameters, module._buffers):
+            for name, tensor in state.items():
+                if tensor is not None:
+                    state[name] = mode.from_tensor(tensor)  # type: ignore[assignment]
+    return pytree.tree_map_only(Tensor, mode.from_tensor, arguments)
+
+
+def _exchange(one: torch.Tensor, other: torch.Tensor) -> None:
+    """Let two fake tensors change places, as `model.to(torch.bfloat16)` has parameters do.
+
+    `torch.utils.swap_tensors` refuses tensors that something refers to weakly, as the fake mode
+    does; it looks them up by identity, and the places are what is exchanged.
+    """
+    one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    torch._C._swap_tensor_impl(one, other)

@@ -103,10 +103,22 @@ class Predicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Modelled:
+    """The device that was planned for without being there: costs follow from its rates.
+
+    `target` as it was asked for ("h200", "my_gpu.toml"), `device` is torch's word: "cuda", "cpu".
+    """
+
+    target: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
 
+    `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted.
     """
@@ -127,6 +139,19 @@ class Plan:
     dynamic: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
+    modelled: Modelled | None = None
+
+    @property
+    def device_type(self) -> str:
+        """Return torch's word for the device: "cpu" or "cuda"."""
+        if self.modelled is not None:
+            return self.modelled.device
+        return "cpu" if self.device == "cpu" else "cuda"
+
+    @property
+    def described_device(self) -> str:
+        """Return the device for people: "NVIDIA H200 SXM (modelled, not measured)"."""
+        return f"{self.device} (modelled, not measured)" if self.modelled else self.device
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""

@@ -25,7 +25,14 @@ from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import Request, Strategy, default_output, make_dynamic, make_limit
+from remat_gen.request import (
+    Request,
+    Strategy,
+    default_output,
+    make_device,
+    make_dynamic,
+    make_limit,
+)
 from remat_gen.revisions import read_named_plan
 from remat_gen.solver.search import Effort
 
@@ -48,6 +55,7 @@ def generate(
     output: str | Path | None = None,
     builder: str | None = None,
     device: str = "auto",
+    target: str | None = None,
     strategy: str = "auto",
     effort: str = "normal",
     dynamic: Sequence[str] | None = None,
@@ -69,6 +77,7 @@ def generate(
         output: the generated file; `MODEL_remat.py` beside the model's file by default.
         builder: of a file, the class or function that builds the model (`--model`).
         device: of a file; a built model is planned for the device that it is on.
+        target: of a file: a device that need not be here ("h200", or a TOML file of its rates).
         quiet: False shows the progress on stderr.
 
     The other arguments are the options of `remat-gen generate`.
@@ -82,6 +91,10 @@ def generate(
         raise UsageError(
             "inputs: a file makes its own; give the name of the function, or the model itself"
         )
+    if live is not None and target:
+        raise UsageError(
+            "target: a built model is planned for the device that it is on; give a file"
+        )
     request = Request(
         model_file=path,
         limit=make_limit(
@@ -89,11 +102,13 @@ def generate(
             device_memory,
             chosen(Optimizer, "optimizer", optimizer) if optimizer else None,
             headroom,
+            target,
         ),
         output=Path(output) if output else default_output(path),
         model=live.builder if live else builder,
         inputs=inputs if isinstance(inputs, str) else None,
-        device=device,
+        device=make_device(device, target),
+        target=target or "",
         strategy=chosen(Strategy, "strategy", strategy),
         effort=chosen(Effort, "effort", effort),
         dynamic=make_dynamic(dynamic, static=static),

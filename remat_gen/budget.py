@@ -133,6 +133,11 @@ def break_down(
     return breakdown
 
 
+def written(nbytes: int) -> str:
+    """Write bytes as an option has them, exactly: `141GB`, or `150754820096`."""
+    return f"{nbytes // 10**9}GB" if nbytes % 10**9 == 0 else str(nbytes)
+
+
 def human(nbytes: int) -> str:
     """Write bytes for people: `96 B`, `512 KiB`, `4.25 MiB`, `1.50 GiB`."""
     sign, size = ("-" if nbytes < 0 else ""), abs(nbytes)

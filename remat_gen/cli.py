@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from remat_gen import __version__
+from remat_gen.command_calibrate import calibrate
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
 from remat_gen.command_explain import explain
@@ -21,7 +22,7 @@ from remat_gen.command_verify import verify
 from remat_gen.completion import ASKED, INSTALLING, say_default
 from remat_gen.failure import INTERRUPTED, Failure
 
-COMMANDS = ("generate", "check", "diff", "verify", "plot", "explain", "sweep", "solve")
+COMMANDS = tuple("generate check diff verify plot explain sweep solve calibrate".split())
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
@@ -32,6 +33,7 @@ app.command()(plot)
 app.command()(explain)
 app.command()(sweep)
 app.command()(solve)
+app.command()(calibrate)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

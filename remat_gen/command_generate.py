@@ -17,7 +17,14 @@ from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import Request, Strategy, default_output, make_dynamic, make_limit
+from remat_gen.request import (
+    Request,
+    Strategy,
+    default_output,
+    make_device,
+    make_dynamic,
+    make_limit,
+)
 from remat_gen.solver.search import Effort
 from remat_gen.summary import summary_json, summary_lines
 
@@ -32,6 +39,7 @@ def generate(
     model: o.ModelOption = None,
     inputs: o.InputsOption = None,
     device: o.DeviceOption = "auto",
+    target: o.TargetOption = None,
     strategy: o.StrategyOption = Strategy.AUTO,
     effort: o.EffortOption = Effort.NORMAL,
     dynamic: o.DynamicOption = None,
@@ -49,14 +57,13 @@ def generate(
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
     remat-gen                                   (all targets of pyproject.toml)
-    remat-gen check|diff|verify|solve|explain|plot|sweep --help   (the others)
+    remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
 
-    MODEL.py has build_model() and example_inputs(). The budget bounds what a step allocates
-    beyond parameters, gradients and optimizer state.
+    MODEL.py has build_model() and example_inputs().
     """
     if model_file is None:
         _refuse_options(
-            *(budget, device_memory, optimizer, headroom, output, model, inputs),
+            *(budget, device_memory, optimizer, headroom, output, model, inputs, target),
             *(dynamic, static, keep, recompute, device != "auto"),
             *(strategy is not Strategy.AUTO, effort is not Effort.NORMAL),
         )
@@ -66,11 +73,12 @@ def generate(
         raise UsageError("--json and -o - both write to stdout; give -o a file")
     request = Request(
         model_file=model_file,
-        limit=make_limit(budget, device_memory, optimizer, headroom),
+        limit=make_limit(budget, device_memory, optimizer, headroom, target),
         output=None if output == "-" else Path(output) if output else default_output(model_file),
         model=model,
         inputs=inputs,
-        device=device,
+        device=make_device(device, target),
+        target=target or "",
         strategy=strategy,
         effort=effort,
         dynamic=make_dynamic(dynamic, static=static),

@@ -13,6 +13,7 @@ from remat_gen import options as o
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
 from remat_gen.progress import progress_for
+from remat_gen.request import make_device
 from remat_gen.solver.search import Effort
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def sweep(
     model: o.ModelOption = None,
     inputs: o.InputsOption = None,
     device: o.DeviceOption = "auto",
+    target: o.TargetOption = None,
     effort: o.EffortOption = Effort.QUICK,
     reprofile: o.ReprofileOption = False,
     as_json: o.JsonOption = False,
@@ -52,9 +54,9 @@ def sweep(
     """
     from remat_gen.plot_figure import picture_format, require_matplotlib
 
-    target = None if output is None else Path(output)
-    if target is not None:
-        picture_format(target)
+    picture = None if output is None else Path(output)
+    if picture is not None:
+        picture_format(picture)
         require_matplotlib()
     names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
     if strategies is not None and not names:
@@ -63,21 +65,22 @@ def sweep(
         from remat_gen.sweep import sweep_file
         from remat_gen.sweep_problem import Source
 
-        source = Source(model_file, model, inputs, device, reprofile)
+        device = make_device(device, target)
+        source = Source(model_file, model, inputs, device, target or "", reprofile)
         found = sweep_file(source, names, points=points, effort=effort, progress=progress)
-    _write(found, target, as_json=as_json, quiet=quiet)
+    _write(found, picture, as_json=as_json, quiet=quiet)
 
 
-def _write(found: Sweep, target: Path | None, *, as_json: bool, quiet: bool) -> None:
+def _write(found: Sweep, picture: Path | None, *, as_json: bool, quiet: bool) -> None:
     from remat_gen.sweep_text import sweep_json, tables
 
     if as_json:
         print(json.dumps(sweep_json(found), indent=1))
     else:
         Console().print(tables(found), highlight=False)
-    if target is not None:
+    if picture is not None:
         from remat_gen.sweep_picture import write_sweep
 
-        write_sweep(found, target)
+        write_sweep(found, picture)
         if not quiet:
-            Console(stderr=True).print(f"written     {target}", markup=False, highlight=False)
+            Console(stderr=True).print(f"written     {picture}", markup=False, highlight=False)

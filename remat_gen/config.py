@@ -25,6 +25,7 @@ from remat_gen.request import (
     Request,
     Strategy,
     default_output,
+    make_device,
     make_dynamic,
     make_limit,
 )
@@ -42,6 +43,7 @@ TEXTS = (
     "model",
     "inputs",
     "device",
+    "target",
     "strategy",
     "effort",
 )
@@ -109,11 +111,12 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
     try:
         return Request(
             model_file=source,
-            limit=_limit(keys),
+            limit=_limit(path, keys),
             output=output,
             model=keys.get("model"),
             inputs=keys.get("inputs"),
-            device=keys.get("device", "auto"),
+            device=make_device(keys.get("device", "auto"), keys.get("target")),
+            target=_target(path, keys) or "",
             strategy=chosen(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
             effort=chosen(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
             dynamic=make_dynamic(keys.get("dynamic"), static=keys.get("static", False)),
@@ -123,13 +126,19 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
         raise UsageError(f"{path}: {where}: {error}") from error
 
 
-def _limit(keys: Mapping[str, Any]) -> Budget | DeviceMemory:
+def _target(path: Path, keys: Mapping[str, Any]) -> str | None:
+    target: str | None = keys.get("target")
+    return str(path.parent / target) if target and target.endswith(".toml") else target
+
+
+def _limit(path: Path, keys: Mapping[str, Any]) -> Budget | DeviceMemory:
     optimizer = keys.get("optimizer")
     return make_limit(
         keys.get("budget"),
         keys.get("device-memory"),
         chosen(Optimizer, "optimizer", optimizer) if optimizer else None,
         keys.get("headroom"),
+        _target(path, keys),
     )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
-from remat_gen.capture.load import Loaded, import_file, load, read_source
-from remat_gen.capture.trace import trace
+from remat_gen.capture.load import Loaded, import_file, load, load_fake, read_source
+from remat_gen.capture.trace import trace_loaded
 from remat_gen.emission import module_text, torch_version
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import read_header
@@ -61,15 +61,17 @@ class Existing:
                 f"{self.path}: was generated from a built {asked.model}, which its file alone does "
                 "not build; hand it over in Python: remat_gen.check(path, model, inputs)"
             )
+        if fake and self.plan.modelled is not None:
+            return load_fake(self.original, asked.model, asked.inputs, self.device)
         return load(self.original, asked.model, asked.inputs, self.device, fake=fake)
 
-    def load_original(self) -> Loaded:
-        """Load the original as it was loaded for the plan.
+    def load_original(self, *, fake: bool = False) -> Loaded:
+        """Load the original as it was loaded for the plan; `fake` allocates nothing.
 
         Raises:
             StalePlanError: it changed since.
         """
-        asked, loaded = self.plan.asked, self.load()
+        asked, loaded = self.plan.asked, self.load(fake=fake)
         if loaded.source_sha256 != self.plan.source.sha256:
             raise StalePlanError(
                 f"{self.path}: {self.original} changed since it was generated; run: {asked.command}"
@@ -91,8 +93,8 @@ class Existing:
 
     @property
     def device(self) -> str:
-        """Return the kind of device that the plan was measured on."""
-        return "cpu" if self.plan.device == "cpu" else "cuda"
+        """Return the kind of device that the plan is for."""
+        return self.plan.device_type
 
 
 def emit_again(existing: Existing) -> str:
@@ -103,10 +105,9 @@ def emit_again(existing: Existing) -> str:
         RematError: the original changed, or cannot be traced any more.
     """
     existing.refuse_other_torch()
-    loaded = existing.load_original()
+    loaded = existing.load_original(fake=existing.plan.modelled is not None)
+    traced = trace_loaded(loaded, existing.plan.dynamic)
     with loaded.importable():
-        dynamic = existing.plan.dynamic
-        traced = trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic)
         problem = problem_of(traced.graph, existing.plan.measured())
         schedule = schedule_of(problem, existing.plan.schedule)
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
@@ -132,6 +133,7 @@ def verify_file(
             original.kwargs,
             device=original.device,
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
+            modelled=existing.plan.modelled is not None,
             budget_bytes=existing.plan.asked.budget_bytes,
             smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
             time_steps=time_steps,

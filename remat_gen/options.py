@@ -19,7 +19,8 @@ GeneratedFiles = Annotated[
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", show_default=False)]
 
 BudgetOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of eager's peak.")
+    str | None,
+    typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
 ]
 GraphBudget = Annotated[
     str, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of the plain peak.")
@@ -44,7 +45,11 @@ InputsOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Function [example_inputs].")
 ]
 DeviceOption = Annotated[
-    str, typer.Option(metavar="NAME", help="auto|cpu|cuda [auto]", show_default=False)
+    str, typer.Option(metavar="NAME", help="auto|cpu|cuda|fake [auto]", show_default=False)
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
 ]
 StrategyOption = Annotated[
     Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)

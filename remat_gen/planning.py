@@ -110,10 +110,15 @@ def _infeasible(
 
 
 def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | None:
-    """Return the costs of an existing plan, if it is of the same graph, shapes and device."""
+    """Return the costs of an existing plan, if it is of the same graph, shapes and device.
+
+    Costs that were modelled are none to re-use: modelling them again takes no time.
+    """
     try:
         plan = read_plan(plan_file)
     except UsageError:
+        return None
+    if plan.modelled is not None:
         return None
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
     complete = all(operation.name in plan.costs for operation in graph.operations)

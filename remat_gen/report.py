@@ -39,6 +39,7 @@ class Report:
     planned_peak: PeakMeasurement | None = None
     predicted_peak_bytes: int | None = None
     budget_bytes: int | None = None
+    modelled: bool = False
     time: TimeRatio | None = None
     original_failure: str = ""
     original_fits: bool = True
@@ -91,7 +92,7 @@ class Report:
             result = "within" if fits else "exceeded"
             yield Row("budget", fits, result, f"budget {self.budget_bytes:,} bytes")
         if self.predicted_peak_bytes is not None:
-            yield _prediction(self.predicted_peak_bytes, measured)
+            yield _prediction(self.predicted_peak_bytes, measured, modelled=self.modelled)
 
 
 # The kinds of results that are compared, in the order in which they are shown.
@@ -132,9 +133,12 @@ def _explain(comparison: Comparison) -> str:
     return f"{comparison.name}: off by {off:.3g}, tolerance {allowed:.3g}"
 
 
-def _prediction(predicted: int, measured: int) -> Row:
+def _prediction(predicted: int, measured: int, *, modelled: bool) -> Row:
     off = abs(predicted - measured)
     ok = off <= max(_PREDICTION_SHARE * measured, _PREDICTION_BYTES)
+    if modelled and not ok:  # the workspace of operations was not measured
+        detail = f"modelled as {predicted:,} bytes, off by {off:,}"
+        return Row("predicted peak", None, "modelled", detail)
     detail = f"predicted {predicted:,} bytes, off by {off:,}"
     return Row("predicted peak", ok, "as predicted" if ok else "not as predicted", detail)
 

@@ -17,6 +17,7 @@ from remat_gen.budget import (
     break_down,
     parse_budget,
     parse_size,
+    written,
 )
 from remat_gen.ir.errors import UsageError
 from remat_gen.pins import Pins
@@ -26,6 +27,7 @@ _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's diffe
 _SEQUENCES = ("dynamic", "keep", "recompute")
 DEFAULT_HEADROOM = "1GB"
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
+FAKE = "fake"  # the device of tensors without values
 
 
 class Strategy(StrEnum):
@@ -67,8 +69,8 @@ class DeviceMemory:
 class Request:
     """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
-    (`ids:0`), None where the batch is looked for. `live` where a built model, of class `model`,
-    was given."""
+    (`ids:0`), None where the batch is looked for. `target` is the device that is planned for
+    without being there. `live` where a built model, of class `model`, was given."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -76,6 +78,7 @@ class Request:
     model: str | None = None
     inputs: str | None = None
     device: str = "auto"
+    target: str = ""
     strategy: Strategy = Strategy.AUTO
     effort: Effort = Effort.NORMAL
     dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
@@ -83,6 +86,13 @@ class Request:
     force: bool = False
     reprofile: bool = False
     live: bool = False
+
+    @property
+    def target_word(self) -> str:
+        """Return the target as it is asked for from the model's folder."""
+        if not self.target.endswith(".toml"):
+            return self.target
+        return relative(Path(self.target), self.model_file.parent)
 
     def command(self) -> str:
         """Return the command, or the call in Python, with paths as seen from the model's folder."""
@@ -106,6 +116,8 @@ class Request:
         words += [word for option, value in named if value for word in (option, value)]
         if self.device != "auto":
             words += ["--device", self.device]
+        if self.target:
+            words += ["--target", self.target_word]
         if self.strategy is not Strategy.AUTO:
             words += ["--strategy", self.strategy.value]
         if self.effort is not Effort.NORMAL:
@@ -135,13 +147,23 @@ class Request:
 
 
 def make_limit(
-    budget: str | None, device_memory: str | None, optimizer: Optimizer | None, headroom: str | None
+    budget: str | None,
+    device_memory: str | None,
+    optimizer: Optimizer | None,
+    headroom: str | None,
+    target: str | None = None,
 ) -> Budget | DeviceMemory:
     """Read the options that limit memory; exactly one of the two ways must be used.
+
+    Without either it is the memory of the target.
 
     Raises:
         UsageError: none or both are, or a size is none.
     """
+    if budget is None and device_memory is None and target:
+        from remat_gen.capture.targets import find_target
+
+        device_memory = written(find_target(target).memory_bytes)
     if device_memory is None and (optimizer or headroom):
         raise UsageError("--optimizer and --headroom belong to --device-memory")
     if budget is not None and device_memory is not None:
@@ -156,6 +178,24 @@ def make_limit(
     if headroom not in (None, "0"):
         parse_size(headroom or "", "--headroom")
     return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
+
+
+def make_device(device: str, target: str | None) -> str:
+    """Return the device that is asked for: with a target it is fake.
+
+    Raises:
+        UsageError: a target is missing, or goes with a device that is there.
+    """
+    if target and device not in ("auto", FAKE):
+        raise UsageError(
+            f"--target {target} plans for a device that need not be here: leave out --device "
+            f"{device}, or --target to measure it"
+        )
+    if device == FAKE and not target:
+        raise UsageError(
+            "--device fake plans for a device that is not here: name it, as in --target h200"
+        )
+    return FAKE if target else device
 
 
 def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...] | None:

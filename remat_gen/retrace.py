@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import Tensor
-
 from remat_gen.capture.load import Loaded
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.trace import Traced, trace_loaded
+from remat_gen.capture.without_values import has_constants
 from remat_gen.existing import Existing
 from remat_gen.ir.errors import GraphError, RematError, StalePlanError
 from remat_gen.ir.fingerprint import graph_sha256
@@ -61,22 +60,18 @@ def retrace_file(path: Path) -> Retraced:
 
 
 def retrace(existing: Existing) -> tuple[Loaded, Traced]:
-    """Trace the original without values; with them where its builder or a constant needs them."""
+    """Trace the original without values; with them where its builder or a constant needs them.
+
+    A plan for a device that is not here is of a trace without values.
+    """
+    if existing.plan.modelled is not None:
+        loaded = existing.load(fake=True)
+        return loaded, trace_loaded(loaded, existing.plan.dynamic)
     try:
         loaded = existing.load(fake=True)
-        if not _has_constants(loaded):
-            return loaded, _trace(loaded, existing.plan.dynamic)
+        if not has_constants(loaded.model):
+            return loaded, trace_loaded(loaded, existing.plan.dynamic)
     except RematError:  # the real one says what is wrong, if anything is
         pass
     loaded = existing.load()
-    return loaded, _trace(loaded, existing.plan.dynamic)
-
-
-def _trace(loaded: Loaded, dynamic: tuple[str, ...]) -> Traced:
-    with loaded.importable():
-        return trace(loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic)
-
-
-def _has_constants(loaded: Loaded) -> bool:
-    """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
-    return any(isinstance(v, Tensor) for m in loaded.model.modules() for v in vars(m).values())
+    return loaded, trace_loaded(loaded, existing.plan.dynamic)

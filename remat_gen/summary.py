@@ -24,6 +24,8 @@ def summary_lines(generated: Generated) -> list[str]:
         f"budget      {human(plan.asked.budget_bytes)} for activations, {share:.1f}% of eager's "
         f"peak ({plan.asked.budget})"
     ]
+    if plan.modelled:
+        lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
     if generated.pinned.pins:
@@ -97,6 +99,8 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         else None,
         "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
         "solver": asdict(plan.solver),
+        "device": plan.device,
+        "modelled": plan.modelled is not None,
         "dynamic": list(plan.dynamic),
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,

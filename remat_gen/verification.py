@@ -91,6 +91,7 @@ def verify_models(
     device: torch.device,
     predicted_peak_bytes: int | None,
     budget_bytes: int | None,
+    modelled: bool = False,
     smaller: SmallerStep | None = None,
     seed: int = 0,
     time_steps: int = 0,
@@ -99,15 +100,17 @@ def verify_models(
     """Run two training steps of both models from one state and seed, and compare.
 
     Compared are outputs, gradients, buffers, inputs and random streams after each step; the
-    planned model's activation peak is measured and held against budget and prediction. With
-    `time_steps` the steps are timed in that many pairs, with `smaller` both run such steps as well,
-    under the same budget. Both models are changed: their state is the
-    original's after some steps. The global random streams are put back.
+    planned model's activation peak is measured and held against budget and prediction (one from
+    `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
+    pairs, with `smaller` both run such steps as well, under the same budget. Both models are
+    changed: their state is the original's after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
     subject = _Subject(tuple(args), dict(kwargs), State.of(original), device, seed, progress)
-    report = Report(predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes)
+    report = Report(
+        predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
+    )
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         report = _verify(original, planned, subject, time_steps, report)
         if smaller is None or report.failure or report.original_failure:

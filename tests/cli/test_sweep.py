@@ -13,6 +13,7 @@ import pytest
 from cli_runs import Remat
 
 from remat_gen import sweep_problem
+from remat_gen.capture import profile as measuring
 from remat_gen.plot_figure import BLUE
 from remat_gen.sweep import Curve, Point, Rival, Sweep
 from remat_gen.sweep_picture import sweep_png, sweep_svg
@@ -58,8 +59,8 @@ def test_what_people_use_is_there(swept: dict[str, Any]) -> None:
 
 def test_traced_and_measured_once(folder: Path, remat: Remat) -> None:
     with (
-        mock.patch.object(sweep_problem, "trace", wraps=sweep_problem.trace) as trace,
-        mock.patch.object(sweep_problem, "profile", wraps=sweep_problem.profile) as profile,
+        mock.patch.object(sweep_problem, "trace_loaded", wraps=sweep_problem.trace_loaded) as trace,
+        mock.patch.object(measuring, "profile", wraps=measuring.profile) as profile,
     ):
         assert remat("sweep", "small.py", "--strategies", "rotor", "--points", "2", "-q").code == 0
     assert (trace.call_count, profile.call_count) == (1, 1)
@@ -70,7 +71,7 @@ def test_costs_of_a_plan_are_used_again(
     existing: Path, remat: Remat, swept: dict[str, Any]
 ) -> None:
     assert swept["costs_reused"]
-    with mock.patch.object(sweep_problem, "profile") as profile:
+    with mock.patch.object(measuring, "profile") as profile:
         ended = remat("sweep", "small.py", *QUICK, "--json")
     assert not profile.called
     assert json.loads(ended.out) == swept

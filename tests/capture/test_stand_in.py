@@ -1,0 +1,153 @@
+"""Tensors without values on the CPU that stand for a GPU's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from tracing import source
+
+from remat_gen.capture.attention import attention
+from remat_gen.capture.load import load_fake
+from remat_gen.capture.trace import Traced, trace_loaded
+from remat_gen.capture.without_values import without_values
+from remat_gen.ir.graph import Graph, Kind, Literal
+
+INIT = "self.lin = nn.Linear(16, 16)\nself.drop = nn.Dropout(0.25)"
+FORWARD = (
+    "mask = torch.ones(x.shape, device=x.device)\n"
+    "return self.drop(self.lin(x) * mask).square().sum()"
+)
+
+
+def on_gpu(folder: Path, text: str) -> Traced:
+    path = folder / "net.py"
+    path.write_text(text, encoding="utf-8")
+    return trace_loaded(load_fake(path, None, None, "cuda"))
+
+
+def test_everything_is_said_to_be_on_the_gpu(tmp_path: Path) -> None:
+    traced = on_gpu(tmp_path, source(INIT, FORWARD, "(torch.randn(4, 16),)"))
+    graph = traced.graph
+    states = {o.state for o in graph.operations if o.state}
+    assert len(states) == 1
+    for name, tensor in graph.tensors.items():
+        assert tensor.device == ("cpu" if name in states else "cuda:0"), name
+    for state in states:  # a seed and an offset, kept on the CPU
+        assert graph.storages[state].nbytes == 16 and graph.tensors[state].shape == (16,)
+    devices = {v.text for o in graph.operations for _, v in o.kwargs if isinstance(v, Literal)}
+    assert "cpu" not in devices and "cuda:0" in devices
+    assert {leaf.value.device.type for leaf in traced.call.leaves} == {"cuda"}
+
+
+def test_dropout_is_the_kernel_of_gpus(tmp_path: Path) -> None:
+    graph = on_gpu(tmp_path, source(INIT, FORWARD, "(torch.randn(4, 16),)")).graph
+    targets = [o.target for o in graph.operations]
+    assert "aten.native_dropout.default" in targets
+    assert not any("dropout_mask" in target for target in targets)
+
+
+HEADS = "(torch.randn(2, 4, 24, {size}, dtype=torch.{dtype}, requires_grad=True),)"
+
+
+def kernels(folder: Path, call: str, inputs: str) -> list[str]:
+    text = source("self.unused = nn.Linear(1, 1)", f"return {call}.float().sum()", inputs)
+    return attention_of(on_gpu(folder, text).graph)
+
+
+def attention_of(graph: Graph) -> list[str]:
+    return [
+        o.target.removeprefix("aten._scaled_dot_product_").removesuffix(".default")
+        for o in graph.operations
+        if "attention" in o.target
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "dtype", "size", "kernel"),
+    [
+        ("(x, x, x, is_causal=True)", "bfloat16", 16, "flash"),
+        ("(x, x, x)", "float16", 20, "flash"),  # padded to 24
+        ("(x, x[:, :2], x[:, :2], enable_gqa=True)", "bfloat16", 16, "flash"),
+        ("(x, x, x)", "float32", 16, "efficient"),
+        ("(x, x, x, torch.ones(24, 24, dtype=torch.bool).tril())", "bfloat16", 16, "efficient"),
+        ("(x, x, x)", "bfloat16", 264, "efficient"),
+        ("(x, x[:, :2], x[:, :2], enable_gqa=True)", "float32", 16, "efficient"),
+    ],
+)
+def test_which_kernel_runs_attention(
+    call: str, dtype: str, size: int, kernel: str, tmp_path: Path
+) -> None:
+    inputs = HEADS.format(dtype=dtype, size=size)
+    found = kernels(tmp_path, f"F.scaled_dot_product_attention{call}", inputs)
+    assert found == [f"{kernel}_attention", f"{kernel}_attention_backward"]
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float64", 16), ("float32", 15)])
+def test_plain_arithmetic_where_no_kernel_is(dtype: str, size: int, tmp_path: Path) -> None:
+    inputs = HEADS.format(dtype=dtype, size=size)
+    assert kernels(tmp_path, "F.scaled_dot_product_attention(x, x, x)", inputs) == []
+
+
+def test_plain_arithmetic_is_attention() -> None:
+    """The kernels of GPUs do not run here; what stands for the rest does."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 9, 5, dtype=torch.float64) for _ in range(3))
+    mask = torch.ones(9, 9, dtype=torch.bool).tril()
+    found = attention(query, key, value, mask, scale=0.3)
+    wanted = F.scaled_dot_product_attention(query, key, value, mask, scale=0.3)
+    # the two sum up in another order: rounding of float64
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_random_attention_keeps_its_generator_state(tmp_path: Path) -> None:
+    text = source(
+        "self.unused = nn.Linear(1, 1)",
+        "return F.scaled_dot_product_attention(x, x, x, dropout_p=0.1).float().sum()",
+        HEADS.format(dtype="bfloat16", size=16),
+    )
+    graph = on_gpu(tmp_path, text).graph
+    (flash,) = (o for o in graph.operations if o.target.endswith("flash_attention.default"))
+    assert flash.state is not None
+    backward = next(o for o in graph.operations if "attention_backward" in o.target)
+    read = [graph.storages[name] for name in graph.reads(backward)]
+    assert sum(s.nbytes == 16 and s.kind is Kind.ACTIVATION for s in read) == 1  # the seed
+
+
+def test_fakes_change_their_dtype_and_stay_tied() -> None:
+    with without_values():
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+        model[1].weight = model[0].weight
+        before = model[0].weight
+        model = model.to(torch.bfloat16)
+        assert model[0].weight is model[1].weight is before
+        assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+        assert model[2].running_mean.dtype is torch.bfloat16
+        assert all(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "self.drop = nn.Dropout(torch.linspace(0, 0.5, 3)[1].item())\nself.factor = 2.0",
+        "self.drop = nn.Dropout(0.25)\nself.factor = torch.tensor([1.0, 2.0] * 8)",
+    ],
+    ids=["a number is read", "a constant"],
+)
+def test_what_needs_values_is_built_with_them(init: str, tmp_path: Path) -> None:
+    """It is planned like any other: the values are taken away, but those that are traced."""
+    forward = "return self.drop(self.lin(x) * self.factor).square().sum()"
+    text = source(f"self.lin = nn.Linear(16, 16)\n{init}", forward, "(torch.randn(4, 16),)")
+    path = tmp_path / "net.py"
+    path.write_text(text, encoding="utf-8")
+    loaded = load_fake(path, None, None, "cuda")
+    assert all(isinstance(p, FakeTensor) for p in loaded.model.parameters())
+    graph = trace_loaded(loaded).graph
+    (dropout,) = (o for o in graph.operations if o.target == "aten.native_dropout.default")
+    assert 0.25 in dropout.args
+    numbers = [o.args[0] for o in graph.operations if o.target == "remat.constant"]
+    assert set(numbers) == ({(1.0, 2.0) * 8} if "tensor([" in init else set())

@@ -1,0 +1,69 @@
+"""What BatchNorm saves is as large as the graph says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from remat_gen.capture.calls import bind, resolve
+from remat_gen.capture.load import load, load_fake
+from remat_gen.capture.synthesize import Synthesizer
+from remat_gen.capture.trace import trace_loaded
+
+TEXT = """
+import torch
+from torch import Tensor, nn
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.norm = nn.BatchNorm2d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x)).float().square().sum()
+
+
+def build_model() -> nn.Module:
+    return Net()
+
+
+def example_inputs() -> tuple[Tensor]:
+    return (torch.randn(2, 3, 8, 8),)
+"""
+AUTOCAST = '\n\ndef step_context():\n    return torch.autocast("cpu", torch.bfloat16)\n'
+HALF = TEXT.replace("return Net()", "return Net().to(torch.bfloat16)").replace(
+    "8, 8),)", "8, 8, dtype=torch.bfloat16),)"
+)
+
+
+@pytest.mark.parametrize("text", [TEXT, TEXT + AUTOCAST, HALF], ids=["32", "autocast", "16"])
+def test_results_are_as_the_graph_says(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(text, encoding="utf-8")
+    traced = trace_loaded(load(path, device="cpu"))
+    graph, synthesizer = traced.graph, Synthesizer(traced.graph, traced.examples)
+    for operation in graph.operations:
+        args, kwargs = bind(operation, synthesizer.inputs(operation))
+        with torch.no_grad():
+            made = resolve(operation.target)(*args, **kwargs)
+        # a BatchNorm's fourth and fifth are running statistics, which it writes in place
+        for name, result in [
+            *zip(operation.outputs, [made] if operation.single else made, strict=True)
+        ][:3]:
+            if name:
+                said = graph.tensors[name].dtype, graph.storages[graph.tensors[name].storage].nbytes
+                found = str(result.dtype)[6:], result.untyped_storage().nbytes()
+                assert said == found, f"{operation.target}: {name}"
+
+
+def test_a_gpu_saves_float32(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(HALF, encoding="utf-8")
+    graph = trace_loaded(load_fake(path, None, None, "cuda")).graph
+    (norm,) = (o for o in graph.operations if "batch_norm_legit" in o.target)
+    saved = [graph.tensors[name] for name in norm.outputs[1:3] if name]
+    assert [(t.dtype, graph.storages[t.storage].nbytes) for t in saved] == [("float32", 32)] * 2
