@@ -44,7 +44,7 @@ def replace_forward(source: str, class_name: str, planned: str) -> str:
 class _ReplaceForward(cst.CSTTransformer):
     def __init__(self, class_name: str, planned: str) -> None:
         self.class_name = class_name
-        self.planned = cst.parse_statement(planned)
+        self.planned = cst.parse_module(planned).body
         self.depth = 0
 
     def visit_ClassDef(self, node: cst.ClassDef) -> bool:
@@ -61,7 +61,7 @@ class _ReplaceForward(cst.CSTTransformer):
         for statement in updated_node.body.body:
             if isinstance(statement, cst.FunctionDef) and statement.name.value == "forward":
                 body.append(statement.with_changes(name=cst.Name("forward_eager")))
-                body.append(_spaced(self.planned))
+                body += [_spaced(each) for each in self.planned]
             else:
                 body.append(statement)  # type: ignore[arg-type]
         return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
@@ -70,7 +70,9 @@ class _ReplaceForward(cst.CSTTransformer):
         return False
 
 
-def _spaced(statement: cst.BaseStatement) -> cst.BaseStatement:
+def _spaced(
+    statement: cst.SimpleStatementLine | cst.BaseCompoundStatement,
+) -> cst.BaseStatement:
     return statement.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
 
 

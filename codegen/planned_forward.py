@@ -82,7 +82,7 @@ class ForwardWriter:
             token=token,
             token_device="" if self.device == "cpu" else f', device="{self.device}"',
             count=len(self._instances()),
-            calls=tuple(self._calls(step, token, list(outputs.values()))),
+            calls=tuple(self._calls(step, token, _typed(list(outputs.values()), result, returns))),
             result=result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=writer.imports,
@@ -217,6 +217,11 @@ class ForwardWriter:
         retained, again = shorten(writer.retained()), shorten(writer.rematerialised())
         nbytes = sum(s.retained for s in body.forward.statements)
         return name, retained, again, size(nbytes) if nbytes else "-"
+
+
+def _typed(outputs: list[str], result: str, returns: str) -> list[str]:
+    """Say the type of a tensor that is returned as it is; an autograd function's is Any."""
+    return [f"{result}: Tensor"] if outputs == [result] and returns == " -> Tensor" else outputs
 
 
 def _read(length: Length) -> str:

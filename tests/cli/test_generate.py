@@ -40,14 +40,13 @@ def test_the_plan_emits_the_same_bytes_again(existing: Path) -> None:
     assert emit_again(Existing.find(existing)) == existing.read_text()
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
-def test_the_hash_seed_changes_nothing(seed: str, existing: Path) -> None:
+@pytest.mark.parametrize(("seed", "threads"), [("1", "1"), ("2", "2")])
+def test_hash_seed_and_threads_change_nothing(seed: str, threads: str, existing: Path) -> None:
     before = existing.read_bytes(), existing.with_suffix(".plan.json").read_bytes()
     existing.unlink()
     command = [sys.executable, "-m", "remat_gen.cli", "small.py", "--budget", "75%", "-q"]
-    subprocess.run(
-        command, cwd=existing.parent, env=os.environ | {"PYTHONHASHSEED": seed}, check=True
-    )
+    changed = {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    subprocess.run(command, cwd=existing.parent, env=os.environ | changed, check=True)
     assert (existing.read_bytes(), existing.with_suffix(".plan.json").read_bytes()) == before
 
 
