@@ -77,6 +77,13 @@ def test_what_looks_at_plans_needs_no_gpu(h200: Path, remat: Remat) -> None:
     assert Path("again_remat.py").read_bytes().count(b"\n") == text.count(b"\n")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+def test_what_runs_it_says_that_there_is_no_gpu(h200: Path, remat: Remat) -> None:
+    ended = remat("verify", h200)
+    assert ended.code == 2
+    assert "is planned for NVIDIA H200 SXM, and PyTorch sees no GPU here" in ended.err
+
+
 def test_an_edited_model_is_stale(h200: Path, remat: Remat) -> None:
     source = Path("small.py")
     source.write_text(source.read_text().replace("F.gelu", "F.silu"))
