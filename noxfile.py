@@ -79,3 +79,20 @@ def zoo(session: nox.Session) -> None:
     session.install("--no-deps", *ZOO)
     session.install("pillow", "psutil", "pyyaml", "packaging", "tqdm", "safetensors")
     session.run("python", "benchmarks/zoo/run.py", *session.posargs)
+
+
+@nox.session
+def pages(session: nox.Session) -> None:
+    """Write the pages of docs/ that follow from the code and from the tests."""
+    install(session, TORCH, "-e", ".[test]")
+    session.run("python", "docs/tools/write_reference.py")
+    session.run("python", "docs/tools/write_limits.py")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site from docs/, without a warning; `-- serve` shows it while it is written."""
+    # the extra alone: the API's page is read from the source, so that torch is not needed
+    project = nox.project.load_toml("pyproject.toml")["project"]
+    session.install(*project["optional-dependencies"]["docs"])
+    session.run("mkdocs", *(session.posargs or ("build", "--strict")))

@@ -12,6 +12,7 @@ from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.attention import seeds_on_host
+from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
@@ -60,6 +61,7 @@ class Traced:
         return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
 
 
+@fewer_collections()
 def trace(
     model: nn.Module,
     args: tuple[Any, ...],

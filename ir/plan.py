@@ -115,7 +115,8 @@ class Modelled:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module's text. `graph_sha256` is the traced graph's, `inputs` the step's shapes.
+    """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
+    shapes of the step.
 
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and

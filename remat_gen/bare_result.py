@@ -54,7 +54,7 @@ def solve_graph(
     """
     budget = parse_budget(budget_text)
     graph = read_graph(path)
-    solver = Solver(graph, strategy, progress.stage("solve"), effort)
+    solver = Solver(graph, strategy, progress.stage("solve"), effort, progress.news)
     budget_bytes = budget.resolve(solver.plain.peak_bytes)
     solution, ruled_out = None, False
     try:

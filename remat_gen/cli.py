@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -18,14 +19,12 @@ from remat_gen.command_plot import plot
 from remat_gen.command_solve import solve
 from remat_gen.command_sweep import sweep
 from remat_gen.command_verify import verify
+from remat_gen.completion import ASKED, INSTALLING, say_default
 from remat_gen.failure import INTERRUPTED, Failure
 
-_COMMANDS = (
-    *("generate", "check", "diff", "verify", "plot", "explain", "sweep", "solve"),
-    "calibrate",
-)
+COMMANDS = tuple("generate check diff verify plot explain sweep solve calibrate".split())
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
 app.command()(check)
 app.command()(diff)
@@ -47,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given == ["--version"]:
         print(f"remat-gen {__version__}")
         return 0
-    if not given or given[0] not in _COMMANDS:
+    if ASKED in os.environ:
+        say_default(os.environ, COMMANDS)
+    elif not given or given[0] not in (*COMMANDS, *INSTALLING):
         given.insert(0, "generate")
     if "--debug" not in given:
         warnings.simplefilter("ignore")

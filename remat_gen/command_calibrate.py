@@ -37,8 +37,8 @@ def calibrate(
     """Measure what this device sustains, to plan for it elsewhere.
 
     \b
-    remat-gen calibrate -o my_gpu.toml                        (where the device is)
-    remat-gen model.py --target my_gpu.toml --budget 6GB      (anywhere)
+    remat-gen calibrate -o my_gpu.toml                  (where the device is)
+    remat-gen model.py --target my_gpu.toml --budget 6GB            (anywhere)
 
     Measured are the matrix product in each dtype, the memory's bandwidth, random numbers and the
     launch of an operation, in a few seconds.

@@ -26,6 +26,9 @@ def solve(
 ) -> None:
     """Schedule a bare graph within a memory budget; no model, no torch.
 
+    \b
+    remat-gen solve graph.json --budget 70%
+
     GRAPH.json has {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names]}, ...]} in
     topological order, and may list "outputs": names of values that live to the end. A node runs
     with its inputs and its output resident; any node may run again. --json prints the schedule.

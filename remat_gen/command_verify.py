@@ -23,14 +23,17 @@ def verify(
 ) -> None:
     """Run a generated module and its original, and compare them.
 
+    \b
+    remat-gen verify model_remat.py         exit 4 if they differ
+
     Compared are outputs, gradients, buffers and the random streams of two training steps, the
     activation peak with budget and prediction, and the step time.
     """
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        progress.stage("verify")
+        step = progress.stage("verify")
         from remat_gen.existing import verify_file
 
-        report = verify_file(file, time_steps=_PAIRS)
+        report = verify_file(file, time_steps=_PAIRS, progress=step)
         from remat_gen.timeline_measured import remember
 
         remember(file, report)

@@ -33,7 +33,7 @@ from remat_gen.solver.search import Effort
 
 FILE = "pyproject.toml"
 _TABLE = "tool.remat-gen"
-_TEXTS = (
+TEXTS = (
     "source",
     "output",
     "budget",
@@ -47,9 +47,9 @@ _TEXTS = (
     "strategy",
     "effort",
 )
-_LISTS = ("dynamic", "keep", "recompute")
-_FLAGS = ("static",)
-KEYS = (*_TEXTS, *_LISTS, *_FLAGS)
+LISTS = ("dynamic", "keep", "recompute")
+FLAGS = ("static",)
+KEYS = (*TEXTS, *LISTS, *FLAGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ def _limit(path: Path, keys: Mapping[str, Any]) -> Budget | DeviceMemory:
 
 
 def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
-    if key in _FLAGS:
+    if key in FLAGS:
         right, example = isinstance(value, bool), f"true or false: {key} = true"
-    elif key in _LISTS:
+    elif key in LISTS:
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
         example = f'a list of texts: {key} = ["…"]'
     else:

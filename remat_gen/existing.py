@@ -18,6 +18,7 @@ from remat_gen.ir.plan import Plan, read_plan
 from remat_gen.output import plan_path
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
+from remat_gen.progress import Step
 from remat_gen.report import Report
 from remat_gen.smaller import smaller_step
 from remat_gen.verification import verify_models
@@ -117,7 +118,9 @@ def emit_again(existing: Existing) -> str:
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
 
 
-def verify_file(path: Path, *, time_steps: int = 0, given: Loaded | None = None) -> Report:
+def verify_file(
+    path: Path, *, time_steps: int = 0, given: Loaded | None = None, progress: Step | None = None
+) -> Report:
     """Run a generated module and its original, and compare all that a step leaves behind.
 
     Raises:
@@ -139,6 +142,7 @@ def verify_file(path: Path, *, time_steps: int = 0, given: Loaded | None = None)
             budget_bytes=existing.plan.asked.budget_bytes,
             smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
             time_steps=time_steps,
+            progress=progress,
         )
 
 

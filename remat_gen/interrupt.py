@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from remat_gen.ir.errors import Interruption
 from remat_gen.progress import Progress, Step
+from remat_gen.solver.search import Standing
 
 
 class Interruptible(AbstractContextManager["Interruptible"]):
@@ -45,6 +46,11 @@ class Interruptible(AbstractContextManager["Interruptible"]):
             inner(what, done, total)
 
         return step
+
+    def news(self, standing: Standing) -> None:
+        """Hand on how far a search has come, unless an interrupt was asked for."""
+        self._check()
+        self._progress.news(standing)
 
     def pardon(self) -> None:
         """Go on after a Ctrl-C, since what it interrupted has kept a result.

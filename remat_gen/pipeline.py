@@ -177,7 +177,7 @@ def _plan(
         problem = pin(problem_of(traced.graph, costs), traced.graph, request.pins)
         limit = breakdown.activations_bytes if breakdown else request.limit
         assert isinstance(limit, int | Budget)
-        search = Search(request.strategy.value, request.effort, step)
+        search = Search(request.strategy.value, request.effort, step, stages.progress.news)
         planned = make_plan(problem, traced.graph, limit, search)
         if isinstance(stages.progress, Interruptible):
             stages.progress.pardon()

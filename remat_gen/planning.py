@@ -19,7 +19,7 @@ from remat_gen.progress import Step
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import Effort, News
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 from remat_gen.solver.strategies.errors import TooLargeError
 
@@ -36,6 +36,7 @@ class Search:
     strategy: str
     effort: Effort
     progress: Step
+    news: News | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def make_plan(pinned: Pinned, graph: Graph, limit: Budget | int, search: Search)
         UsageError: the strategy cannot search a model of this size.
     """
     problem = pinned.problem
-    solver = Solver(problem, search.strategy, search.progress, search.effort)
+    solver = Solver(problem, search.strategy, search.progress, search.effort, search.news)
     eager_bytes = solver.plain.peak_bytes
     budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:

@@ -1,16 +1,23 @@
-"""Tell on stderr how far the work is: bars on a terminal, plain lines elsewhere."""
+"""Tell on stderr how far the work is: bars on a terminal, plain lines elsewhere.
+
+Colours are rich's affair: NO_COLOR and terminals without any are honoured by its console.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, Self, TextIO, TypeAlias
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
+
+from remat_gen.solver.search import Standing
 
 # What is being done, how much of it is done, and how much there is.
 Step: TypeAlias = Callable[[str, int, int], None]
@@ -25,6 +32,18 @@ class Progress(AbstractContextManager["Progress"], Protocol):
         """Begin a stage: trace, profile, solve …"""
         ...
 
+    def news(self, standing: Standing) -> None:
+        """Tell how good the best schedule is so far, and how good one can be."""
+        ...
+
+
+def standing_text(standing: Standing) -> str:
+    """Return what is known about the search: `best × 1.103, bound × 1.066, gap 3.5 %`."""
+    bound = f"bound × {standing.bound:.3f}"
+    if standing.best is None or standing.gap is None:
+        return f"none fits yet, {bound}"
+    return f"best × {standing.best:.3f}, {bound}, gap {100 * standing.gap:.1f} %"
+
 
 class Silent(AbstractContextManager["Silent"]):
     """Reports nothing."""
@@ -32,6 +51,9 @@ class Silent(AbstractContextManager["Silent"]):
     def stage(self, name: str) -> Step:
         """Begin a stage."""
         return lambda _what, _done, _total: None
+
+    def news(self, standing: Standing) -> None:
+        """Hear how far a search is; nothing to do."""
 
     def __exit__(self, *_: object) -> None:
         """End; nothing to do."""
@@ -42,25 +64,46 @@ class Lines(AbstractContextManager["Lines"]):
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._stage = ""
+        self._standing = ""
+        self._last = 0.0
 
     def stage(self, name: str) -> Step:
         """Begin a stage."""
+        self._stage, self._standing = name, ""
         self._write(name)
-        last = time.monotonic()
 
         def step(what: str, done: int, total: int) -> None:
-            nonlocal last
-            if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                self._write(f"{name} {done}/{total} {what}".rstrip())
+            self._sometimes(f"{name} {done}/{total} {what}".rstrip())
 
         return step
 
+    def news(self, standing: Standing) -> None:
+        """Remember how far a search is, for the next line."""
+        self._standing = standing_text(standing)
+        self._sometimes(self._stage)
+
+    def _sometimes(self, text: str) -> None:
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._write(f"{text}: {self._standing}" if self._standing else text)
+
     def _write(self, text: str) -> None:
+        self._last = time.monotonic()
         print(f"remat-gen: {text}", file=self._stream, flush=True)
 
     def __exit__(self, *_: object) -> None:
         """End; nothing to do."""
+
+
+class _Bars(Bars):
+    """Bars, and a line below them that says how far the search is."""
+
+    standing = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.standing:
+            yield Text(f"{'':11}{self.standing}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class Terminal(AbstractContextManager["Terminal"]):
@@ -68,15 +111,17 @@ class Terminal(AbstractContextManager["Terminal"]):
     disturb what is being timed."""
 
     def __init__(self, console: Console) -> None:
-        self._bars = Bars(
+        what = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        self._bars = _Bars(
             TextColumn("{task.description:<10}"),
-            BarColumn(bar_width=30),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[what]}", markup=True),
+            TextColumn("{task.fields[what]}", style="dim", markup=False, table_column=what),
             console=console,
             transient=True,
             auto_refresh=False,
+            expand=True,
         )
         self._current: TaskID | None = None
 
@@ -87,13 +132,20 @@ class Terminal(AbstractContextManager["Terminal"]):
         self._bars.refresh()
 
         def step(what: str, done: int, total: int) -> None:
-            self._bars.update(task, completed=done, total=total, what=what[:40], refresh=True)
+            self._bars.update(task, completed=done, total=total, what=what, refresh=True)
 
         return step
 
+    def news(self, standing: Standing) -> None:
+        """Show how far a search is below its bar."""
+        self._bars.standing = standing_text(standing)
+        self._bars.refresh()
+
     def _finish(self) -> None:
+        self._bars.standing = ""
         if self._current is not None:
-            self._bars.update(self._current, total=1, completed=1, what="")
+            total = self._bars.tasks[self._current].total or 1
+            self._bars.update(self._current, total=total, completed=total, what="")
 
     def __enter__(self) -> Self:
         """Show the bars."""

@@ -21,12 +21,21 @@ from remat_gen.compare import (
 from remat_gen.measure import PeakMeasurement, model_peak
 from remat_gen.outcome import Outcome, State, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
+from remat_gen.progress import Step
 from remat_gen.report import Report
 from remat_gen.smaller import SmallerStep
 from remat_gen.step import training_step
 
 _Noise: TypeAlias = Mapping[tuple[str, str], float]
 _GRADIENTS = ("gradients", "input gradients")
+_PARTS = (
+    "planned steps",
+    "planned peak",
+    "original steps",
+    "original peak",
+    "step time",
+    "smaller batch",
+)
 _STEPS = 2  # the second one accumulates into `.grad`
 
 # What a step of someone else's model raises; reported, as a verification must end in a verdict.
@@ -50,6 +59,12 @@ class _Subject:
     state: State
     device: torch.device
     seed: int
+    progress: Step | None = None
+
+    def tell(self, part: int) -> None:
+        """Report that a part begins."""
+        if self.progress is not None:
+            self.progress(_PARTS[part], part + 1, len(_PARTS))
 
     def outcomes(self, model: nn.Module) -> list[Outcome]:
         return run_steps(model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed)
@@ -80,6 +95,7 @@ def verify_models(
     smaller: SmallerStep | None = None,
     seed: int = 0,
     time_steps: int = 0,
+    progress: Step | None = None,
 ) -> Report:
     """Run two training steps of both models from one state and seed, and compare.
 
@@ -91,7 +107,7 @@ def verify_models(
     """
     original.train()
     planned.train()
-    subject = _Subject(tuple(args), dict(kwargs), State.of(original), device, seed)
+    subject = _Subject(tuple(args), dict(kwargs), State.of(original), device, seed, progress)
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
     )
@@ -99,7 +115,8 @@ def verify_models(
         report = _verify(original, planned, subject, time_steps, report)
         if smaller is None or report.failure or report.original_failure:
             return report
-        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs)
+        subject.tell(5)
+        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
         judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
         return replace(report, smaller=judged, smaller_name=smaller.name)
 
@@ -108,13 +125,17 @@ def _verify(
     original: nn.Module, planned: nn.Module, subject: _Subject, time_steps: int, report: Report
 ) -> Report:
     try:
+        subject.tell(0)
         actual = subject.outcomes(planned)
+        subject.tell(1)
         report = replace(report, planned_peak=subject.peak(planned))
     except _STEP_ERRORS as error:
         return replace(report, failure=_reason(error))
     try:
+        subject.tell(2)
         expected = subject.outcomes(original)
         comparisons = _compare(expected, actual, original, subject)
+        subject.tell(3)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
     except _STEP_ERRORS as error:
         return replace(
@@ -122,6 +143,7 @@ def _verify(
             original_failure=_reason(error),
             original_fits=not isinstance(error, torch.OutOfMemoryError),
         )
+    subject.tell(4)
     return replace(report, time=_time(original, planned, subject, time_steps))
 
 

@@ -5,13 +5,14 @@ Because every offer is judged as it comes, a search that is interrupted has its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Found
+from remat_gen.solver.search import Found, News, Standing
 from remat_gen.solver.subject import Subject
 
 ALL = "all schedules"
@@ -42,13 +43,18 @@ class Bound:
 
 @dataclass(slots=True)
 class Contest:
-    """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search."""
+    """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
+
+    `news` hears of everything better; `heard_us` is a bound of a search that still goes on.
+    """
 
     subject: Subject
     budget_bytes: int
     best: Entry | None = None
     bounds: list[Bound] = field(default_factory=list)
     ruled_out: bool = False
+    news: News | None = None
+    heard_us: float = 0.0
 
     @property
     def budget_units(self) -> int:
@@ -78,6 +84,7 @@ class Contest:
             return
         if self.best is None or _rank(judged) < _rank(self.best.replay):
             self.best = Entry(strategy, program, schedule, judged)
+            self._tell()
 
     def listen(self, strategy: str) -> Callable[[tuple[int, ...], float], None]:
         """Return what hears of a search's better and better runs."""
@@ -87,6 +94,19 @@ class Contest:
 
         return hear
 
+    def hear_bound(self, bound_us: float) -> None:
+        """Tell of a bound for all schedules while its search goes on; nothing is decided by it."""
+        if math.isfinite(bound_us) and bound_us > max(self.heard_us, self.lower_bound_us):
+            self.heard_us = bound_us
+            self._tell()
+
+    def _tell(self) -> None:
+        least_us = self.subject.least_time_us()
+        if self.news is None or least_us <= 0:
+            return
+        best = None if self.best is None else self.best.replay.time_us / least_us
+        self.news(Standing(best, max(self.lower_bound_us, self.heard_us) / least_us))
+
     def take(self, strategy: str, found: Found) -> None:
         """Keep what a search of the whole graph found and proved."""
         if found.runs is not None:
@@ -95,6 +115,7 @@ class Contest:
             self.ruled_out = True
             return
         self.bounds.append(Bound(found.lower_bound_us, found.bound_for, found.complete))
+        self._tell()
 
 
 def reaches(time_us: float, bound_us: float) -> bool:

@@ -38,6 +38,7 @@ class ExactEntrant:
             self.effort,
             incumbent=start,
             on_better=contest.listen(NAME),
+            on_bound=contest.hear_bound,
         )
         contest.take(NAME, found)
 

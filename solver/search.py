@@ -35,5 +35,24 @@ class Found:
     complete: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a search has come, in multiples of the time of running each operation once.
+
+    `best` is the quickest schedule found, None before there is any; none is quicker than `bound`.
+    """
+
+    best: float | None
+    bound: float
+
+    @property
+    def gap(self) -> float | None:
+        """Return how far the best may be above the optimum, as a share of the bound."""
+        return None if self.best is None else max(self.best / self.bound - 1, 0.0)
+
+
+News: TypeAlias = Callable[[Standing], None]
+"""Hears how far a search has come, each time that its best schedule or its bound improves."""
+
 Incumbent: TypeAlias = Callable[[tuple[int, ...], float], None]
 """Hears of each better schedule while a search goes on: its runs and their time in microseconds."""

@@ -15,7 +15,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.registry import FRONTS, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.search import INTERRUPTED, Effort, News
 from remat_gen.solver.subject import subject_of
 
 __all__ = [
@@ -99,8 +99,9 @@ class Solver:
         strategy: str = "rockmate",
         progress: Progress | None = None,
         effort: Effort = Effort.NORMAL,
+        news: News | None = None,
     ) -> None:
-        """Set up; nothing is searched yet.
+        """Set up; nothing is searched yet. `news` hears how far each search has come.
 
         Raises:
             ValueError: the strategy is unknown.
@@ -112,6 +113,7 @@ class Solver:
         self.plain: Replay = self.subject.eager()
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._smallest: SmallestBudget | None = None
+        self._news = news
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.
@@ -120,7 +122,7 @@ class Solver:
             InfeasibleError: no schedule of the strategy fits.
             KeyboardInterrupt: the search was interrupted before it had found any schedule.
         """
-        contest = Contest(self.subject, budget_bytes)
+        contest = Contest(self.subject, budget_bytes, news=self._news)
         interrupted = False
         try:
             self._entrant.enter(contest)

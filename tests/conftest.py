@@ -1,7 +1,27 @@
 """Options of all tests."""
 
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
+
+LIMIT = "limit(what, then): a row of docs/limits.md: what is not supported, and what happens then"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
+    parser.addoption("--limit-rows", metavar="FILE", help="write the marks `limit` as JSON")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", LIMIT)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Write what the marks say, and whose tests prove it, for docs/tools/write_limits.py."""
+    target = config.getoption("--limit-rows")
+    if target:
+        marked = ((item, item.get_closest_marker("limit")) for item in items)
+        rows = [[item.nodeid.partition("::")[0], *mark.args] for item, mark in marked if mark]
+        Path(target).write_text(json.dumps(rows), encoding="utf-8")

@@ -7,7 +7,7 @@ order, are schedules. Both are exact where they come to an end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remat_gen.solver.exact.best import Best
@@ -51,8 +51,12 @@ def search(
     effort: Effort = Effort.NORMAL,
     incumbent: tuple[int, ...] | None = None,
     on_better: Incumbent | None = None,
+    on_bound: Callable[[float], None] | None = None,
 ) -> Found:
-    """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start."""
+    """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
+
+    `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
+    """
 
     def hear(judged: Judged) -> None:
         if on_better is not None:
@@ -61,7 +65,7 @@ def search(
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
-    return _Search(graph, Best(budget_bytes, hear), LIMITS[effort]).run(incumbent)
+    return _Search(graph, Best(budget_bytes, hear), LIMITS[effort], on_bound).run(incumbent)
 
 
 @dataclass(slots=True)
@@ -71,6 +75,7 @@ class _Search:
     graph: BitGraph
     best: Best
     limits: Limits
+    on_bound: Callable[[float], None] | None = None
     bound_us: float = 0.0
     bound_in_blocks_us: float = 0.0
     plain: Judged = field(init=False)
@@ -148,6 +153,8 @@ class _Search:
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
         if not in_blocks:
             self.bound_us = max(self.bound_us, bound_us)
+            if self.on_bound is not None:
+                self.on_bound(self.bound_us)
         self.bound_in_blocks_us = max(self.bound_in_blocks_us, self.bound_us, bound_us)
 
     def _closed(self) -> bool:

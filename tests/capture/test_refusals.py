@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,42 @@ AT_A_LINE = {
 }
 
 
-@pytest.mark.parametrize("case", AT_A_LINE)
+# What a reader of docs/limits.md is told of each case: what is not supported, and what to do.
+LINES_TOLD = {
+    "branch": ("`if` on a tensor's value", "refused with your line; use `torch.where`"),
+    "item": (
+        "`.item()`: a tensor's value as a Python number",
+        "refused with your line; keep it a tensor",
+    ),
+    "int": ("`int(tensor)`, `float(tensor)`", "refused with your line; keep it a tensor"),
+    "mask": (
+        "`y[y > 0]` and others whose result's shape depends on values",
+        "refused with your line; use a mask and `torch.where`",
+    ),
+    "raises": ("a `forward` that raises", "its words are quoted, with your line"),
+    "shapes": ("shapes that do not fit", "PyTorch's words are quoted, with your line"),
+    "cond": ("`torch.cond`", "refused with your line; use `torch.where`"),
+    "no backward": (
+        "`torch.library` operators without a registered backward",
+        "refused with your line; `torch.library.register_autograd`",
+    ),
+    "no fake": (
+        "`torch.library` operators without a fake kernel",
+        "refused with your line; `torch.library.register_fake`",
+    ),
+    "constant": (
+        "large constants made in `forward` from Python lists",
+        "refused with your line; register a buffer",
+    ),
+}
+
+
+def limits(cases: Iterable[str], told: Mapping[str, tuple[str, str]]) -> list[object]:
+    """Return cases with their rows of docs/limits.md; each must have one."""
+    return [pytest.param(case, marks=pytest.mark.limit(*told[case])) for case in cases]
+
+
+@pytest.mark.parametrize("case", limits(AT_A_LINE, LINES_TOLD))
 def test_the_users_line_and_what_to_do(tmp_path: Path, case: str) -> None:
     forward, place, says, before = AT_A_LINE[case]
     text = source(LINEAR, forward, before=before)
@@ -164,14 +200,62 @@ WITHOUT_A_LINE = {
     ),
 }
 
+TOLD = {
+    "no gradient": ("a step without any output that has a gradient", "refused"),
+    "python state": (
+        "numbers and other Python state that `forward` keeps on `self`",
+        "refused with its name; count outside of the model, or in a buffer",
+    ),
+    "tensor state": (
+        "tensors that `forward` keeps on `self` or a submodule",
+        "refused with its name; return it, or write into a buffer",
+    ),
+    "list state": ("lists on `self` that `forward` appends to", "refused with its name"),
+    "python random": ("`random.random()` in `forward`", "refused; draw with torch"),
+    "numpy random": ("`numpy.random` in `forward`", "refused; draw with torch"),
+    "hook": (
+        "hooks on submodules, when the model is planned",
+        "refused with the module's name; hooks on the model and on parameters work",
+    ),
+    "recurrent dropout": (
+        "dropout between the layers of `nn.LSTM`, `nn.GRU`, `nn.RNN`",
+        "refused; use one module per layer and `nn.Dropout` between them",
+    ),
+    "class attribute": ("class attributes that `forward` changes", "refused with its name"),
+    "global variable": ("global variables that `forward` changes", "refused with its name"),
+    "seed": ("`torch.manual_seed` in `forward`", "refused; set it before the step"),
+    "generator state": ("`torch.set_rng_state` in `forward`", "refused; set it before the step"),
+    "own generator": ("random numbers from a `torch.Generator` of its own", "refused"),
+    "parameter that is written": (
+        "parameters that `forward` writes into",
+        "refused with its name; do so after `optimizer.step()`",
+    ),
+    "check of a result": (
+        "operations that check their result, as `torch.linalg.inv` does",
+        "refused with your line and a form that does not check",
+    ),
+    "weight that a hook makes": (
+        "`torch.nn.utils.spectral_norm` and others that make a weight in a hook",
+        "refused; use `torch.nn.utils.parametrizations`",
+    ),
+    "buffer that backward needs": (
+        "a buffer that is changed in place and that backward reads",
+        "refused, as in PyTorch; clone it first",
+    ),
+}
 
-@pytest.mark.parametrize("case", WITHOUT_A_LINE)
+
+@pytest.mark.parametrize("case", limits(WITHOUT_A_LINE, TOLD))
 def test_refused(tmp_path: Path, case: str) -> None:
     init, forward, says = WITHOUT_A_LINE[case]
     with pytest.raises(TraceError, match=says):
         traced(tmp_path, source(init, forward))
 
 
+@pytest.mark.limit(
+    "sparse gradients (`nn.Embedding(sparse=True)`)",
+    "refused; `sparse=False`",
+)
 def test_sparse_gradients_are_refused(tmp_path: Path) -> None:
     init = "self.e = nn.Embedding(10, 8, sparse=True)"
     with pytest.raises(TraceError, match="sparse=False"):
@@ -257,6 +341,10 @@ def test_libraries_hear_that_they_are_traced_where_dynamo_refuses(tmp_path: Path
 _EMA = LINEAR + "\nself.register_buffer('ema', torch.zeros(8))"
 
 
+@pytest.mark.limit(
+    "a buffer that `forward` replaces (`self.ema = …`)",
+    "refused with its name; `self.ema.copy_(…)`",
+)
 def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
     """It was lost before: the planned step left the old one in its place."""
     forward = "self.ema = 0.9 * self.ema + x.mean(0)\nreturn (self.lin(x) - self.ema).sum()"
@@ -266,6 +354,10 @@ def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
     assert traced(tmp_path, source(_EMA, written)).graph.mutations
 
 
+@pytest.mark.limit(
+    "a buffer that only the first step makes",
+    "refused; run the model once in `build_model()`",
+)
 def test_a_buffer_that_is_replaced_once_needs_one_run_in_build_model(tmp_path: Path) -> None:
     """As timm's ConViT does, whose buffer has its shape from the first step on."""
     forward = (

@@ -136,7 +136,13 @@ def test_one_class_that_builds_needs_no_builder(folder: Path, remat: Remat) -> N
         (["small.py", "--inputs", "missing"], ["has no missing"]),
         (["small.py", "--device", "toaster"], ["--device toaster"]),
         (["small.py", "--device", "cuda:99"], ["--device cuda:99", "PyTorch sees"]),
-        (["small.py", "--device", "mps"], ["--device mps", "not supported"]),
+        pytest.param(
+            ["small.py", "--device", "mps"],
+            ["--device mps", "not supported"],
+            marks=pytest.mark.limit(
+                "devices other than the CPU and CUDA", "refused on the command line"
+            ),
+        ),
         (["small.py", "--strategy", "magic"], ["magic", "rockmate"]),
         (["small.py", "--optimizer", "adam"], ["--device-memory"]),
         (["small.py", "--nonsense"], ["--nonsense", "--help"]),

@@ -43,6 +43,10 @@ def test_something_is_run_again_with_sizes_in_it() -> None:
 
 @MODEL
 @pytest.mark.parametrize("more", [1, 100])
+@pytest.mark.limit(
+    "a larger batch than the example's",
+    "an error, and the command that plans again",
+)
 def test_a_larger_batch_is_refused(source: str, more: int) -> None:
     planned = varying(source)
     path, _ = planned.length.dims[0]
@@ -60,6 +64,10 @@ def test_the_refusal_says_what_to_do() -> None:
         planned.steps(21)
 
 
+@pytest.mark.limit(
+    "an empty batch",
+    "an error",
+)
 def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(ValueError, match=r"x is float32\[0, 3, 8, 8\].*batch <= 20, 3, 8, 8"):
         varying(RESNET).steps(0)
@@ -83,6 +91,10 @@ def test_a_dict_without_the_key_is_refused() -> None:
         varying(NESTED).planned.model({})
 
 
+@pytest.mark.limit(
+    "other lengths than the batch and those named by `--dynamic`",
+    "an error, and the command that plans again",
+)
 def test_another_shape_is_refused_still() -> None:
     (x,), _ = varying(RESNET).arguments(4)
     with pytest.raises(ValueError, match=r"x is float32\[4, 3, 8, 7\]"):

@@ -79,6 +79,10 @@ def test_scaled_losses_accumulate(deep: Pair) -> None:
     _assert_same_gradients(original, planned)
 
 
+@pytest.mark.limit(
+    "a second backward through the same step, also under `retain_graph=True`",
+    "an error; run forward again",
+)
 def test_a_second_backward_is_refused_as_pytorch_does(deep: Pair) -> None:
     _, planned = deep.models()
     loss = _forward(planned, deep)
@@ -95,6 +99,10 @@ def test_a_second_backward_without_retain_graph_is_refused(deep: Pair) -> None:
         loss.backward()
 
 
+@pytest.mark.limit(
+    "gradients of one step asked for in parts, one call after the other",
+    "an error; ask for all in one call",
+)
 def test_a_graph_is_not_differentiated_in_parts(deep: Pair) -> None:
     _, planned = deep.models()
     loss = _forward(planned, deep)
@@ -103,6 +111,10 @@ def test_a_graph_is_not_differentiated_in_parts(deep: Pair) -> None:
         torch.autograd.grad(loss, planned.layers[0].up.weight)
 
 
+@pytest.mark.limit(
+    "gradients of gradients (`create_graph=True`)",
+    "an error; call `forward_eager()`",
+)
 def test_a_gradient_penalty_is_refused(open_ended: Pair) -> None:
     _, planned = open_ended.models()
     (x,), _ = open_ended.inputs()
@@ -111,6 +123,10 @@ def test_a_gradient_penalty_is_refused(open_ended: Pair) -> None:
         torch.autograd.grad(output.sum(), x, create_graph=True)
 
 
+@pytest.mark.limit(
+    "`torch.func.grad`, `vmap` and `jvp` over the planned model",
+    "an error; call `forward_eager()`",
+)
 def test_functional_gradients_are_refused(deep: Pair) -> None:
     _, planned = deep.models()
     args, _ = deep.inputs()

@@ -36,6 +36,10 @@ ARGUMENTS: dict[str, tuple[Callable[[Args], Args], str]] = {
 }
 
 
+@pytest.mark.limit(
+    "inputs of another dtype, device, layout, `requires_grad` or number of dimensions",
+    "an error that says what was expected and what came, and the command that plans again",
+)
 @pytest.mark.parametrize(("change", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
 def test_other_arguments(deep: Pair, change: Callable[[Args], Args], message: str) -> None:
     with pytest.raises(ValueError, match=message + COMMAND):
@@ -74,6 +78,10 @@ MODELS: dict[str, tuple[Callable[[nn.Module], object], str]] = {
 }
 
 
+@pytest.mark.limit(
+    "layers, dropout rates, training modes or frozen parameters that changed since planning",
+    "an error that names them, and the command that plans again",
+)
 @pytest.mark.parametrize(("change", "message"), MODELS.values(), ids=MODELS)
 def test_another_model(deep: Pair, change: Callable[[nn.Module], object], message: str) -> None:
     def changed(model: nn.Module, args: Args) -> None:
@@ -83,6 +91,10 @@ def test_another_model(deep: Pair, change: Callable[[nn.Module], object], messag
         _call(deep, changed)
 
 
+@pytest.mark.limit(
+    "tensors that are plain attributes and change from step to step",
+    "an error; register a buffer",
+)
 def test_a_tensor_that_was_traced_as_a_constant() -> None:
     source = model_source(
         "return self.head(self.body(x)) * self.scale",
@@ -98,6 +110,10 @@ def test_a_tensor_that_was_traced_as_a_constant() -> None:
         _call(pair, change)
 
 
+@pytest.mark.limit(
+    "autocast around a step that was planned without it",
+    "an error; name it in `step_context()` and plan again",
+)
 def test_autocast(deep: Pair) -> None:
     with (
         pytest.raises(ValueError, match="autocast is enabled" + COMMAND),
@@ -106,6 +122,10 @@ def test_autocast(deep: Pair) -> None:
         _call(deep, lambda _, args: args)
 
 
+@pytest.mark.limit(
+    "backward under autocast",
+    "an error; leave autocast before `backward()`",
+)
 def test_backward_under_autocast_is_refused(deep: Pair) -> None:
     _, planned = deep.models()
     loss = planned(*deep.inputs()[0])
@@ -156,6 +176,10 @@ OTHER_CALLS: dict[str, tuple[Args, dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.limit(
+    "other numbers, options, containers or keywords than the example's",
+    "an error that says what was expected and what came, and the command that plans again",
+)
 @pytest.mark.parametrize(("args", "kwargs", "message"), OTHER_CALLS.values(), ids=OTHER_CALLS)
 def test_other_calls(flexible: Pair, args: Args, kwargs: dict[str, Any], message: str) -> None:
     _, planned = flexible.models()

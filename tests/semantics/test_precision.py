@@ -224,6 +224,10 @@ def test_verify_runs_the_step_in_its_context(tmp_path: Path) -> None:
         ("def step_context():\n    return torch.autocast('xpu')\n", "autocast for xpu"),
     ],
 )
+@pytest.mark.limit(
+    "other contexts in `step_context()` than autocast",
+    "refused when planning",
+)
 def test_other_contexts_are_refused(tmp_path: Path, context: str, says: str) -> None:
     path = tmp_path / "model.py"
     path.write_text(f"{model_source(BODY)}\n\n{context}")

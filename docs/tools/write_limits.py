@@ -1,0 +1,71 @@
+"""Write docs/limits.md from the tests that prove it: those marked `limit(what, then)`.
+
+python docs/tools/write_limits.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "limits.md"
+_HEAD = """# Limits
+
+What is not supported, and what happens then. Nothing here is silently wrong: each row is a test
+that shows the error. This page is written from those tests (`python docs/tools/write_limits.py`).
+"""
+_TAIL = """
+## Not there at all
+
+- Offloading activations to the host; pipeline and tensor parallelism.
+- Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
+- CUDA graphs around the step: never tried.
+"""
+_SECTIONS = {
+    "tests/capture": "When the model is planned",
+    "tests/cli": "When the model is planned",
+    "tests/dynamic": "In a step, where lengths vary",
+    "tests/semantics": "In a step",
+}
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Collect (test file, what is not supported, what happens then) from the tests' marks."""
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_marks(path)]
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+        command += ["--limit-rows", str(target), *map(str, files)]
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+        found = json.loads(target.read_text(encoding="utf-8"))
+    return list(dict.fromkeys((file, what, then) for file, what, then in found))
+
+
+def _has_marks(path: Path) -> bool:
+    return "pytest.mark.limit(" in path.read_text(encoding="utf-8")
+
+
+def page(found: Iterable[tuple[str, str, str]]) -> str:
+    """Return the page: a table for each stage, and the tests that prove it."""
+    sections: dict[str, list[tuple[str, str, str]]] = {}
+    for row in found:
+        folder = "/".join(row[0].split("/")[:2])
+        sections.setdefault(_SECTIONS[folder], []).append(row)
+    return "\n".join([_HEAD, *(_section(name, rows) for name, rows in sections.items())]) + _TAIL
+
+
+def _section(name: str, found: Sequence[tuple[str, str, str]]) -> str:
+    table = "".join(f"| {what} | {then} |\n" for _, what, then in found)
+    files = ", ".join(f"`{file}`" for file in dict.fromkeys(file for file, _, _ in found))
+    return (
+        f"## {name}\n\n| not supported | what happens |\n|---|---|\n{table}\nProved by {files}.\n"
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(rows()), encoding="utf-8")

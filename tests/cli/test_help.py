@@ -1,0 +1,28 @@
+"""`--help` of every command fits a screen of 80 × 36 and shows an example."""
+
+from __future__ import annotations
+
+import pytest
+from cli_runs import Remat
+
+from remat_gen.cli import COMMANDS
+
+LINES, COLUMNS = 36, 80
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_a_screen(command: str, remat: Remat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    ended = remat(*command.split(), "--help")
+    lines = ended.out.rstrip("\n").splitlines()
+    assert ended.code == 0
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    examples = [line.strip() for line in lines if line.startswith("  remat-gen ")]
+    named = "remat-gen model.py" if command in ("", "generate") else f"remat-gen {command} "
+    assert any(example.startswith(named) for example in examples)
+
+
+def test_the_first_help_names_every_command(remat: Remat) -> None:
+    text = remat("--help").out
+    assert all(command in text for command in COMMANDS)

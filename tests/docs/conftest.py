@@ -1,0 +1,6 @@
+"""The tools that write pages are imported from where they are."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "tools"))
