@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from remat_gen.capture.load import Loaded, import_file, load, load_fake, read_source
@@ -63,6 +64,10 @@ class Existing:
             )
         if fake and self.plan.modelled is not None:
             return load_fake(self.original, asked.model, asked.inputs, self.device)
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise UsageError(
+                f"{self.path}: is planned for {self.plan.device}, and PyTorch sees no GPU here"
+            )
         return load(self.original, asked.model, asked.inputs, self.device, fake=fake)
 
     def load_original(self, *, fake: bool = False) -> Loaded:

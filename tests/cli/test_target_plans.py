@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,24 @@ def example_inputs() -> tuple[Tensor]:
     return (torch.randn(8, 1 << 20, dtype=torch.bfloat16),)
 """
 
+LLAMA = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+def build_model():
+    config = LlamaConfig(
+        vocab_size=128256, hidden_size=8192, intermediate_size=28672, num_hidden_layers=2,
+        num_attention_heads=64, num_key_value_heads=8, use_cache=False,
+    )
+    return LlamaForCausalLM(config).to(torch.bfloat16)
+
+
+def example_inputs():
+    ids = torch.randint(128256, (1, 2048))
+    return {"input_ids": ids, "labels": ids.clone()}
+"""
+
 
 @pytest.fixture
 def h200(folder: Path, remat: Remat) -> Path:
@@ -75,6 +94,13 @@ def test_what_looks_at_plans_needs_no_gpu(h200: Path, remat: Remat) -> None:
     assert again.code == 0
     assert remat("diff", h200, "again_remat.py").code == 0
     assert Path("again_remat.py").read_bytes().count(b"\n") == text.count(b"\n")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to run it on")
+def test_what_runs_it_says_that_there_is_no_gpu(h200: Path, remat: Remat) -> None:
+    ended = remat("verify", h200)
+    assert ended.code == 2
+    assert "is planned for NVIDIA H200 SXM, and PyTorch sees no GPU here" in ended.err
 
 
 def test_an_edited_model_is_stale(h200: Path, remat: Remat) -> None:
@@ -128,6 +154,20 @@ def test_nothing_is_allocated(folder: Path, remat: Remat) -> None:
     ended = remat("huge.py", "--target", "h200", "--budget", "100%", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["predicted"]["eager_peak_bytes"] > 2**41  # the weight's gradient
+
+
+def test_layers_of_a_model_of_70_billion_parameters(folder: Path, remat: Remat) -> None:
+    """All 80 of them are planned by benchmarks/targets.py; their weights here are 7.6 GB."""
+    Path("llama.py").write_text(LLAMA)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    options = ("--budget", "75%", "--effort", "quick", "--static", "--json")
+    ended = remat("llama.py", "--target", "h200", *options)
+    assert ended.code == 0, ended.err
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < 2**30
+    predicted = json.loads(ended.out)["predicted"]
+    assert 10**9 < predicted["peak_bytes"] <= 0.75 * predicted["eager_peak_bytes"]
+    assert remat("check", "llama_remat.py").code == 0
 
 
 def test_without_a_budget_it_is_the_memory_of_the_target(folder: Path, remat: Remat) -> None:
