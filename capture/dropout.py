@@ -9,13 +9,14 @@ mask of booleans, a quarter of the bytes to retain, and one cheap operation make
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 _FUSED = ("cuda", "xpu")  # where eager runs `native_dropout`
 
-_library = torch.library.Library("remat", "DEF")
+_library: Any = torch.library.Library("remat", "DEF")  # type: ignore[no-untyped-call]
 _library.define(
     "dropout_mask(SymInt[] size, SymInt[] stride, float keep, *, Device? device=None) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded,),

@@ -88,7 +88,7 @@ def _state_in(model: nn.Module, mode: FakeTensorMode) -> AbstractContextManager[
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     if not any(isinstance(tensor, FakeTensor) for tensor in state.values()):
         return contextlib.nullcontext()
-    fakes = {name: mode.from_tensor(tensor) for name, tensor in state.items()}
+    fakes: dict[str, torch.Tensor] = {name: mode.from_tensor(t) for name, t in state.items()}
     return _reparametrize_module(model, fakes, tie_weights=True)
 
 

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.quiet import quiet
 
 
-class FakeMode(FakeTensorMode):
+class FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
     """A mode that deep copies of its tensors stay in.
 
     A module that copies another (`nn.Transformer` does it for every layer) otherwise copies the

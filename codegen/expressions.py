@@ -115,7 +115,8 @@ class Expressions:
         size, stride, keep = map(self.argument, operation.args)
         device = dict(operation.kwargs)["device"]
         on_cpu = isinstance(device, Literal) and device.text == "cpu"
-        if on_cpu and self._contiguous(operation.outputs[0]):
+        mask = operation.outputs[0]
+        if on_cpu and mask and self._contiguous(mask):
             return "draw_mask", f"{size}, {keep}"
         layout = f"{size}, {stride}, dtype=torch.bool, device={self.argument(device)}"
         return f"torch.empty_strided({layout}).bernoulli_", keep

@@ -86,7 +86,7 @@ def write_all(texts: Mapping[Path, str]) -> None:
         Interruption: a signal came; all is written.
     """
     targets = {path.resolve(): text for path, text in texts.items()}
-    names = " and ".join(path.name for path in reversed(texts))
+    names = " and ".join(path.name for path in reversed(list(texts)))
     with signals_wait(f"{names} were written"):
         try:
             with _temporaries(targets) as temporaries, _restored_on_failure(targets):
