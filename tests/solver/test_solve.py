@@ -198,11 +198,18 @@ def test_ctrl_c_stops_the_search() -> None:
 import os, signal, threading, time
 from remat_gen.solver.solve import Solver
 from solver_problems import unet_like
-threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+def press():  # more than once: Python ignores one that falls into a finaliser, of z3's for instance
+    while True:
+        time.sleep(0.8)
+        os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
 try:
     while True:
         Solver(unet_like(4))
 except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     print("interrupted")
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
