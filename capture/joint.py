@@ -27,6 +27,7 @@ from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
+from remat_gen.capture.state import kept_state
 from remat_gen.ir.errors import TraceError
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -59,7 +60,7 @@ def trace_joint(
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
     A model on the CPU that `stands_for` one on "cuda" is traced with a GPU's kernels.
 
-    The global generator, the buffers and the gradients of the model are left as they were. Each
+    The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
     otherwise AOTAutograd gives no gradient to an output that is a view, one to two equal outputs,
     and one to outputs that nobody differentiates.
@@ -70,6 +71,7 @@ def trace_joint(
     with (
         quiet(),
         kept_generators(),
+        kept_state(model),
         _lstm_for_training(model),
         kernels_of_eager(stands_for),
         casts_of_eager(),

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.state import kept_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with mode:
+        with mode, kept_state(model):
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
         seeded = torch.initial_seed() != _SEED
     return _returned(value, given, _replaced(fakes, after), seeded)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +29,7 @@ from remat_gen.capture.arguments import Call
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.ranges import settled, values_of
 from remat_gen.capture.sizes import Sizes
+from remat_gen.capture.state import kept_state
 from remat_gen.ir.size import Length
 
 _SQUEEZES = frozenset(
@@ -83,13 +83,17 @@ def trace_lengths(
     return joint, Sizes(fakes.symbols, {n.name: n for n in lengths}), fakes.shapes
 
 
-def _state_in(model: nn.Module, mode: FakeTensorMode) -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def _state_in(model: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     """Have a model without values in the mode of the lengths: torch traces fakes of one mode."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
-    if not any(isinstance(tensor, FakeTensor) for tensor in state.values()):
-        return contextlib.nullcontext()
-    fakes: dict[str, torch.Tensor] = {name: mode.from_tensor(t) for name, t in state.items()}
-    return _reparametrize_module(model, fakes, tie_weights=True)
+    fakes: dict[str, torch.Tensor] = {
+        name: mode.from_tensor(tensor, static_shapes=True)
+        for name, tensor in state.items()
+        if isinstance(tensor, FakeTensor)
+    }
+    with kept_state(model), _reparametrize_module(model, fakes, tie_weights=True):
+        yield
 
 
 @contextlib.contextmanager

@@ -1,0 +1,28 @@
+"""Put back what tracing leaves in place of a model's parameters and buffers.
+
+Torch exchanges the state of a module by name (`torch.func.functional_call`, the tracer itself). It
+exchanges that of a module with two names twice, and puts back the replacement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+
+
+@contextlib.contextmanager
+def kept_state(model: nn.Module) -> Iterator[None]:
+    """Leave each module of `model` with the parameters and buffers that it has now."""
+    holders = [held for m in model.modules() for held in (m._parameters, m._buffers)]
+    before = [dict(held) for held in holders]
+    try:
+        yield
+    finally:
+        for held, kept in zip(holders, before, strict=True):
+            held.clear()
+            held.update(kept)
+
+
+__all__ = ["kept_state"]
