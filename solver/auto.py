@@ -5,13 +5,14 @@ In this order, until something is known to be the best:
 2. cheap published strategies: an interrupted solve has their best behind it;
 3. a short search for the optimum: it ends on most models, however large, since a few tight places
    decide;
-4. plans of a few stages, repaired, up to some thousand operations;
-5. rockmate's front, which has the programs of rotor and per-layer in it;
-6. on small problems a long search for the optimum, from the best so far;
-7. where nothing was searched to its end, re-runs that the slack makes needless are left out.
+4. ogc, whose time grows as the square of the operations;
+5. plans of a few stages, repaired, up to some thousand operations;
+6. rockmate's front, which has the programs of rotor and per-layer in it;
+7. on small problems a long search for the optimum, from the best so far;
+8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
-The programs of the second and fifth do not depend on the budget, and an optimum is one for every
-budget, so that more memory costs time only where no search came to its end.
+The programs of the second, fourth and sixth do not depend on the budget, and an optimum is one for
+every budget, so that more memory costs time only where no search came to its end.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Auto:
     subject: Subject
     cheap: Sequence[Entrant]
     short: ExactEntrant | None
+    ogc: Entrant
     sketches: SketchEntrant | None
     rockmate: Entrant
     long: ExactEntrant | None
@@ -49,7 +51,7 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found."""
         contest.offer("none", self.subject.plain())
-        stages = [*self.cheap, self.short, self.sketches, self.rockmate, self.long]
+        stages = [*self.cheap, self.short, self.ogc, self.sketches, self.rockmate, self.long]
         entrants = [entrant for entrant in stages if entrant is not None]
         for number, entrant in enumerate(entrants):
             if contest.settled:
@@ -73,7 +75,7 @@ class Auto:
         """Return the program of least peak that is found."""
         if self.short is not None and self.short.proves_smallest:
             return self.short.smallest(self.subject.plain())
-        programs = [entrant.smallest() for entrant in (*self.cheap, self.rockmate)]
+        programs = [entrant.smallest() for entrant in (*self.cheap, self.ogc, self.rockmate)]
         least = min(programs, key=self._peak_bytes)
         return self._descended(least if self.short is None else self.short.smallest(least))
 

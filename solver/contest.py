@@ -45,7 +45,8 @@ class Bound:
 class Contest:
     """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
 
-    `news` hears of everything better; `heard_us` is a bound of a search that still goes on.
+    `news` hears of everything better; `heard_us` is the best bound for all schedules that a search
+    told of on its way.
     """
 
     subject: Subject
@@ -65,7 +66,7 @@ class Contest:
     def lower_bound_us(self) -> float:
         """Return the best bound that holds for all schedules."""
         proved = [bound.time_us for bound in self.bounds if bound.holds_for == ALL]
-        return max([self.subject.least_time_us(), *proved])
+        return max([self.subject.least_time_us(), self.heard_us, *proved])
 
     @property
     def optimal(self) -> bool:
@@ -95,8 +96,8 @@ class Contest:
         return hear
 
     def hear_bound(self, bound_us: float) -> None:
-        """Tell of a bound for all schedules while its search goes on; nothing is decided by it."""
-        if math.isfinite(bound_us) and bound_us > max(self.heard_us, self.lower_bound_us):
+        """Keep a bound for all schedules, and tell of it while its search goes on."""
+        if math.isfinite(bound_us) and bound_us > self.lower_bound_us:
             self.heard_us = bound_us
             self._tell()
 
@@ -105,7 +106,7 @@ class Contest:
         if self.news is None or least_us <= 0:
             return
         best = None if self.best is None else self.best.replay.time_us / least_us
-        self.news(Standing(best, max(self.lower_bound_us, self.heard_us) / least_us))
+        self.news(Standing(best, self.lower_bound_us / least_us))
 
     def take(self, strategy: str, found: Found) -> None:
         """Keep what a search of the whole graph found and proved."""

@@ -39,12 +39,12 @@ PUBLISHED = {
     "chen-greedy": _Published("chen_greedy"),
     "griewank": _Published("griewank"),
 }
-CHEAP = ("ogc", "chen-sqrt", "chen-greedy", "griewank")
+CHEAP = ("chen-sqrt", "chen-greedy", "griewank")
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
-SHORT_SEARCH = 1500
+SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
 """Operations up to which auto searches for the optimum, for long after it did so shortly."""
-SKETCHED = range(100, 1201)
+SKETCHED = range(100, 6001)
 """Operations for which auto plans by a few stages."""
 
 
@@ -66,7 +66,8 @@ def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
     sketches = SketchEntrant(subject, effort) if size in SKETCHED else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
     rockmate = FrontEntrant(subject, "rockmate", progress, effort)
-    return Auto(subject, cheap, short, sketches, rockmate, long, progress)
+    ogc = _published("ogc", subject, effort)
+    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.bits import members
+from remat_gen.solver.exact.bits import members, transposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
     """
     before = [0] * graph.count
     ordered = 0
-    after = [0] * graph.count
     for p in range(graph.count):
         if graph.forward >> p & 1:
             before[p] = (1 << p) - 1
@@ -53,17 +52,19 @@ def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
             for u in members(ordered):
                 before[p] |= before[u] | 1 << u
             ordered |= 1 << p
-        for u in members(before[p]):
-            after[u] |= 1 << p
     held = [graph.step_held | (graph.held_at(p) if in_blocks else 0) for p in range(graph.count)]
+    after = transposed(before)
     return FirstRuns(tuple(before), tuple(after), tuple(held), tuple(range(graph.count)))
 
 
 def heaviest_chain(order: FirstRuns, weights: list[float]) -> int:
-    """Return the set of operations, pairwise comparable, of the greatest total weight."""
+    """Return the set of operations, pairwise comparable, of the greatest total weight.
+
+    Weights are positive: the best chain before an operation ends with one of its last predecessors.
+    """
     best, previous = [0.0] * len(weights), [-1] * len(weights)
     for p in sorted(range(len(weights)), key=lambda p: order.rank[p]):
-        last = max(members(order.before[p]), key=lambda u: best[u], default=-1)
+        last = max(_last(order, order.before[p]), key=lambda u: best[u], default=-1)
         best[p] = weights[p] + (best[last] if last >= 0 else 0.0)
         previous[p] = last
     p = max(range(len(weights)), key=lambda u: best[u])
@@ -72,3 +73,13 @@ def heaviest_chain(order: FirstRuns, weights: list[float]) -> int:
         chain |= 1 << p
         p = previous[p]
     return chain
+
+
+def _last(order: FirstRuns, operations: int) -> list[int]:
+    """Return operations of a set, among them all that run before no other one of it."""
+    found = []
+    while operations:
+        u = operations.bit_length() - 1
+        found.append(u)
+        operations &= ~(order.before[u] | 1 << u)
+    return found

@@ -16,6 +16,7 @@ from remat_gen.solver.exact.judge import Judged, judge
 from remat_gen.solver.exact.order import FirstRuns, first_runs
 from remat_gen.solver.exact.plans import sequence_of
 from remat_gen.solver.exact.staged import SLACK, TOLERANCE, Staged
+from remat_gen.solver.exact.stages import Answers
 from remat_gen.solver.exact.states import Expander, StateSearch
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.search import Effort, Found, Incumbent
@@ -24,6 +25,7 @@ ALL = "all schedules"
 FEW = 24  # operations: a search over states mostly ends
 REORDERS = 3  # how often the best schedule's order is solved again while that helps
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
+PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
 DEEP_SLACK = 0.05  # of the time of all operations: SLACK, where any schedule is welcome
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
@@ -79,16 +81,18 @@ class _Search:
     bound_us: float = 0.0
     bound_in_blocks_us: float = 0.0
     plain: Judged = field(init=False)
+    answers: Answers = field(default_factory=dict)
 
     def run(self, incumbent: Sequence[int] | None) -> Found:
+        programs = max(self.limits.programs, PROGRAMS * self.graph.count)
         self._begin(incumbent)
         if not self._closed() and self.graph.count <= FEW:
             self._states(self.limits.first_states)
         if not self._closed() and self.graph.chain is not None:
-            self._stages(self.limits.programs, in_blocks=True)
+            self._stages(programs, in_blocks=True)
         if self.bound_us < self.best.time_us:
             share = 1 if self.graph.chain is None else AGAIN
-            self._stages(self.limits.programs // share, in_blocks=False)
+            self._stages(programs // share, in_blocks=False)
         if self.best.judged is None and not self._closed():
             self._any(self.limits.first_states)
         if not self._closed():
@@ -148,7 +152,8 @@ class _Search:
                 return
 
     def _staged(self, order: FirstRuns, work: int) -> Staged:
-        return Staged(self.graph, order, self.best, work, self.limits.order).search(self.plain)
+        staged = Staged(self.graph, order, self.best, work, self.limits.order, self.answers)
+        return staged.search(self.plain)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
         if not in_blocks:

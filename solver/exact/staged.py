@@ -16,7 +16,7 @@ from remat_gen.solver.exact.bits import mask_of
 from remat_gen.solver.exact.judge import Judged, judge
 from remat_gen.solver.exact.order import FirstRuns, heaviest_chain
 from remat_gen.solver.exact.plans import Excess, excesses, expand
-from remat_gen.solver.exact.stages import Cuts, Plan, solve_stages
+from remat_gen.solver.exact.stages import Answers, Cuts, Plan, solve_stages
 from remat_gen.solver.exact.states import Expander, StateSearch
 
 TOLERANCE = 1e-6  # of the time of all operations: what HiGHS answers for
@@ -31,7 +31,7 @@ class Staged:
     """The search: `bound_us` holds for all schedules; `infeasible` is proved; `plan` is the last.
 
     `work` bounds HiGHS's work on all programs, as `Outcome` counts it; `order_work` each search for
-    an order.
+    an order. `answers` are those of programs solved so far, in whatever order.
     """
 
     graph: BitGraph
@@ -39,6 +39,7 @@ class Staged:
     best: Best
     work: int
     order_work: int
+    answers: Answers = field(default_factory=dict)
     bound_us: float = 0.0
     infeasible: bool = False
     plan: Plan | None = None
@@ -66,7 +67,7 @@ class Staged:
     def _round(self) -> bool:
         """Solve the program as it stands, and add to it; tell whether anything was added."""
         outcome = solve_stages(
-            self.graph, self.order, self.best.budget_bytes, self._cuts, self.work
+            self.graph, self.order, self.best.budget_bytes, self._cuts, self.work, self.answers
         )
         self.work -= outcome.work
         if outcome.infeasible:

@@ -19,8 +19,8 @@ Two kinds of rows are added as they are wanted:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -33,9 +33,10 @@ from remat_gen.solver.exact.stage_rows import StageRows
 
 ROOT = 20
 LARGE = 6000  # entries: from here on the root's time grows as their square
+ONE_STAGE = 16  # what part of it a node of one stage takes: such programs shrink most
 EXACT, ROUGH = 1e-9, 1e-2  # of the re-runs' time: where HiGHS stops
 ROUGH_NODES = 3
-INFEASIBLE = 2  # scipy's status of a program without a solution
+SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program without a solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,9 @@ class Plan:
 class Outcome:
     """`infeasible` is proved; `bound_us` holds for all schedules that the order admits.
 
-    `work` is the number of the program's entries times the nodes of HiGHS's tree, about 8 µs each.
-    The root, with its cuts and heuristics, counts for `ROOT` nodes, of large programs for more.
+    `work` is the number of the program's entries times the nodes of HiGHS's tree, about 8 µs each;
+    programs of one stage count for less. The root, with its cuts and heuristics, counts for `ROOT`
+    nodes, of large programs for more.
     """
 
     infeasible: bool
@@ -79,20 +81,40 @@ class Outcome:
     work: int = 0
 
 
+Answers: TypeAlias = dict[bytes, Outcome]
+"""Programs that were solved to their end: two orders may say the same about a few stages."""
+
+
 def solve_stages(
-    graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts, work: int
+    graph: BitGraph,
+    order: FirstRuns,
+    budget_bytes: int,
+    cuts: Cuts,
+    work: int,
+    known: Answers | None = None,
 ) -> Outcome:
-    """Solve the program by HiGHS, within about as much work as given; not at all if it is less."""
+    """Solve the program by HiGHS, within about as much work as given; not at all if it is less.
+
+    Answers are looked up in `known`, and added to it.
+    """
     rows = _rows(graph, order, budget_bytes, cuts)
     if rows is None:
         return Outcome(True, float("inf"))
+    answers = {} if known is None else known
+    fingerprint = rows.fingerprint()
+    if fingerprint in answers:
+        return answers[fingerprint]
     entries = len(rows.entries)
     root = ROOT * max(entries, LARGE) // LARGE
-    if entries * root > work:
+    node_work = max(1, entries // ONE_STAGE if len(cuts.stages) == 1 else entries)
+    if node_work * root > work:
         return Outcome(False, 0.0, work=work)
-    result = _minimise(rows, 1 + work // entries - root, EXACT)
+    result = _minimise(rows, 1 + work // node_work - root, EXACT)
     nodes = int(getattr(result, "mip_node_count", 0) or 0)
-    return _outcome(rows, result, entries * (root + nodes))
+    outcome = _outcome(rows, result, node_work * (root + nodes))
+    if result.status in (SOLVED, INFEASIBLE):
+        answers[fingerprint] = replace(outcome, work=0)
+    return outcome
 
 
 def sketch_stages(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from exact_oracle import bare, dags, ladder, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remat_gen.solver.exact import stages
 from remat_gen.solver.exact.best import Best
 from remat_gen.solver.exact.bit_graph import BitGraph
 from remat_gen.solver.exact.judge import judge
 from remat_gen.solver.exact.order import FirstRuns, first_runs
 from remat_gen.solver.exact.staged import TOLERANCE, Staged
-from remat_gen.solver.exact.stages import Cuts, solve_stages
+from remat_gen.solver.exact.stages import Answers, Cuts, solve_stages
 from remat_gen.solver.problem import Problem
 
 WORK = 1_000_000
@@ -52,6 +56,17 @@ def test_one_order_is_no_quicker_than_all(problem: Problem, budget_bytes: int) -
 
     assert ordered.best.judged is None or optimum is not None
     assert optimum is None or ordered.best.time_us >= optimum
+
+
+def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another order that says the same about the stage, and with no work left."""
+    graph = BitGraph(ladder(3))
+    known: Answers = {}
+    first = solve_stages(graph, first_runs(graph), 9, Cuts((3,)), WORK, known)
+    monkeypatch.delattr(stages, "milp")
+    again = solve_stages(graph, first_runs(graph, in_blocks=True), 9, Cuts((3,)), 0, known)
+    assert first.plan is not None
+    assert again == replace(first, work=0)
 
 
 def test_every_stage_of_a_chain_proves_its_optimum() -> None:

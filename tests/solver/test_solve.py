@@ -21,6 +21,7 @@ from remat_gen.solver.solve import (
     InfeasibleError,
     Solution,
     Solver,
+    Status,
     smallest_budget,
     solve,
 )
@@ -33,6 +34,15 @@ def _solve(solver: Solver, budget: int) -> Solution | None:
         return solver.solve(budget)
     except InfeasibleError:
         return None
+
+
+@pytest.mark.parametrize("layers", [4, 24])
+def test_deep_models_are_searched_to_their_end(layers: int) -> None:
+    """A few tight places decide, however many layers there are; the bound is for all schedules."""
+    solver = Solver(gpt_like(layers), "auto")
+    found = solver.solve(solver.plain.peak_bytes * 60 // 100)
+    assert found.status is Status.OPTIMAL
+    assert found.gap == 0
 
 
 @given(problems(), st.sampled_from(STRATEGIES), st.floats(0, 1.2))

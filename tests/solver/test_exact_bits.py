@@ -1,0 +1,52 @@
+"""Sets as integers, and the orders that are made of them, against plain loops."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remat_gen.solver.exact.bits import mask_of, members, transposed
+from remat_gen.solver.exact.order import FirstRuns, heaviest_chain
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_members_of_a_mask(numbers: set[int]) -> None:
+    assert members(mask_of(numbers)) == sorted(numbers)
+
+
+@given(st.integers(0, 40), st.data())
+def test_transposed(count: int, data: st.DataObject) -> None:
+    masks = data.draw(st.lists(st.integers(0, (1 << count) - 1), min_size=count, max_size=count))
+    plain = [mask_of(j for j in range(count) if masks[j] >> i & 1) for i in range(count)]
+    assert transposed(masks) == plain
+
+
+@st.composite
+def _orders(draw: st.DrawFn) -> FirstRuns:
+    """Draw a transitive order of up to eight operations, in any numbering."""
+    count = draw(st.integers(1, 8))
+    sequence = draw(st.permutations(range(count)))
+    before = [0] * count
+    for place, p in enumerate(sequence):
+        for u in draw(st.sets(st.sampled_from(sequence[:place] or [p]))) - {p}:
+            before[p] |= before[u] | 1 << u
+    rank = tuple(sequence.index(p) for p in range(count))
+    return FirstRuns(tuple(before), tuple(transposed(before)), (0,) * count, rank)
+
+
+@given(_orders(), st.data())
+def test_the_heaviest_chain_against_all_sets(order: FirstRuns, data: st.DataObject) -> None:
+    count = len(order.before)
+    numbers = st.integers(1, 20).map(float)
+    weights = data.draw(st.lists(numbers, min_size=count, max_size=count))
+
+    def chain(operations: tuple[int, ...]) -> bool:
+        pairs = combinations(sorted(operations, key=lambda p: order.rank[p]), 2)
+        return all(order.before[b] >> a & 1 for a, b in pairs)
+
+    sets = [s for k in range(count + 1) for s in combinations(range(count), k) if chain(s)]
+    found = members(heaviest_chain(order, weights))
+    assert tuple(found) in sets
+    assert sum(weights[p] for p in found) == max(sum(weights[p] for p in s) for s in sets)
