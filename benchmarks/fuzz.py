@@ -7,6 +7,7 @@ Every batch of 50 cases follows from its number. A case that fails is kept whole
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import sys
@@ -147,6 +148,8 @@ def main() -> None:
         start = time.perf_counter()
         outcomes = run_batch(number)
         keep(folder, number, outcomes, time.perf_counter() - start)
+        gc.collect()
+        gc.freeze()  # torch and what it keeps: each case collects before it measures
         (arguments.out / "fuzz.md").write_text(table(done(folder)))
         kinds = Counter(o.kind for o in outcomes)
         print(f"batch {number}: {dict(kinds)}, {time.perf_counter() - start:.0f} s", flush=True)

@@ -8,7 +8,7 @@ In this order, until something is known to be the best:
 4. ogc, whose time grows as the square of the operations;
 5. plans of a few stages, repaired, up to some thousand operations;
 6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
-   hardly anything is left to gain;
+   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes;
 7. on small problems a long search for the optimum, from the best so far;
 8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
@@ -32,6 +32,7 @@ from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.timeline import timeline_of
 
+LARGE = 500  # operations of a bare graph
 DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what one value takes
 
 
@@ -61,13 +62,18 @@ class Auto:
         for number, entrant in enumerate(entrants):
             if contest.settled:
                 return
-            if entrant is self.rockmate and contest.within(self.near):
+            if entrant is self.rockmate and self._leaves_out(contest):
                 continue
             if self.progress:
                 self.progress(entrant.name, number + 1, len(entrants))
             entrant.enter(contest)
         if not contest.settled:
             self._use_slack(contest)
+
+    def _leaves_out(self, contest: Contest) -> bool:
+        """Tell whether rockmate's time is not worth what it may gain."""
+        large = self.subject.chain is None and len(self.subject.whole.operations) > LARGE
+        return contest.within(self.near) or (large and self.near > 0 and contest.best is not None)
 
     def _use_slack(self, contest: Contest) -> None:
         """Leave out what the best can do without; rockmate's programs have been through this."""

@@ -29,6 +29,7 @@ from remat_gen.solver.window import ANYWHERE, IN_SEGMENTS, Window
 
 NAME = "stages"
 ROUNDS = {Effort.QUICK: 5, Effort.NORMAL: 9, Effort.THOROUGH: 24}
+BARE = 1500  # operations of a bare graph times rounds: there a repair may take some ten seconds
 STAGES = 3
 APART = 10  # operations between two stages: neighbours are tight together
 STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
@@ -46,11 +47,17 @@ class SketchEntrant:
     def enter(self, contest: Contest) -> None:
         """Offer every repaired plan that fits, and the bound."""
         sketch = _Sketch(self.subject, contest)
-        for _ in range(ROUNDS[self.effort]):
+        for _ in range(self._rounds()):
             if contest.settled or not sketch.round():
                 break
         holds_for = ALL if self.subject.chain is None else IN_BLOCKS
         contest.take(NAME, Found(None, sketch.bound_us, holds_for))
+
+    def _rounds(self) -> int:
+        most = ROUNDS[self.effort]
+        if self.subject.chain is not None or self.effort is Effort.THOROUGH:
+            return most
+        return max(1, min(most, BARE // len(self.subject.whole.operations)))
 
 
 @dataclass(slots=True)
