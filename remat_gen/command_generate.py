@@ -11,20 +11,13 @@ from rich.console import Console
 
 from remat_gen import options as o
 from remat_gen.config import read_targets
+from remat_gen.generate_options import GenerateOptions
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
-from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import (
-    Request,
-    Strategy,
-    default_output,
-    make_device,
-    make_dynamic,
-    make_limit,
-)
+from remat_gen.request import Request, Strategy, default_output
 from remat_gen.solver.search import Effort
 from remat_gen.summary import summary_json, summary_lines
 
@@ -71,22 +64,33 @@ def generate(
         return
     if as_json and output == "-":
         raise UsageError("--json and -o - both write to stdout; give -o a file")
-    request = Request(
-        model_file=model_file,
-        limit=make_limit(budget, device_memory, optimizer, headroom, target),
-        output=None if output == "-" else Path(output) if output else default_output(model_file),
+    options = GenerateOptions(
+        budget=budget,
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
         model=model,
         inputs=inputs,
-        device=make_device(device, target),
-        target=target or "",
+        device=device,
+        target=target,
         strategy=strategy,
-        effort=effort,
-        dynamic=make_dynamic(dynamic, static=static),
-        pins=make_pins(keep, recompute),
+        effort=effort.value,
+        dynamic=dynamic,
+        static=static,
+        keep=keep,
+        recompute=recompute,
         force=force,
         reprofile=reprofile,
     )
+    request = options.request(model_file, _output_file(output, model_file))
     _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+
+
+def _output_file(output: str | None, model_file: Path) -> Path | None:
+    """Return the file to write, None for stdout."""
+    if output == "-":
+        return None
+    return Path(output) if output else default_output(model_file)
 
 
 def _refuse_options(*given: object) -> None:

@@ -20,7 +20,7 @@ from remat_gen.plot_figure import (
     svg_bytes,
     write_picture,
 )
-from remat_gen.sweep import Curve, Rival, Sweep
+from remat_gen.sweeping import Curve, Rival, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

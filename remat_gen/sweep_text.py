@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remat_gen.budget import human
-from remat_gen.sweep import Curve, Rival, Sweep
+from remat_gen.sweeping import Curve, Rival, Sweep
 
 _COLUMNS = 10  # budgets in the table; of more, so many evenly
 _NOTE = (

@@ -15,7 +15,7 @@ from cli_runs import Remat
 from remat_gen import sweep_problem
 from remat_gen.capture import profile as measuring
 from remat_gen.plot_figure import BLUE
-from remat_gen.sweep import Curve, Point, Rival, Sweep
+from remat_gen.sweeping import Curve, Point, Rival, Sweep
 from remat_gen.sweep_picture import sweep_png, sweep_svg
 from remat_gen.sweep_text import shown_budgets
 
