@@ -174,7 +174,7 @@ def _measured(axes: Axes, measured: Curve) -> None:
 def _peak(axes: Axes, view: TimelineView) -> None:
     place = (view.peak_us / 1000, view.peak_bytes / _MIB)
     axes.plot(*place, marker="o", markersize=2.5, color=INK, clip_on=False)
-    axes.set_title(peak_text(view), loc="left", fontsize=7, pad=14)
+    axes.set_title(f"peak {peak_text(view)}", loc="left", fontsize=7, pad=14)
 
 
 def _legend(figure: Figure, axes: Axes, view: TimelineView) -> None:

@@ -156,7 +156,7 @@ def test_the_text(existing: Path, remat: Remat) -> None:
     assert ended.out.splitlines()[0].startswith(f"{wanted.name}, ")
     assert re.search(r"decision +run again in backward", ended.out)
     assert re.search(r"your line +small\.py:\d+  ", ended.out)
-    assert re.search(r"otherwise +retained instead.*: peak .* → ", ended.out)
+    assert re.search(r"otherwise +retained instead[^:]*:\s+peak .* → .*, time × .* → × ", ended.out)
     assert re.search(r"so +\S", ended.out)
     assert all(len(line) <= 80 for line in ended.out.splitlines())
 

@@ -15,9 +15,9 @@ from cli_runs import Remat
 from remat_gen import sweep_problem
 from remat_gen.capture import profile as measuring
 from remat_gen.plot_figure import BLUE
-from remat_gen.sweeping import Curve, Point, Rival, Sweep
 from remat_gen.sweep_picture import sweep_png, sweep_svg
 from remat_gen.sweep_text import shown_budgets
+from remat_gen.sweeping import Curve, Point, Rival, Sweep
 
 QUICK = ("--strategies", "auto,rotor,ogc", "--points", "4", "-q")
 
