@@ -54,16 +54,6 @@ def generate(
 
     MODEL.py has build_model() and example_inputs().
     """
-    if model_file is None:
-        _refuse_options(
-            *(budget, device_memory, optimizer, headroom, output, model, inputs, target),
-            *(dynamic, static, keep, recompute, device != "auto"),
-            *(strategy is not Strategy.AUTO, effort is not Effort.NORMAL),
-        )
-        _generate_targets(force=force, reprofile=reprofile, as_json=as_json, quiet=quiet)
-        return
-    if as_json and output == "-":
-        raise UsageError("--json and -o - both write to stdout; give -o a file")
     options = GenerateOptions(
         budget=budget,
         device_memory=device_memory,
@@ -75,15 +65,21 @@ def generate(
         target=target,
         strategy=strategy,
         effort=effort.value,
-        dynamic=dynamic,
+        dynamic=dynamic or None,
         static=static,
-        keep=keep,
-        recompute=recompute,
+        keep=keep or None,
+        recompute=recompute or None,
         force=force,
         reprofile=reprofile,
     )
-    request = options.request(model_file, _output_file(output, model_file))
-    _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+    if model_file is None:
+        _refuse_options(options, output)
+        requests = [_again(target.request, options) for target in read_targets(Path())]
+    else:
+        _refuse_two_texts(output, as_json=as_json)
+        requests = [options.request(model_file, _output_file(output, model_file))]
+    for request in requests:  # one after the other; an error ends it
+        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
 
 
 def _output_file(output: str | None, model_file: Path) -> Path | None:
@@ -93,16 +89,19 @@ def _output_file(output: str | None, model_file: Path) -> Path | None:
     return Path(output) if output else default_output(model_file)
 
 
-def _refuse_options(*given: object) -> None:
-    if any(given):
+def _refuse_two_texts(output: str | None, *, as_json: bool) -> None:
+    if as_json and output == "-":
+        raise UsageError("--json and -o - both write to stdout; give -o a file")
+
+
+def _refuse_options(options: GenerateOptions, output: str | None) -> None:
+    """Refuse what does not go with all targets at once."""
+    if output or replace(options, force=False, reprofile=False) != GenerateOptions():
         raise UsageError("these options belong to one file: name the file (MODEL.py)")
 
 
-def _generate_targets(*, force: bool, reprofile: bool, as_json: bool, quiet: bool) -> None:
-    """Generate all targets of pyproject.toml, one after the other; an error ends it."""
-    for target in read_targets(Path()):
-        request = replace(target.request, force=force, reprofile=reprofile)
-        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+def _again(request: Request, options: GenerateOptions) -> Request:
+    return replace(request, force=options.force, reprofile=options.reprofile)
 
 
 def _run(request: Request, *, quiet: bool) -> Generated:
