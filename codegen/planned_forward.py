@@ -12,13 +12,13 @@ from torch import nn
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
-from remat_gen.codegen.bodies import Body
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
 from remat_gen.codegen.marks import Mark, fill, find
 from remat_gen.codegen.paths import access, roots
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.schedule_table import schedule_table
+from remat_gen.codegen.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 from remat_gen.ir.size import Length, Size, lengths_in, write

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat_gen.codegen.block_text import Writer
-from remat_gen.codegen.bodies import Body
 from remat_gen.codegen.paths import root
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.sizes import size
+from remat_gen.codegen.statements import Body
 
 
 def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
