@@ -4,6 +4,7 @@
 
     planned = remat_gen.generate("model.py", budget="6GB")
     remat_gen.verify(planned.output).ok
+    remat_gen.sweep("model.py", strategies=["auto", "rotor"])
 
 Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 """
