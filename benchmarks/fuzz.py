@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
+from typing import TypedDict
 
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -29,6 +30,16 @@ from random_cases import Case, assert_right, cases  # noqa: E402
 
 BATCH = 50
 RESULTS = Path(__file__).parent / "results"
+
+
+class Record(TypedDict):
+    """A batch: how many cases, how they ended, which strategies planned them."""
+
+    batch: int
+    cases: int
+    kinds: dict[str, int]
+    strategies: dict[str, int]
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -87,7 +98,7 @@ def keep(folder: Path, number: int, outcomes: list[Outcome], seconds: float) -> 
         for o in outcomes
         if o.kind != "equal"
     ]
-    record = {
+    record: Record = {
         "batch": number,
         "cases": len(outcomes),
         "kinds": dict(sorted(Counter(o.kind for o in outcomes).items())),
@@ -101,20 +112,20 @@ def keep(folder: Path, number: int, outcomes: list[Outcome], seconds: float) -> 
         file.write(json.dumps(record) + "\n")
 
 
-def done(folder: Path) -> list[dict[str, object]]:
+def done(folder: Path) -> list[Record]:
     """Return the records of the batches that were run before."""
     file = folder / "batches.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def table(records: list[dict[str, object]]) -> str:
+def table(records: list[Record]) -> str:
     """Write the record of all batches."""
     kinds: Counter[str] = Counter()
     strategies: Counter[str] = Counter()
     for record in records:
-        kinds.update(record["kinds"])  # type: ignore[arg-type]
-        strategies.update(record["strategies"])  # type: ignore[arg-type]
-    numbers = sorted(int(str(r["batch"])) for r in records)
+        kinds.update(record["kinds"])
+        strategies.update(record["strategies"])
+    numbers = sorted(record["batch"] for record in records)
     return (
         "# Random models\n\n"
         f"{sum(kinds.values())} cases, batches {numbers[0]} to {numbers[-1]} of "

@@ -51,14 +51,11 @@ def _casting(device: str, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) 
     autograd, _ = _KEYS[device]
 
     def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        if not _is_cached(tensor, kwargs.get("dtype"), device):
-            return _CAST._op_dk(torch._C.DispatchKey.Autograd, tensor, **kwargs)  # type: ignore[no-any-return]
-        if id(tensor) not in copies:
-            copies[id(tensor)] = (
-                tensor,
-                _CAST._op_dk(torch._C.DispatchKey.Autograd, tensor, **kwargs),
-            )
-        return copies[id(tensor)][1]
+        if _is_cached(tensor, kwargs.get("dtype"), device):
+            if id(tensor) not in copies:
+                copies[id(tensor)] = tensor, _copy(tensor, **kwargs)
+            return copies[id(tensor)][1]
+        return _copy(tensor, **kwargs)
 
     _CAST.py_kernels[autograd] = cast
     _CAST._dispatch_cache.clear()
@@ -67,6 +64,12 @@ def _casting(device: str, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) 
     finally:
         del _CAST.py_kernels[autograd]
         _CAST._dispatch_cache.clear()
+
+
+def _copy(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    """Cast as autograd does, past the kernel that is replaced."""
+    copy: torch.Tensor = _CAST._op_dk(torch._C.DispatchKey.Autograd, tensor, **kwargs)
+    return copy
 
 
 def _is_cached(tensor: torch.Tensor, dtype: object, device: str) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 _FUSED = ("cuda", "xpu")  # where eager runs `native_dropout`
 
-_library: Any = torch.library.Library("remat", "DEF")  # type: ignore[no-untyped-call]
+_library: Any = torch.library.Library("remat", "DEF")
 _library.define(
     "dropout_mask(SymInt[] size, SymInt[] stride, float keep, *, Device? device=None) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded,),

@@ -13,5 +13,5 @@ def kept_generators() -> AbstractContextManager[None]:
     `torch.manual_seed` seeds the GPUs' as well, whatever device a model is on. A GPU that nothing
     has used yet has no state to keep, and is not woken up.
     """
-    used = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    used = torch.cuda.is_available() and torch.cuda.is_initialized()
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()) if used else [])

@@ -19,6 +19,7 @@ from torch._functorch._aot_autograd.descriptors import (
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.literals import argument
+from remat_gen.capture.made_operations import make_constant, record_generator
 from remat_gen.capture.nodes import (
     behind,
     copies_storage,
@@ -33,6 +34,7 @@ from remat_gen.capture.outputs import Leaf
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem, is_view, tensors_of
 from remat_gen.capture.tensors import TensorTable
+from remat_gen.capture.untraceable import constant_of, refuse_effects, refuse_sparse
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
@@ -77,14 +79,14 @@ class _Lowering:
 
     def run(self) -> ir.Graph:
         nodes = live_nodes(self.joint)
-        self._refuse_effects(nodes)
+        refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)
         for node in nodes:
             if node.op == "placeholder":
                 self._placeholder(node)
             elif node.op == "get_attr":
                 self._read_constant(node)
-            self._refuse_unstored(node)
+            refuse_sparse(node, self.model_file)
         hints = naming.hints(nodes, self.storages, self._gradient_hints())
         for node in nodes:
             if node.op == "get_attr":
@@ -212,86 +214,20 @@ class _Lowering:
         self.table.tensors[state] = ir.Tensor(
             state, state, (nbytes,), (1,), 0, "uint8", "cpu", hint
         )
-        self.operations.append(
-            ir.Operation(
-                name=state,
-                target="remat.rng_state",
-                args=(ir.Literal("device", str(device)),),
-                kwargs=(),
-                outputs=(state,),
-                single=True,
-                phase=ir.Phase.FORWARD,
-                traits=frozenset(),
-                source=metadata.source_of(node, self.model_file),
-                module=metadata.module_path(node),
-                hint=hint,
-            )
-        )
+        self.operations.append(record_generator(node, state, hint, device, self.model_file))
         return state
 
     def _read_constant(self, node: torch.fx.Node) -> None:
-        user = next(iter(node.users), node)
-        value = getattr(self.joint.owning_module, str(node.target), None)
-        if isinstance(value, torch.Generator):
-            raise TraceError(
-                f"{self._where(user)}: forward draws from a generator of its own, whose state a "
-                "plan does not keep: leave out generator="
-            )
-        if not isinstance(value, torch.Tensor):
-            raise TraceError(
-                f"{self._where(user)}: the model cannot be traced: control flow operators "
-                f"({user.target}) have no place in a plan: use torch.where"
-            )
-        if value.numel() > 4096:
-            raise TraceError(
-                f"{self._where(user)}: forward builds a constant of {value.numel()} numbers: "
-                "register it as a buffer"
-            )
-        node.meta["value"] = value
-        node.meta.setdefault("val", value)
+        node.meta["value"] = constant_of(node, self.joint, self.model_file)
+        node.meta.setdefault("val", node.meta["value"])
         self.storages.name(node, ("constant",))
 
     def _constant(self, node: torch.fx.Node) -> None:
         value = node.meta["value"]
         name = self.namer.unique("", "constant")
         self.table.add(node, 0, tensors_of(node)[0], name, "constant", ir.Kind.ACTIVATION)
-        dtype = ir.Literal("dtype", str(value.dtype).removeprefix("torch."))
-        self.operations.append(
-            ir.Operation(
-                name=name,
-                target="remat.constant",
-                args=(argument(value.tolist(), self.table.name),),
-                kwargs=(("device", ir.Literal("device", str(value.device))), ("dtype", dtype)),
-                outputs=(name,),
-                single=True,
-                phase=naming.phase_of(node),
-                traits=frozenset(),
-                source=ir.Source("", 0, ""),
-                module="",
-                hint="constant",
-            )
-        )
-
-    def _refuse_effects(self, nodes: list[torch.fx.Node]) -> None:
-        for node in nodes:
-            if node.target is torch.ops.higher_order.with_effects:
-                raise TraceError(
-                    f"{self._where(node)}: {node.args[1]} does more than compute (it checks or "
-                    "prints), which a plan would lose: use a form that does not, as "
-                    "torch.linalg.inv_ex, solve_ex and cholesky_ex are"
-                )
-
-    def _refuse_unstored(self, node: torch.fx.Node) -> None:
-        odd = [t for t in tensors_of(node) if t.layout is not torch.strided]
-        if odd:
-            raise TraceError(
-                f"{self._where(node)}: {node.target} makes a sparse tensor, which cannot be "
-                "planned: use dense ones (sparse=False)"
-            )
-
-    def _where(self, node: torch.fx.Node) -> str:
-        source = metadata.source_of(node, self.model_file)
-        return f"{source.file}:{source.line}" if source.file else "forward"
+        numbers = argument(value.tolist(), self.table.name)
+        self.operations.append(make_constant(node, name, value, numbers))
 
     def _view(self, node: torch.fx.Node) -> None:
         base = next(n for n in node.all_input_nodes if shares(n, node))

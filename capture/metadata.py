@@ -74,7 +74,12 @@ def origin(node: torch.fx.Node) -> str:
 
 def operator_name(node: torch.fx.Node) -> str:
     """Return the bare name of the operator: `softmax` of `aten._softmax.default`."""
-    return str(node.target.__name__.split(".")[0]).strip("_")  # type: ignore[union-attr]
+    return schema_name(node).strip("_")
+
+
+def schema_name(node: torch.fx.Node) -> str:
+    """Return the name of the operator as torch writes it: `_softmax` of `aten._softmax.default`."""
+    return getattr(node.target, "__name__", str(node.target)).split(".")[0]
 
 
 def _origin(node: torch.fx.Node) -> str:

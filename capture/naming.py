@@ -180,8 +180,7 @@ def with_roles(node: torch.fx.Node, hint: str) -> tuple[str, ...]:
     """Return a hint per result of an operation: `ln_1`, `ln_1_mean`, `ln_1_rstd`."""
     hint = identifier(hint)
     count = len(node.meta["val"]) if isinstance(node.meta["val"], tuple | list) else 1
-    name = node.target.__name__.split(".")[0]  # type: ignore[union-attr]
-    roles = _ROLES.get(name, ("", *(f"part{i}" for i in range(1, count))))
+    roles = _ROLES.get(metadata.schema_name(node), ("", *(f"part{i}" for i in range(1, count))))
     return tuple(f"{hint}_{role}" if role else hint for role in roles[:count])
 
 

@@ -27,7 +27,7 @@ def live_nodes(joint: torch.fx.Graph) -> list[torch.fx.Node]:
 def behind(node: torch.fx.Node) -> torch.fx.Node:
     """Return what an output was before tracing put a clone or a detach in front of it."""
     separated = node.target in (torch.ops.aten.clone.default, torch.ops.aten.detach.default)
-    return node.args[0] if separated else node  # type: ignore[return-value]
+    return node.all_input_nodes[0] if separated else node
 
 
 def is_random(node: torch.fx.Node) -> bool:
@@ -38,9 +38,10 @@ def is_random(node: torch.fx.Node) -> bool:
 
 def never_drops(node: torch.fx.Node) -> bool:
     """Tell whether a random operation draws nothing: attention with a dropout of 0."""
-    names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+    assert isinstance(node.target, torch._ops.OpOverload)  # nothing else has tags
+    names = [a.name for a in node.target._schema.arguments]
     given = dict(zip(names, node.args, strict=False)) | node.kwargs
-    return given.get("dropout_p", 0.0 if "dropout_p" in names else None) == 0.0
+    return bool(given.get("dropout_p", 0.0 if "dropout_p" in names else None) == 0.0)
 
 
 def traits_of(node: torch.fx.Node) -> set[ir.Trait]:

@@ -63,9 +63,7 @@ def _resampling(operator: torch._ops.OpOverload) -> Kernel:
         *flags_and_factors: Any,  # align_corners where the operator has it, scale_factors
     ) -> torch.Tensor:
         *flags, factors = flags_and_factors
-        size: list[int] = upsample_compute_output_size(  # type: ignore[no-untyped-call]
-            x.size(), output_size, factors
-        )
+        size: list[int] = upsample_compute_output_size(x.size(), output_size, factors)
         resampled: torch.Tensor = operator(x, size, *flags, *(factors or [None] * len(size)))
         return resampled
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
@@ -15,7 +16,9 @@ from torch import nn
 @contextlib.contextmanager
 def kept_state(model: nn.Module) -> Iterator[None]:
     """Leave each module of `model` with the parameters and buffers that it has now."""
-    holders = [held for m in model.modules() for held in (m._parameters, m._buffers)]
+    holders: list[dict[str, Any]] = [
+        held for m in model.modules() for held in (m._parameters, m._buffers)
+    ]
     before = [dict(held) for held in holders]
     try:
         yield
@@ -23,6 +26,3 @@ def kept_state(model: nn.Module) -> Iterator[None]:
         for held, kept in zip(holders, before, strict=True):
             held.clear()
             held.update(kept)
-
-
-__all__ = ["kept_state"]

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import sympy
 import torch
@@ -48,7 +49,9 @@ class Fakes:
     @property
     def shapes(self) -> ShapeEnv:
         """Return what torch knows of the symbols."""
-        return self.mode.shape_env  # type: ignore[return-value]
+        shapes = self.mode.shape_env
+        assert shapes is not None  # `fakes_of` gave the mode one
+        return shapes
 
 
 def trace_lengths(
@@ -103,12 +106,8 @@ def _all_guards() -> Iterator[None]:
     It leaves out what follows from the range that earlier guards allow, also from those that do
     not count here: after `batch >= 16` for a convolution, nothing would be said of a batch of 1.
     """
-    refine = ShapeEnv._refine_ranges
-    ShapeEnv._refine_ranges = _refine_nothing  # type: ignore[assignment, method-assign]
-    try:
+    with mock.patch.object(ShapeEnv, "_refine_ranges", _refine_nothing):
         yield
-    finally:
-        ShapeEnv._refine_ranges = refine  # type: ignore[method-assign]
 
 
 def _refine_nothing(_shapes: ShapeEnv, _expression: object) -> None:
@@ -188,11 +187,12 @@ def squeezes_a_length(joint: torch.fx.Graph) -> bool:
 
 
 def _squeezed(node: torch.fx.Node) -> tuple[int, ...]:
-    tensor, *dims = node.args
+    (tensor,) = node.all_input_nodes
+    dims: tuple[Any, ...] = node.args[1:]
     if not dims:
-        return tuple(range(tensor.meta["val"].ndim))  # type: ignore[union-attr]
+        return tuple(range(tensor.meta["val"].ndim))
     (found,) = dims
-    return (found,) if isinstance(found, int) else tuple(found)  # type: ignore[arg-type]
+    return (found,) if isinstance(found, int) else tuple(found)
 
 
 def inline_numbers(joint: torch.fx.Graph) -> None:

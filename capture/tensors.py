@@ -12,7 +12,7 @@ from remat_gen.capture.nodes import position
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem
 from remat_gen.ir import graph as ir
-from remat_gen.ir.size import Layout
+from remat_gen.ir.size import Layout, Size
 
 
 @dataclass(slots=True)
@@ -71,16 +71,21 @@ class TensorTable:
             self.layouts[name] = self._layout(value)
 
     def _layout(self, value: torch.Tensor) -> Layout:
-        shape, stride, offset = (
-            self.argument(part)
-            for part in (tuple(value.shape), value.stride(), value.storage_offset())
+        return Layout(
+            tuple(map(self._number, value.shape)),
+            tuple(map(self._number, value.stride())),
+            self._number(value.storage_offset()),
         )
-        return Layout(shape, stride, offset)  # type: ignore[arg-type]  # numbers stay numbers
+
+    def _number(self, value: int | torch.SymInt) -> Size | int:
+        number = self.argument(value)
+        assert isinstance(number, Size | int)
+        return number
 
     def name(self, node: torch.fx.Node) -> str:
         """Return the name of the tensor that a node stands for."""
         if is_getitem(node):
-            return self.names[node.args[0], position(node)]  # type: ignore[index]
+            return self.names[node.all_input_nodes[0], position(node)]
         return self.names[node, 0]
 
     def argument(self, value: object) -> ir.Argument:

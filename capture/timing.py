@@ -65,8 +65,8 @@ def _cuda_times_us(call: Callable[[], object], device: torch.device, repeats: in
     pairs = []
     with torch.cuda.device(device):
         for _ in range(repeats):
-            start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            start = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
             start.record()
             call()
             end.record()

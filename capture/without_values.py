@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.quiet import quiet
 
 
-class FakeMode(FakeTensorMode):  # type: ignore[no-untyped-call]
+class FakeMode(FakeTensorMode):
     """A mode that deep copies of its tensors stay in.
 
     A module that copies another (`nn.Transformer` does it for every layer) otherwise copies the
@@ -49,10 +49,11 @@ def take_values_away(model: nn.Module, arguments: Any) -> Any:
     """
     mode = FakeMode()
     for module in model.modules():
-        for state in (module._parameters, module._buffers):
+        states: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for state in states:
             for name, tensor in state.items():
                 if tensor is not None:
-                    state[name] = mode.from_tensor(tensor)  # type: ignore[assignment]
+                    state[name] = mode.from_tensor(tensor)  # of a parameter, a fake parameter
     return pytree.tree_map_only(Tensor, mode.from_tensor, arguments)
 
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.capture.naming import identifier
-from remat_gen.codegen.bodies import Body, Function
 from remat_gen.codegen.marks import Mark, fill
 from remat_gen.codegen.paths import relative, root, roots
+from remat_gen.codegen.statements import Body, Function
 from remat_gen.ir.graph import Graph, Input, Kind
 
 _TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of, turns_of
-from remat_gen.codegen.bodies import Function, Statement
 from remat_gen.codegen.marks import Mark, fill, find, written
-from remat_gen.codegen.prose import prose, user_line
-from remat_gen.codegen.sizes import size
-from remat_gen.ir.graph import Graph, Input, Kind, Source
+from remat_gen.codegen.paragraphs import Paragraph, paragraphs
+from remat_gen.codegen.prose import prose
+from remat_gen.codegen.statements import Function, Statement
+from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
@@ -21,14 +21,6 @@ RESERVED = frozenset(
     self math begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
     draw_mask Kept""".split()
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """Lines under a comment; the comment is "" where nothing is to be said."""
-
-    comment: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,44 +219,6 @@ def without_companions(names: Iterable[str]) -> list[str]:
         for base, dash, last in split
         if last not in _ROLES or base not in listed
     ]
-
-
-def paragraphs(statements: tuple[Statement, ...], spell: Callable[[str], str]) -> list[Paragraph]:
-    """Group statements under the user's lines, and what is re-run under a heading of its own."""
-    found: list[Paragraph] = []
-    lines: list[str] = []
-    group: list[Statement] = []
-    source: Source | None = None
-
-    def close() -> None:
-        if lines:
-            found.append(Paragraph(_heading(group, spell), tuple(lines)))
-        lines.clear()
-        group.clear()
-
-    for statement in statements:
-        again = bool(group and group[0].again)
-        if statement.source is not None:
-            new = bool(statement.again) != again or (not again and statement.source != source)
-            if new:
-                close()
-            source = statement.source
-        group.append(statement)
-        comment = f"  # {statement.comment}" if statement.comment else ""
-        lines.append(spell(statement.text) + comment)
-    close()
-    return found
-
-
-def _heading(group: list[Statement], spell: Callable[[str], str]) -> str:
-    again = [s for s in group if s.again]
-    if again:
-        names = ", ".join(
-            part.rpartition(".")[2] for s in again for part in spell(s.again).split(", ")
-        )
-        return f"rematerialise {names}: {size(sum(s.nbytes for s in again))}"
-    source = next((s.source for s in group if s.source is not None), None)
-    return user_line(source) if source else ""
 
 
 def _targets(statement: Statement) -> list[Mark]:

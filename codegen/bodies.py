@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
@@ -11,65 +11,10 @@ from remat_gen.codegen.lifetimes import Lifetimes, moments
 from remat_gen.codegen.marks import Mark, argument, find, kept, tangent, value
 from remat_gen.codegen.reach import partly_reached
 from remat_gen.codegen.sizes import size
-from remat_gen.ir.graph import Graph, Kind, Operation, Output, Source
+from remat_gen.codegen.statements import Body, Function, Statement
+from remat_gen.ir.graph import Graph, Kind, Operation, Output
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.schedule import Free, Run, Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One line of code with marks.
-
-    `again` names what it rematerialises (`nbytes` of it); `retained` bytes of it stay for backward.
-    """
-
-    text: str
-    comment: str = ""
-    source: Source | None = None
-    again: str = ""
-    nbytes: int = 0
-    retained: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Function:
-    """One half of a block: statements, and the expressions that it returns.
-
-    `returns` are the model's outputs (forward of the last block), or by argument the gradients.
-    """
-
-    statements: tuple[Statement, ...]
-    returns: Mapping[str, str]
-
-    def marks(self) -> list[Mark]:
-        """Return the marks in order of appearance, with repetitions."""
-        texts = [s.text + s.again for s in self.statements] + list(self.returns.values())
-        return [mark for text in texts for mark in find(text)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Body:
-    """What a block does.
-
-    `operations` are the forward operations it runs first, `tangents` the incoming gradients of the
-    model's outputs (the last block's only). `only_read` are the arguments whose gradients a later
-    block has: autograd, which sums what all blocks return, would hold those until this block's
-    backward has run as well.
-    """
-
-    block: int
-    forward: Function
-    backward: Function
-    operations: tuple[Operation, ...]
-    tangents: tuple[str, ...] = ()
-    last: bool = False
-    only_read: frozenset[str] = frozenset()
-
-    def arguments(self) -> tuple[str, ...]:
-        """Return the parameters, buffers and inputs that either half uses, or has gradients for."""
-        marks = self.forward.marks() + self.backward.marks()
-        names = [mark.name for mark in marks if mark.kind == "argument"]
-        return tuple(dict.fromkeys((*names, *self.backward.returns)))
 
 
 def _with_only_read(bodies: Iterable[Body]) -> tuple[Body, ...]:

@@ -57,13 +57,13 @@ class _ReplaceForward(cst.CSTTransformer):
         self.depth -= 1
         if self.depth or original_node.name.value != self.class_name:
             return updated_node
-        body: list[cst.BaseStatement] = []
+        body: list[cst.BaseStatement | cst.BaseSmallStatement] = []
         for statement in updated_node.body.body:
             if isinstance(statement, cst.FunctionDef) and statement.name.value == "forward":
                 body.append(statement.with_changes(name=cst.Name("forward_eager")))
                 body += [_spaced(each) for each in self.planned]
             else:
-                body.append(statement)  # type: ignore[arg-type]
+                body.append(statement)
         return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:

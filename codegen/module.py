@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import nn
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
-from remat_gen.codegen.block_text import RESERVED, BlockText, Writer
+from remat_gen.codegen.block_fields import block_fields
+from remat_gen.codegen.block_text import RESERVED, Writer
 from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.class_names import name_classes, title_of
 from remat_gen.codegen.environment import render
@@ -30,11 +31,8 @@ from remat_gen.codegen.merge import (
     rename_function,
     replace_forward,
 )
-from remat_gen.codegen.paths import access, relative, root, roots
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
-from remat_gen.codegen.reach import partly_reached
 from remat_gen.codegen.shared_views import share_views
-from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
@@ -89,8 +87,9 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     names = name_classes(writers, target.model, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
-        render("block.py.jinja", block=_block(target, writers[c], n, title_of(c)))
-        for c, n in names.items()
+        render("block.py.jinja", block=block_fields(target.model, target.device, writers[c], text))
+        for c, name in names.items()
+        for text in [writers[c].write(name, title_of(c))]
     ]
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
@@ -129,81 +128,6 @@ def _own_class(target: Target) -> str | None:
     if target.namespace.get(kind.__name__) is not kind:
         return None
     return kind.__name__ if forward_signature(target.source, kind.__name__) else None
-
-
-def _block(target: Target, writer: Writer, name: str, title: str) -> dict[str, object]:
-    graph, body, text = writer.graph, writer.block_class.body, writer.write(name, title)
-    inputs = {i.tensor: i for i in graph.inputs}
-    arguments = [inputs[a] for a in body.arguments()]
-    order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
-    owned = [i for i in arguments if i.kind is not Kind.INPUT]
-    layers = roots(i.path for i in owned)
-    constant = [
-        position
-        for position, i in enumerate(body.forward.returns)
-        if not graph.outputs[int(i)].requires_grad
-    ]
-    fields = asdict(text)
-    fields["arguments"] = [text.arguments[i] for i in order]
-    fields["gradients"] = [text.gradients[i] for i in order]
-    return fields | {
-        "layers": _layer_parameters(layers),
-        "parameters": [
-            _parameter(target, i, layers) + ".detach()" * (i.tensor in body.only_read)
-            for i in owned
-        ],
-        "constant_outputs": constant,
-        "token_device": "" if target.device == "cpu" else f', device="{target.device}"',
-        "incoming": _incoming(writer, text),
-    }
-
-
-def _layer_parameters(layers: list[str]) -> list[str]:
-    return [f"{name}: Any" for name in _layer_names(layers)]
-
-
-def _layer_names(layers: list[str]) -> list[str]:
-    names = ["model" if not layer else "layer" for layer in layers]
-    return [n if names.count(n) == 1 else f"{n}_{i}" for i, n in enumerate(names)]
-
-
-def _parameter(target: Target, found: Input, layers: list[str]) -> str:
-    layer = root(found.path)
-    start = _layer_names(layers)[layers.index(layer)]
-    return access(start, target.model.get_submodule(layer), relative(found.path))
-
-
-def _incoming(writer: Writer, text: BlockText) -> list[str]:
-    """Return the lines that bring incoming gradients into the planned form."""
-    if not text.last:
-        return []
-    graph = writer.graph
-    lines = []
-    if text.unplanned:
-        lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
-    tangents = [o for o in dict.fromkeys(graph.outputs) if o.tangent]
-    if partly_reached(graph):
-        came = (
-            f"{graph.outputs.index(o)}: {name} is not None"
-            for o in tangents
-            for name in [text.tangents[_position(graph, text, o.tangent)]]
-        )
-        lines.append(f"ctx.step[-1].came = {{{', '.join(came)}}}")
-    for output in tangents:
-        tensor = graph.tensors[str(output.tangent)]
-        name = text.tangents[_position(graph, text, output.tangent)]
-        if len(tangents) == 1 and not tensor.shape:
-            continue  # a scalar has one layout, and without it backward would not have been called
-        shape, stride = writer.layout(tensor.name)
-        like = f"({shape}, {stride}, torch.{tensor.dtype})"
-        lines.append(f"{name} = incoming_gradient({name}, {like})")
-    return lines
-
-
-def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
-    planned = [n for n in text.tangents if n not in text.unplanned]
-    tangents = [o.tangent for o in dict.fromkeys(graph.outputs) if o.tangent]
-    return text.tangents.index(planned[tangents.index(str(tangent))])
 
 
 def _helpers(target: Target, traced: Traced, blocks: str) -> str:

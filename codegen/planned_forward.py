@@ -12,14 +12,13 @@ from torch import nn
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
-from remat_gen.codegen.bodies import Body
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
 from remat_gen.codegen.marks import Mark, fill, find
-from remat_gen.codegen.paths import access, root, roots
-from remat_gen.codegen.prose import prose
+from remat_gen.codegen.paths import access, roots
 from remat_gen.codegen.result import ResultWriter
-from remat_gen.codegen.sizes import size
+from remat_gen.codegen.schedule_table import schedule_table
+from remat_gen.codegen.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 from remat_gen.ir.size import Length, Size, lengths_in, write
@@ -77,7 +76,7 @@ class ForwardWriter:
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             kept=", ".join(f"{n.name}={lengths[n.name]}" for n in self._lengths_used()),
-            table=self._table(),
+            table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
             token=token,
             token_device="" if self.device == "cpu" else f', device="{self.device}"',
@@ -196,28 +195,6 @@ class ForwardWriter:
         (found,) = (i for i in self.traced.graph.inputs if i.tensor == mark.name)
         return found.path if found.kind is Kind.INPUT else access("self", self.model, found.path)
 
-    # -- the table -----------------------------------------------------------------------------
-
-    def _table(self) -> tuple[str, ...]:
-        rows = [("block", "retained", "rematerialised", "saved")]
-        rows += [self._row(body, block_class) for body, block_class in self._instances()]
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        return tuple(
-            f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:<{widths[2]}}  {d}".rstrip()
-            for a, b, c, d in rows
-        )
-
-    def _row(self, body: Body, block_class: BlockClass) -> tuple[str, str, str, str]:
-        writer = self.writers[block_class]
-        operations = body.operations
-        first, last = (operations[0].name, operations[-1].name) if operations else ("", "")
-        layer = root(f"{first}.")
-        last = last.removeprefix(f"{layer}.") if layer else last
-        name = prose(f"{first} … {last}" if last and last != first else first)
-        retained, again = shorten(writer.retained()), shorten(writer.rematerialised())
-        nbytes = sum(s.retained for s in body.forward.statements)
-        return name, retained, again, size(nbytes) if nbytes else "-"
-
 
 def _typed(outputs: list[str], result: str, returns: str) -> list[str]:
     """Say the type of a tensor that is returned as it is; an autograd function's is Any."""
@@ -251,18 +228,6 @@ def free(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def shorten(names: list[str], width: int = 30) -> str:
-    """Return names for a cell of the table; a long list says how many more there are."""
-    if not names:
-        return "-"
-    for count in range(len(names), 0, -1):
-        rest = f" + {len(names) - count} more" if len(names) > count else ""
-        text = ", ".join(names[:count]) + rest
-        if len(text) <= width:
-            return text
-    return f"{len(names)} values"
 
 
 def _nowhere(storage: str) -> Mark:

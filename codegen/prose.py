@@ -9,15 +9,19 @@ _WIDTH = 88  # of a comment, indented twice, within a line of 100
 
 def prose(text: str) -> str:
     """Return a text that can neither end a comment or a docstring nor escape anything in it."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return printable.replace("\\", "/").replace('"', "'").strip()
+    return comment(text).replace("\\", "/").replace('"', "'")
+
+
+def comment(text: str) -> str:
+    """Return a text that can stand in a comment: on one line, else as the user wrote it."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
 
 
 def user_line(source: Source) -> str:
     """Return `gpt.py:22  q, k, v = …` for a comment, or "" where the line is unknown."""
     if not source.file:
         return ""
-    text = prose(f"{source.file}:{source.line}  {source.text}")
+    text = comment(f"{source.file}:{source.line}  {source.text}")
     return text if len(text) <= _WIDTH else text[: _WIDTH - 1].rstrip() + "…"
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from remat_gen.capture.naming import identifier
-from remat_gen.codegen.bodies import Body, Function
 from remat_gen.codegen.expressions import Expressions
 from remat_gen.codegen.marks import MARK, Mark, fill, find, value
 from remat_gen.codegen.spelling import METHODS
+from remat_gen.codegen.statements import Body, Function
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.size import write
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from remat_gen.ir import coding
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.ir.errors import GraphError, UsageError
+from remat_gen.ir.errors import GraphError
+from remat_gen.ir.reading import errors_name
 
 SCHEMA = 1
 _ROWS: frozenset[type] = frozenset({Cost})
@@ -189,13 +190,5 @@ def read_plan(path: Path) -> Plan:
     Raises:
         UsageError: there is no such file, or it is no plan.
     """
-    try:
+    with errors_name(path, missing="no such plan; generate the module again"):
         return parse_plan(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such plan; generate the module again") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is no JSON: not UTF-8 text") from error
-    except GraphError as error:
-        raise UsageError(f"{path}: {error}") from error

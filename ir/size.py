@@ -119,24 +119,22 @@ def write(operand: Operand, name_of: Callable[[str], str]) -> str:
     first, *rest = operands
     text = _inside(first, operator, name_of, last=False)
     for item in rest:
-        sign, item = ("-", _opposite(item)) if _subtracted(item, operator) else (operator, item)
+        opposite = _opposite(item) if operator == "+" else None
+        sign, item = (operator, item) if opposite is None else ("-", opposite)
         text += f" {sign} {_inside(item, operator, name_of, last=True)}"
     return text
 
 
-def _subtracted(item: Operand, operator: str) -> bool:
-    """Tell whether a term of a sum is negative: a number, or a product that begins with one."""
-    if isinstance(item, Size) and item.operator == "*":
-        item = item.operands[0]
-    return operator == "+" and isinstance(item, int) and item < 0
-
-
-def _opposite(item: Operand) -> Operand:
-    if not isinstance(item, Size):
-        return -item  # type: ignore[operator]  # a number, as `_subtracted` says
+def _opposite(item: Operand) -> Operand | None:
+    """Return what is subtracted where a term is negative: a number, or a product with one first."""
+    if isinstance(item, int):
+        return -item if item < 0 else None
+    if not isinstance(item, Size) or item.operator != "*":
+        return None
     first, *rest = item.operands
-    number = -first  # type: ignore[operator]
-    operands = (*rest,) if number == 1 else (number, *rest)
+    if not isinstance(first, int) or first >= 0:
+        return None
+    operands = (*rest,) if first == -1 else (-first, *rest)
     return operands[0] if len(operands) == 1 else replace(item, operands=operands)
 
 

@@ -1,6 +1,6 @@
 """remat-gen: activation rematerialisation as source code.
 
-`generate`, `check`, `verify` and `diff` are the commands as functions; see `remat_gen.api`.
+`generate`, `check`, `verify`, `diff` and `sweep` are the commands as functions: `remat_gen.api`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from remat_gen.api import check as check
     from remat_gen.api import diff as diff
     from remat_gen.api import generate as generate
+    from remat_gen.api import sweep as sweep
     from remat_gen.api import verify as verify
     from remat_gen.ir.errors import InfeasibleBudgetError as InfeasibleBudgetError
     from remat_gen.ir.errors import RematError as RematError
@@ -23,10 +24,11 @@ _PLACES = {
     "check": "remat_gen.api",
     "verify": "remat_gen.api",
     "diff": "remat_gen.api",
+    "sweep": "remat_gen.api",
     "RematError": "remat_gen.ir.errors",
     "InfeasibleBudgetError": "remat_gen.ir.errors",
 }
-__all__ = ["InfeasibleBudgetError", "RematError", "check", "diff", "generate", "verify"]
+__all__ = ["InfeasibleBudgetError", "RematError", "check", "diff", "generate", "sweep", "verify"]
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@
 
     planned = remat_gen.generate("model.py", budget="6GB")
     remat_gen.verify(planned.output).ok
+    remat_gen.sweep("model.py", strategies=["auto", "rotor"])
 
 Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 """
@@ -16,23 +17,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from remat_gen.budget import Optimizer
 from remat_gen.choice import chosen
 from remat_gen.difference import Difference, difference
+from remat_gen.generate_options import GenerateOptions
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
-from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import (
-    Request,
-    Strategy,
-    default_output,
-    make_device,
-    make_dynamic,
-    make_limit,
-)
+from remat_gen.request import default_output, make_device
 from remat_gen.revisions import read_named_plan
 from remat_gen.solver.search import Effort
 
@@ -42,6 +35,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.load import Loaded
     from remat_gen.checking import Checked
     from remat_gen.report import Report
+    from remat_gen.sweeping import Sweep
 
 
 def generate(
@@ -85,37 +79,28 @@ def generate(
     Raises:
         RematError: anything that a user can act on; nothing is written then.
     """
-    live = _live(model, inputs) if _is_built(model) else None
-    path = live.path if live else Path(str(model))
-    if live is None and not (inputs is None or isinstance(inputs, str)):
-        raise UsageError(
-            "inputs: a file makes its own; give the name of the function, or the model itself"
-        )
-    if live is not None and target:
-        raise UsageError(
-            "target: a built model is planned for the device that it is on; give a file"
-        )
-    request = Request(
-        model_file=path,
-        limit=make_limit(
-            None if budget is None else str(budget),
-            device_memory,
-            chosen(Optimizer, "optimizer", optimizer) if optimizer else None,
-            headroom,
-            target,
-        ),
-        output=Path(output) if output else default_output(path),
-        model=live.builder if live else builder,
+    options = GenerateOptions(
+        budget=None if budget is None else str(budget),
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
+        model=builder,
         inputs=inputs if isinstance(inputs, str) else None,
-        device=make_device(device, target),
-        target=target or "",
-        strategy=chosen(Strategy, "strategy", strategy),
-        effort=chosen(Effort, "effort", effort),
-        dynamic=make_dynamic(dynamic, static=static),
-        pins=make_pins(keep, recompute),
+        device=device,
+        target=target,
+        strategy=strategy,
+        effort=effort,
+        dynamic=dynamic,
+        static=static,
+        keep=keep,
+        recompute=recompute,
         force=force,
         reprofile=reprofile,
-        live=live is not None,
+    )
+    live = _built(model, inputs, target)
+    path = live.path if live else Path(str(model))
+    request = options.request(
+        path, Path(output) if output else default_output(path), live=live.builder if live else None
     )
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         return run(request, progress, live)
@@ -159,6 +144,71 @@ def diff(old: str | Path, new: str | Path) -> Difference:
     return difference(read_named_plan(str(old)), read_named_plan(str(new)))
 
 
+def sweep(
+    model: str | Path | nn.Module,
+    inputs: object = None,
+    *,
+    strategies: Sequence[str] = (),
+    points: int = 10,
+    builder: str | None = None,
+    device: str = "auto",
+    target: str | None = None,
+    effort: str = "quick",
+    reprofile: bool = False,
+    quiet: bool = True,
+) -> Sweep:
+    """Return what memory costs in time: peak against step time, from least to all.
+
+    Beside the strategies stands what people use today, on the same graph and costs. In a notebook
+    the result shows its tables and its picture; `remat_gen.sweep_picture.write_sweep` draws it.
+
+    Args:
+        model: a path or a built model, and `inputs` for it, as in `generate`.
+        strategies: of `generate`'s; without any, all that suit the model's size.
+        points: how many budgets are tried, at least 2.
+
+    The other arguments are those of `generate`.
+
+    Raises:
+        RematError: anything that a user can act on.
+    """
+    from remat_gen.sweep_problem import Source
+    from remat_gen.sweeping import sweep_file
+
+    live = _built(model, inputs, target)
+    source = Source(
+        model_file=live.path if live else Path(str(model)),
+        model=builder,
+        inputs=inputs if isinstance(inputs, str) else None,
+        device=make_device(device, target),
+        target=target or "",
+        reprofile=reprofile,
+        given=live,
+    )
+    work = chosen(Effort, "effort", effort)
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        return sweep_file(source, strategies, points=points, effort=work, progress=progress)
+
+
+def _built(model: object, inputs: object, target: str | None) -> Loaded | None:
+    """Return a model that was built already, with its inputs; None where a file is named.
+
+    Raises:
+        UsageError: what was given goes with the other of the two.
+    """
+    if isinstance(model, str | Path):
+        if inputs is None or isinstance(inputs, str):
+            return None
+        raise UsageError(
+            "inputs: a file makes its own; give the name of the function, or the model itself"
+        )
+    if target:
+        raise UsageError(
+            "target: a built model is planned for the device that it is on; give a file"
+        )
+    return _live(model, inputs)
+
+
 def _given(model: nn.Module | None, inputs: object) -> Loaded | None:
     return None if model is None else _live(model, inputs)
 
@@ -171,7 +221,3 @@ def _live(model: object, inputs: object) -> Loaded:
     if not isinstance(model, nn.Module):
         raise UsageError(f"model: give a path or a torch.nn.Module, not {type(model).__name__}")
     return loaded_live(model, inputs)
-
-
-def _is_built(model: object) -> bool:
-    return not isinstance(model, str | Path)

@@ -33,7 +33,8 @@ def explain(
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         progress.stage("trace")
         from remat_gen.explain import explain_file
-        from remat_gen.explain_text import details, explanation_json, overview
+        from remat_gen.explain_json import explanation_json
+        from remat_gen.explain_text import details, overview
 
         found = explain_file(file, name)
     if as_json:

@@ -11,20 +11,13 @@ from rich.console import Console
 
 from remat_gen import options as o
 from remat_gen.config import read_targets
+from remat_gen.generate_options import GenerateOptions
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
-from remat_gen.pins import make_pins
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
-from remat_gen.request import (
-    Request,
-    Strategy,
-    default_output,
-    make_device,
-    make_dynamic,
-    make_limit,
-)
+from remat_gen.request import Request, Strategy, default_output
 from remat_gen.solver.search import Effort
 from remat_gen.summary import summary_json, summary_lines
 
@@ -61,44 +54,54 @@ def generate(
 
     MODEL.py has build_model() and example_inputs().
     """
-    if model_file is None:
-        _refuse_options(
-            *(budget, device_memory, optimizer, headroom, output, model, inputs, target),
-            *(dynamic, static, keep, recompute, device != "auto"),
-            *(strategy is not Strategy.AUTO, effort is not Effort.NORMAL),
-        )
-        _generate_targets(force=force, reprofile=reprofile, as_json=as_json, quiet=quiet)
-        return
-    if as_json and output == "-":
-        raise UsageError("--json and -o - both write to stdout; give -o a file")
-    request = Request(
-        model_file=model_file,
-        limit=make_limit(budget, device_memory, optimizer, headroom, target),
-        output=None if output == "-" else Path(output) if output else default_output(model_file),
+    options = GenerateOptions(
+        budget=budget,
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
         model=model,
         inputs=inputs,
-        device=make_device(device, target),
-        target=target or "",
+        device=device,
+        target=target,
         strategy=strategy,
-        effort=effort,
-        dynamic=make_dynamic(dynamic, static=static),
-        pins=make_pins(keep, recompute),
+        effort=effort.value,
+        dynamic=dynamic or None,
+        static=static,
+        keep=keep or None,
+        recompute=recompute or None,
         force=force,
         reprofile=reprofile,
     )
-    _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+    if model_file is None:
+        _refuse_options(options, output)
+        requests = [_again(target.request, options) for target in read_targets(Path())]
+    else:
+        _refuse_two_texts(output, as_json=as_json)
+        requests = [options.request(model_file, _output_file(output, model_file))]
+    for request in requests:  # one after the other; an error ends it
+        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
 
 
-def _refuse_options(*given: object) -> None:
-    if any(given):
+def _output_file(output: str | None, model_file: Path) -> Path | None:
+    """Return the file to write, None for stdout."""
+    if output == "-":
+        return None
+    return Path(output) if output else default_output(model_file)
+
+
+def _refuse_two_texts(output: str | None, *, as_json: bool) -> None:
+    if as_json and output == "-":
+        raise UsageError("--json and -o - both write to stdout; give -o a file")
+
+
+def _refuse_options(options: GenerateOptions, output: str | None) -> None:
+    """Refuse what does not go with all targets at once."""
+    if output or replace(options, force=False, reprofile=False) != GenerateOptions():
         raise UsageError("these options belong to one file: name the file (MODEL.py)")
 
 
-def _generate_targets(*, force: bool, reprofile: bool, as_json: bool, quiet: bool) -> None:
-    """Generate all targets of pyproject.toml, one after the other; an error ends it."""
-    for target in read_targets(Path()):
-        request = replace(target.request, force=force, reprofile=reprofile)
-        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+def _again(request: Request, options: GenerateOptions) -> Request:
+    return replace(request, force=options.force, reprofile=options.reprofile)
 
 
 def _run(request: Request, *, quiet: bool) -> Generated:

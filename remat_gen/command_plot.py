@@ -66,7 +66,7 @@ def _say(view: TimelineView, target: Path) -> None:
     from remat_gen.timeline_view import peak_text
 
     console = Console(stderr=True)
-    lines = [peak_text(view), f"written     {target}"]
+    lines = [f"{'peak':<12}{peak_text(view)}", f"written     {target}"]
     if view.measured is None:
         lines.insert(1, "measured    not yet; remat-gen verify measures, then plot draws it too")
     for line in lines:

@@ -17,7 +17,7 @@ from remat_gen.request import make_device
 from remat_gen.solver.search import Effort
 
 if TYPE_CHECKING:
-    from remat_gen.sweep import Sweep
+    from remat_gen.sweeping import Sweep
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
 Strategies = Annotated[
@@ -62,8 +62,8 @@ def sweep(
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        from remat_gen.sweep import sweep_file
         from remat_gen.sweep_problem import Source
+        from remat_gen.sweeping import sweep_file
 
         device = make_device(device, target)
         source = Source(model_file, model, inputs, device, target or "", reprofile)

@@ -16,20 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from remat_gen.budget import Budget, Optimizer
-from remat_gen.choice import chosen, suggestion
+from remat_gen.choice import suggestion
+from remat_gen.generate_options import GenerateOptions
 from remat_gen.ir.errors import UsageError
-from remat_gen.pins import make_pins
-from remat_gen.request import (
-    DeviceMemory,
-    Request,
-    Strategy,
-    default_output,
-    make_device,
-    make_dynamic,
-    make_limit,
-)
-from remat_gen.solver.search import Effort
+from remat_gen.request import Request, default_output
 
 FILE = "pyproject.toml"
 _TABLE = "tool.remat-gen"
@@ -49,6 +39,7 @@ TEXTS = (
 )
 LISTS = ("dynamic", "keep", "recompute")
 FLAGS = ("static",)
+_PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS)
 
 
@@ -109,37 +100,18 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
     source = path.parent / keys["source"]
     output = path.parent / keys["output"] if "output" in keys else default_output(source)
     try:
-        return Request(
-            model_file=source,
-            limit=_limit(path, keys),
-            output=output,
-            model=keys.get("model"),
-            inputs=keys.get("inputs"),
-            device=make_device(keys.get("device", "auto"), keys.get("target")),
-            target=_target(path, keys) or "",
-            strategy=chosen(Strategy, "strategy", keys.get("strategy", Strategy.AUTO.value)),
-            effort=chosen(Effort, "effort", keys.get("effort", Effort.NORMAL.value)),
-            dynamic=make_dynamic(keys.get("dynamic"), static=keys.get("static", False)),
-            pins=make_pins(keys.get("keep"), keys.get("recompute")),
-        )
+        return _options(path, keys).request(source, output)
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error}") from error
 
 
-def _target(path: Path, keys: Mapping[str, Any]) -> str | None:
-    target: str | None = keys.get("target")
-    return str(path.parent / target) if target and target.endswith(".toml") else target
-
-
-def _limit(path: Path, keys: Mapping[str, Any]) -> Budget | DeviceMemory:
-    optimizer = keys.get("optimizer")
-    return make_limit(
-        keys.get("budget"),
-        keys.get("device-memory"),
-        chosen(Optimizer, "optimizer", optimizer) if optimizer else None,
-        keys.get("headroom"),
-        _target(path, keys),
-    )
+def _options(path: Path, keys: Mapping[str, Any]) -> GenerateOptions:
+    """Return the keys as options; a target's own file lies as seen from pyproject.toml."""
+    options = {key.replace("-", "_"): keys[key] for key in keys if key not in _PATHS}
+    target = keys.get("target", "")
+    if target.endswith(".toml"):
+        options["target"] = str(path.parent / target)
+    return GenerateOptions(**options)
 
 
 def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:

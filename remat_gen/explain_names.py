@@ -15,10 +15,11 @@ from fnmatch import fnmatchcase
 from remat_gen.capture.metadata import layer_of
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_text import RESERVED, Writer
-from remat_gen.codegen.bodies import Body, write_bodies
+from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.marks import Mark, argument
 from remat_gen.codegen.merge import names_in
 from remat_gen.codegen.shared_views import share_views
+from remat_gen.codegen.statements import Body
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.retrace import Retraced

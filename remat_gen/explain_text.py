@@ -1,9 +1,8 @@
-"""An explanation in words for a person, and as an object for a program."""
+"""An explanation in words for a person."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Group
 from rich.table import Table
@@ -14,6 +13,8 @@ from remat_gen.explain import Explained, Explanation, Fate, Reader
 from remat_gen.explain_other import Other, Outcome
 
 _NAMED = 6  # operations in a list; more are counted
+_SAME = 1e-5  # of eager's step: less is no difference; costs are known to three digits
+_WORTH_A_SEARCH = 1e-3  # of eager's step: less is less than what times differ from step to step
 ROWS = 40  # values in a table; more are counted
 _FATES = {
     Fate.OUTSIDE: "there before the step and after it: no part of the plan",
@@ -126,7 +127,7 @@ def _otherwise(found: Explanation, value: Explained) -> Iterator[tuple[str, str]
     verb = "retained instead" if value.fate is Fate.RERUN else "run again instead"
     yield (
         "otherwise",
-        f"{verb}{_with(found, value, value.other)}: {_figures(found, value.other.alone)}",
+        f"{verb}{_with(found, value, value.other)}:\n{_figures(found, value.other.alone)}",
     )
     yield from _settled(found, value.other)
     yield "so", _verdict(found, value.other)
@@ -172,7 +173,7 @@ def _settled(found: Explanation, other: Other) -> Iterator[tuple[str, str]]:
     done = [f"running {_listed(more)} again as well"] * bool(more)
     done += [f"not running {_listed(less)} again"] * bool(less)
     how = " and ".join(done) or "another order"
-    yield "", f"within the budget, {how}: {_figures(found, settled)}"
+    yield "", f"within the budget, {how}:\n{_figures(found, settled)}"
 
 
 def _beyond(found: Explanation, these: Sequence[int], those: Sequence[int]) -> list[str]:
@@ -184,71 +185,15 @@ def _verdict(found: Explanation, other: Other) -> str:
         return "the plan's choice is needed for the budget"
     outcome = other.settled or other.alone
     extra = outcome.time_us - found.retraced.replay.time_us
-    if extra > 0:
+    share = extra / max(found.eager_time_us, 1e-9)
+    if abs(share) < _SAME:
+        return "both choices take the same time"
+    if share > 0:
         most = "up to " if other.settled else ""  # a better repair than the one found may exist
         return f"the plan's choice saves {most}{_ms(extra)} of each step"
-    if extra < 0:
-        return f"the other choice would save {_ms(-extra)} of each step: try --effort thorough"
-    return "both choices take the same time"
+    hint = ": try --effort thorough" if -share >= _WORTH_A_SEARCH else ""
+    return f"the other choice would save {_ms(-extra)} of each step{hint}"
 
 
 def _ms(time_us: float) -> str:
     return f"{time_us / 1000:.3g} ms"
-
-
-def explanation_json(found: Explanation) -> dict[str, Any]:
-    """Return the explanation for programs; operations by name, times in microseconds."""
-    now = found.retraced.replay
-    return {
-        "asked": found.asked,
-        "plan": {
-            "budget_bytes": found.budget_bytes,
-            "peak_bytes": now.peak_bytes,
-            "time_us": round(now.time_us, 3),
-            "eager_time_us": round(found.eager_time_us, 3),
-        },
-        "values": [_value_json(found, value) for value in found.values],
-    }
-
-
-def _value_json(found: Explanation, value: Explained) -> dict[str, Any]:
-    source = value.source
-    return {
-        "name": value.name,
-        "bytes": value.nbytes,
-        "tensor": value.shape,
-        "kind": value.kind,
-        "decision": value.fate.value,
-        "operation": value.made_by.name if value.made_by else None,
-        "target": value.made_by.target if value.made_by else None,
-        "source": f"{source.file}:{source.line}" if source else None,
-        "rerun_time_us": value.time_us,
-        "rerunnable": value.rerunnable,
-        "pinned_by": value.pin or None,
-        "reruns": value.reruns,
-        "lives_us": [[round(a, 3), round(b, 3)] for a, b in value.lives_us],
-        "at_peak": value.at_peak,
-        "readers": [
-            {"operation": r.operation, "backward": r.backward, "again": r.again}
-            for r in value.readers
-        ],
-        "otherwise": _other_json(found, value.other),
-    }
-
-
-def _other_json(found: Explanation, other: Other | None) -> dict[str, Any] | None:
-    if other is None:
-        return None
-    return {
-        "alone": _outcome_json(found, other.alone),
-        "within_budget": _outcome_json(found, other.settled or other.alone) if other.fits else None,
-    }
-
-
-def _outcome_json(found: Explanation, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "peak_bytes": outcome.peak_bytes,
-        "time_us": round(outcome.time_us, 3),
-        "run_more": [found.operations[p].name for p in outcome.more],
-        "run_less": [found.operations[p].name for p in outcome.less],
-    }

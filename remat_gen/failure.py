@@ -62,7 +62,8 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return error.code if isinstance(error.code, int) else _USAGE, ""
     wrong_option = getattr(error, "format_message", None)  # typer brings its own click, or click's
     if wrong_option is not None:
-        return _USAGE, f"error: {wrong_option()} See remat-gen --help."
+        command = getattr(getattr(error, "ctx", None), "command_path", "remat-gen")
+        return _USAGE, f"error: {wrong_option()} See {command} --help."
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     return _USAGE, f"error: a defect of remat-gen: {what} (--debug shows where; please report it)"
 

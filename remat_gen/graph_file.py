@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from remat_gen.ir import coding
-from remat_gen.ir.errors import GraphError, UsageError
+from remat_gen.ir.errors import GraphError
+from remat_gen.ir.reading import errors_name
 from remat_gen.solver.bare import BareGraph, Node
 
 _MOST_BYTES = 2**61  # together: searches count in 64 bits
@@ -36,16 +37,8 @@ def read_graph(path: Path) -> BareGraph:
     Raises:
         UsageError: there is no such file, or it holds no graph.
     """
-    try:
+    with errors_name(path):
         return parse_graph(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such file") from error
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is no JSON: not UTF-8 text") from error
-    except GraphError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def parse_graph(text: str) -> BareGraph:

@@ -16,7 +16,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan
 
 if TYPE_CHECKING:
-    from remat_gen.sweep import Sweep
+    from remat_gen.sweeping import Sweep
     from remat_gen.timeline_view import TimelineView
 
 _NAMED = 4  # names in a cell; more are counted

@@ -95,7 +95,7 @@ def _observe(
     for name, buffer in model.named_buffers(remove_duplicate=False):
         yield ("buffers", name), _copy(buffer)
     yield ("random state", "cpu"), torch.get_rng_state()
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():
         for i, state in enumerate(torch.cuda.get_rng_state_all()):
             yield ("random state", f"cuda:{i}"), state
 

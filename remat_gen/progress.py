@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol, Self, TextIO, TypeAlias
+from typing import IO, Protocol, Self, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -62,7 +62,7 @@ class Silent(AbstractContextManager["Silent"]):
 class Lines(AbstractContextManager["Lines"]):
     """Writes a line per stage, and one every two seconds while it lasts."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._stage = ""
         self._standing = ""
@@ -166,4 +166,4 @@ def progress_for(console: Console, *, quiet: bool) -> Progress:
     """Return what suits the console: nothing, bars or lines."""
     if quiet:
         return Silent()
-    return Terminal(console) if console.is_terminal else Lines(console.file)  # type: ignore[arg-type]
+    return Terminal(console) if console.is_terminal else Lines(console.file)

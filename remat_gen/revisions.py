@@ -21,7 +21,10 @@ def read_named_plan(name: str) -> Plan:
     revision, colon, inside = name.partition(":")
     if colon and inside and not Path(name).exists():
         return _from_git(revision, _plan_of(inside))
-    return read_plan(Path(_plan_of(name)))
+    plan_file = Path(_plan_of(name))
+    if not Path(name).exists() and not plan_file.exists():
+        raise UsageError(f"{name}: no such file")
+    return read_plan(plan_file)
 
 
 def _plan_of(name: str) -> str:

@@ -8,7 +8,7 @@ user computes outside of the model would send it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,8 @@ def training_step(
     if len(losses) == 1:
         torch.autograd.backward(losses)
     elif wanted:
-        token = _IncomingGradients.apply(gradient_seed, *wanted)  # type: ignore[no-untyped-call]
+        gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
+        token = gradients_of(gradient_seed, *wanted)
         torch.autograd.backward(token, torch.empty_like(token))
     return outputs
 

@@ -43,6 +43,8 @@ def summary_lines(generated: Generated) -> list[str]:
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
+    if generated.costs_reused:
+        lines.append("costs       those of the existing plan; --reprofile measures again")
     if generated.output:
         lines.append(f"written     {generated.output}, {generated.plan_file}")
     return lines
@@ -76,8 +78,7 @@ def _seconds(generated: Generated) -> str:
     parts = [
         f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
     ]
-    reused = " (costs of the existing plan re-used; --reprofile measures again)"
-    return " · ".join(parts) + reused * generated.costs_reused
+    return " · ".join(parts)
 
 
 def time_ratio(generated: Generated) -> float:

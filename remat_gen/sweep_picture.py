@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from remat_gen.plot_figure import (
     svg_bytes,
     write_picture,
 )
-from remat_gen.sweep import Curve, Rival, Sweep
+from remat_gen.sweeping import Curve, Rival, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,12 +120,22 @@ def _curve(axes: Axes, found: Sweep, curve: Curve, i: int) -> None:
 def staircase(found: Sweep, curve: Curve) -> list[tuple[float, float]]:
     """Return peaks in MiB and percents of time, falling, to eager's peak."""
     corners: list[tuple[float, float]] = []
-    for point in sorted(curve.points, key=lambda p: (p.peak_bytes, p.time_us)):
-        overhead = 100 * found.overhead(point.time_us)
+    for peak_bytes, time_us in sorted(_known(found, curve)):
+        overhead = 100 * found.overhead(time_us)
         if not corners or overhead < corners[-1][1]:
-            corners.append((point.peak_bytes / _MIB, overhead))
+            corners.append((peak_bytes / _MIB, overhead))
     end = found.eager_peak_bytes / _MIB
     return corners + [(end, corners[-1][1])] * bool(corners and corners[-1][0] < end)
+
+
+def _known(found: Sweep, curve: Curve) -> Iterator[tuple[int, float]]:
+    """Yield peaks and times that a strategy reaches; the first one's also beside what people use.
+
+    Without these a sweep of few budgets would draw its steps above marks that it lies below.
+    """
+    yield from ((point.peak_bytes, point.time_us) for point in curve.points)
+    if curve is found.curves[0]:
+        yield from ((r.peak_bytes, r.ours_us) for r in found.rivals if r.ours_us is not None)
 
 
 def _style(i: int) -> dict[str, Any]:

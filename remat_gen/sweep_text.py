@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remat_gen.budget import human
-from remat_gen.sweep import Curve, Rival, Sweep
+from remat_gen.sweeping import Curve, Rival, Sweep
 
 _COLUMNS = 10  # budgets in the table; of more, so many evenly
 _NOTE = (
@@ -27,14 +27,14 @@ def tables(found: Sweep) -> Group:
         f"within a share of its peak of {human(found.eager_peak_bytes)}"
     )
     notes = [Text(f"left out: {why}", style="dim") for why in found.left_out]
-    return Group(
-        Text(title), Text(), _trade_off(found), *notes, Text(), _today(found), Text(), Text(_NOTE)
-    )
+    trade_off = _table(*trade_off_rows(found), gap=1)
+    today = _table(*rival_rows(found))
+    return Group(Text(title), Text(), trade_off, *notes, Text(), today, Text(), Text(_NOTE))
 
 
-def _trade_off(found: Sweep) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    header, rows = trade_off_rows(found)
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> Table:
+    """Return a table of numbers, whose first column is of names; columns are `gap` apart."""
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     table.add_column(header[0], no_wrap=True)
     for name in header[1:]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -73,17 +73,6 @@ def _cell(found: Sweep, curve: Curve, budget_bytes: int) -> str:
 def _least(found: Sweep, curve: Curve) -> str:
     least = min((point.peak_bytes for point in curve.points), default=0)
     return f"{100 * least / max(found.eager_peak_bytes, 1):.1f}%"
-
-
-def _today(found: Sweep) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    header, rows = rival_rows(found)
-    table.add_column(header[0], no_wrap=True)
-    for name in header[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def rival_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:

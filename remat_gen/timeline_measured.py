@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from difflib import SequenceMatcher
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -87,12 +87,32 @@ def _matched(
     least = sizes[min(_MATCHED, len(sizes)) - 1] if sizes else 0
     ours = [(t, n) for t, n in planned if n >= least]
     theirs = [(t, n) for t, n in measured if n >= least]
-    matcher = SequenceMatcher(None, [n for _, n in ours], [n for _, n in theirs], autojunk=False)
-    return [
-        (ours[block.a + k][0], theirs[block.b + k][0])
-        for block in matcher.get_matching_blocks()
-        for k in range(block.size)
-    ]
+    pairs = common_order([n for _, n in ours], [n for _, n in theirs])
+    return [(ours[i][0], theirs[j][0]) for i, j in pairs]
+
+
+def common_order(ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the positions of a longest common subsequence of two sequences of sizes.
+
+    Layers repeat: what matches the longest run first (difflib) may take one layer for another, and
+    then finds no partner for the layers before it.
+    """
+    mine, other = np.asarray(ours), np.asarray(theirs)
+    longest = np.zeros((len(ours) + 1, len(theirs) + 1), dtype=np.int32)  # of the first i and j
+    for i in range(len(ours)):
+        taken = np.maximum(longest[i, 1:], longest[i, :-1] + (other == mine[i]))
+        longest[i + 1, 1:] = np.maximum.accumulate(taken)
+    pairs = []
+    i, j = len(ours), len(theirs)
+    while i and j:
+        if longest[i, j] == longest[i - 1, j]:
+            i -= 1
+        elif longest[i, j] == longest[i, j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+    return pairs[::-1]
 
 
 def _path(module: Path) -> Path:

@@ -119,7 +119,7 @@ def _name_bands(axes: Axes, view: TimelineView) -> None:
     """Write each module's name into its band, left of where backward begins: all are there."""
     at = next(i for i, t in enumerate(view.times_us) if t >= view.backward_us) - 1
     base, height = 0.0, axes.get_ylim()[1]
-    for band in view.bands:
+    for band, colour in zip(view.bands, _colours(view), strict=True):
         thick = band.nbytes[at] / _MIB
         if band.part is Part.RETAINED and thick > _LEAST_BAND * height:
             place = (view.backward_us / 1000, base + thick / 2)
@@ -131,6 +131,7 @@ def _name_bands(axes: Axes, view: TimelineView) -> None:
                 fontsize=6,
                 ha="right",
                 va="center_baseline",
+                bbox={"facecolor": colour, "alpha": 0.8, "pad": 0.4, "linewidth": 0},  # over curves
             )
         base += thick
 
@@ -174,7 +175,7 @@ def _measured(axes: Axes, measured: Curve) -> None:
 def _peak(axes: Axes, view: TimelineView) -> None:
     place = (view.peak_us / 1000, view.peak_bytes / _MIB)
     axes.plot(*place, marker="o", markersize=2.5, color=INK, clip_on=False)
-    axes.set_title(peak_text(view), loc="left", fontsize=7, pad=14)
+    axes.set_title(f"peak {peak_text(view)}", loc="left", fontsize=7, pad=14)
 
 
 def _legend(figure: Figure, axes: Axes, view: TimelineView) -> None:

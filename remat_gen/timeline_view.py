@@ -119,5 +119,5 @@ def thinned(times: Sequence[float], totals: Sequence[int], most: int = 1500) -> 
 
 
 def peak_text(view: TimelineView) -> str:
-    """Return the peak in words."""
-    return f"peak {human(view.peak_bytes)} at {view.peak_label}"
+    """Return the peak in words: how much, and where."""
+    return f"{human(view.peak_bytes)} at {view.peak_label}"

@@ -53,8 +53,8 @@ relative to the file.
 
 def cli_page() -> str:
     """Return the page of all commands."""
-    group = typer.main.get_command(app)
-    commands: Mapping[str, Any] = group.commands  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)  # typer may bring a click of its own, without types
+    commands: Mapping[str, Any] = group.commands
     return "\n".join([_CLI, *(_command(name, each) for name, each in commands.items()), _keys()])
 
 

@@ -18,6 +18,7 @@ from torch import nn
 import remat_gen
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import read_plan
+from remat_gen.sweep_text import sweep_json
 
 NET = '''
 """A network whose class needs arguments: only a built one can be planned."""
@@ -164,6 +165,10 @@ def test_refused(folder: Path) -> None:
             lambda: remat_gen.generate("net_file.py", budget="1GB", strategy="rotr"),
             "did you mean 'rotor'",
         ),
+        (lambda: remat_gen.sweep("net_file.py", strategies=["rotr"]), "rotr: unknown; known are"),
+        (lambda: remat_gen.sweep("net_file.py", effort="lazy"), "none of quick, normal"),
+        (lambda: remat_gen.sweep(nn.Linear(4, 4), x), "comes from a library"),
+        (lambda: remat_gen.sweep("net_file.py", x), "a file makes its own"),
     ):
         with pytest.raises(remat_gen.RematError, match=message):
             call()
@@ -176,8 +181,32 @@ def test_a_budget_that_is_too_small_tells_the_smallest(folder: Path) -> None:
     assert again.plan.predicted.peak_bytes == caught.value.smallest_bytes
 
 
+def test_a_sweep_by_the_function_is_the_sweep_by_the_command(folder: Path) -> None:
+    remat_gen.generate("net_file.py", budget="100%")  # its costs are used again
+    found = remat_gen.sweep("net_file.py", strategies=["rotor", "none"], points=3)
+    options = ("--strategies", "rotor,none", "--points", "3", "--json")
+    command = [sys.executable, "-m", "remat_gen", "sweep", "net_file.py", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sweep_json(found) == json.loads(done.stdout)
+    assert [curve.strategy for curve in found.curves] == ["rotor", "none"]
+
+
+def test_a_built_model_is_swept(folder: Path) -> None:
+    model = importlib.import_module("net_live").Net(16, 4)
+    inputs = (torch.randn(64, 16),), {"scale": 2.0}
+    found = remat_gen.sweep(model, inputs, strategies=["rotor"], points=2)
+    planned = remat_gen.generate(model, inputs, budget="100%")
+    assert found.title == "net_live.py"
+    assert found.eager_peak_bytes == planned.plan.predicted.eager_peak_bytes
+    (curve,) = found.curves
+    assert curve.points[-1].time_us == found.eager_time_us
+    assert curve.points[0].peak_bytes < found.eager_peak_bytes
+
+
 def test_public_names_are_there_and_no_others() -> None:
-    assert {"generate", "check", "verify", "diff"} <= set(dir(remat_gen))
+    assert {"generate", "check", "verify", "diff", "sweep"} <= set(dir(remat_gen))
+    modules = {path.stem for path in Path(remat_gen.__file__).parent.glob("*.py")}
+    assert not modules & set(remat_gen.__all__)  # importing one would hide the function
     with pytest.raises(AttributeError, match="no attribute 'plan_it'"):
         _ = remat_gen.plan_it  # type: ignore[attr-defined]
     code = "import remat_gen, sys; print('torch' in sys.modules)"

@@ -118,4 +118,7 @@ def test_an_unknown_revision(committed: Path, remat: Remat, name: str) -> None:
 def test_no_such_file(folder: Path, remat: Remat) -> None:
     ended = remat("diff", "a_remat.py", "b_remat.py")
     assert ended.code == 2
+    assert ended.err.endswith("error: a_remat.py: no such file\n")
+    (folder / "a_remat.py").write_text("")
+    ended = remat("diff", "a_remat.py", "b_remat.py")
     assert "a_remat.plan.json: no such plan" in ended.err

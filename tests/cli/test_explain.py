@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_runs import Remat
+from rich.console import Console
 
 from remat_gen.explain import Explained, Explanation, Fate, explain_file
 from remat_gen.explain_names import ValueNames, names_in_module
@@ -156,7 +158,7 @@ def test_the_text(existing: Path, remat: Remat) -> None:
     assert ended.out.splitlines()[0].startswith(f"{wanted.name}, ")
     assert re.search(r"decision +run again in backward", ended.out)
     assert re.search(r"your line +small\.py:\d+  ", ended.out)
-    assert re.search(r"otherwise +retained instead.*: peak .* → ", ended.out)
+    assert re.search(r"otherwise +retained instead[^:]*:\s+peak .* → .*, time × .* → × ", ended.out)
     assert re.search(r"so +\S", ended.out)
     assert all(len(line) <= 80 for line in ended.out.splitlines())
 
@@ -193,3 +195,27 @@ def test_outside_of_the_step(everything: Explanation) -> None:
     for fate in (Fate.OUTSIDE, Fate.OUTPUT, Fate.GRADIENT, Fate.TRANSIENT):
         assert one(fate).other is None
     assert details(everything, one(Fate.OUTSIDE))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (-1e-12, "both choices take the same time"),  # sums of floats in another order
+        (1e-12, "both choices take the same time"),
+        (-5e-4, r"the other choice would save [\d.e-]+ ms of each step"),
+        (-5e-3, r"the other choice would save [\d.e-]+ ms of each step: try --effort thorough"),
+        (5e-3, r"the plan's choice saves [\d.e-]+ ms of each step"),
+    ],
+)
+def test_the_verdict_advises_only_what_pays(
+    everything: Explanation, share: float, said: str
+) -> None:
+    value = next(v for v in everything.values if v.fate is Fate.RETAINED and v.other)
+    assert value.other
+    now, eager = everything.retraced.replay.time_us, everything.eager_time_us
+    outcome = replace(value.other.alone, time_us=now + share * eager)
+    other = replace(value.other, alone=outcome, settled=None, fits=True)
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as capture:
+        console.print(details(everything, replace(value, other=other)))
+    assert re.search(rf"so +{said} *$", capture.get())

@@ -63,7 +63,7 @@ def test_the_command_in_the_header_does_it_again(existing: Path, remat: Remat) -
     assert command[0] == "remat-gen"
     ended = remat(*command[1:])
     assert ended.code == 0
-    assert "costs of the existing plan re-used" in ended.err
+    assert "costs       those of the existing plan" in ended.err
     assert existing.read_bytes() == before
     assert existing.with_suffix(".plan.json").read_bytes() == plan
 

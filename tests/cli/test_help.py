@@ -26,3 +26,19 @@ def test_help_fits_a_screen(command: str, remat: Remat, monkeypatch: pytest.Monk
 def test_the_first_help_names_every_command(remat: Remat) -> None:
     text = remat("--help").out
     assert all(command in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("solve", "graph.json"), "remat-gen solve"),
+        (("verify",), "remat-gen verify"),
+        (("model.py", "--bugdet", "1GB"), "remat-gen generate"),
+    ],
+)
+def test_a_wrong_call_names_its_own_help(
+    words: tuple[str, ...], command: str, remat: Remat
+) -> None:
+    ended = remat(*words)
+    assert ended.code == 2
+    assert ended.err.endswith(f" See {command} --help.\n")

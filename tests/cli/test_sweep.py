@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,9 +16,9 @@ from cli_runs import Remat
 from remat_gen import sweep_problem
 from remat_gen.capture import profile as measuring
 from remat_gen.plot_figure import BLUE
-from remat_gen.sweep import Curve, Point, Rival, Sweep
-from remat_gen.sweep_picture import sweep_png, sweep_svg
+from remat_gen.sweep_picture import staircase, sweep_png, sweep_svg
 from remat_gen.sweep_text import shown_budgets
+from remat_gen.sweeping import Curve, Point, Rival, Sweep
 
 QUICK = ("--strategies", "auto,rotor,ogc", "--points", "4", "-q")
 
@@ -144,6 +145,20 @@ def test_the_picture_shows_all_of_it() -> None:
     assert "infeasible below 40 MiB" in labels
     assert BLUE in svg.decode()
     assert sweep_png(found()).startswith(b"\x89PNG")
+
+
+def test_the_first_curve_lies_below_what_it_was_compared_with() -> None:
+    """Its schedules within the peaks of what people use are drawn, also between the budgets."""
+    sweep = found()
+    assert 80.0 not in dict(staircase(sweep, sweep.curves[0]))  # it is no better there
+    within = replace(sweep.rivals[2], ours_us=1030.0)
+    sweep = replace(sweep, rivals=(*sweep.rivals[:2], within))
+    first, second = (
+        [(mib, round(percent, 9)) for mib, percent in staircase(sweep, curve)]  # 1.3 - 1: a float
+        for curve in sweep.curves
+    )
+    assert first == [(40.0, 30.0), (70.0, 5.0), (80.0, 3.0), (100.0, 0.0)]
+    assert second == [(55.0, 40.0), (100.0, 0.0)]
 
 
 def test_a_curve_knows_its_best_within_a_budget() -> None:

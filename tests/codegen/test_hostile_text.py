@@ -137,6 +137,16 @@ def test_prose_ends_no_comment_and_no_docstring(text: str) -> None:
     assert len(f"# {written}".splitlines()) == 1
 
 
+def test_a_users_line_stands_as_it_was_written() -> None:
+    line = "x = x.masked_fill(~mask, float(\"-inf\"))  # '\\n'"
+    assert user_line(Source("a.py", 3, line)) == f"a.py:3  {line}"
+
+
+@pytest.mark.parametrize("text", KEYS)
+def test_a_users_line_ends_no_comment(text: str) -> None:
+    assert len(f"# {user_line(Source('a.py', 3, text))}".splitlines()) == 1
+
+
 def test_a_users_line_is_cut_to_the_page() -> None:
     assert user_line(Source("net.py", 3, "x" * 200)) == "net.py:3  " + "x" * 77 + "…"
     assert user_line(Source("", 0, "")) == ""

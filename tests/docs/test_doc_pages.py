@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from fences import PAGES, read_page
 from running import Reader, not_in_order
 
 NAMES = sorted(str(path.relative_to(PAGES)) for path in PAGES.rglob("*.md"))
 _LANGUAGES = {"console", "python", "toml", "yaml", "json", "text", "markdown"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

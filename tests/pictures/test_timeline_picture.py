@@ -6,15 +6,18 @@ import re
 import struct
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import matplotlib
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remat_gen.budget import human
 from remat_gen.ir.errors import UsageError
 from remat_gen.retrace import Retraced
 from remat_gen.timeline import residence_of
-from remat_gen.timeline_measured import on_plans_clock
+from remat_gen.timeline_measured import common_order, on_plans_clock
 from remat_gen.timeline_picture import timeline_png, timeline_svg
 from remat_gen.timeline_view import Curve, TimelineView
 
@@ -102,3 +105,22 @@ def test_without_matplotlib(view: TimelineView, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'remat-gen\[plot\]'"):
         timeline_svg(view)
+
+
+def test_repeated_layers_are_not_taken_for_one_another() -> None:
+    """One allocation more, in the third layer: the longest equal run begins a layer too late."""
+    layer = [7, 8, 9]
+    pairs = common_order(layer * 6, [*layer, *layer, 3, *layer, *layer, *layer, *layer])
+    assert pairs == [(i, i + (i >= 6)) for i in range(18)]
+
+
+SIZES = st.lists(st.integers(1, 3), max_size=8)
+
+
+@given(SIZES, SIZES)
+def test_the_longest_common_order(ours: list[int], theirs: list[int]) -> None:
+    pairs = common_order(ours, theirs)
+    assert all(ours[i] == theirs[j] for i, j in pairs)
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
+    chosen = (set(combinations(each, len(pairs) + 1)) for each in (ours, theirs))
+    assert not set.intersection(*chosen)  # none that is longer
