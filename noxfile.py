@@ -72,6 +72,13 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Time a generated step beside what people use: `-- gpt gpt_4l --budgets 50%`."""
+    install(session, TORCH, "-e", ".[plot]", "transformers==5.23.0")
+    session.run("python", "benchmarks/side_by_side.py", *session.posargs)
+
+
+@nox.session
 def zoo(session: nox.Session) -> None:
     """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part."""
     install(session, TORCH, "-e", ".[test]")
