@@ -11,20 +11,22 @@ from bench.published import Figure, published_for
 from bench.results import Result, Row
 from remat_gen.budget import human
 
-HEAD = ("", "peak", "planned", "time", "95 % interval", "planned", "equal")
-THEIRS = "theirs, "
+_HOW = {"measured": "theirs", "published": "published"}
+HEAD = ("", "peak", "planned", "time", "interval", "planned", "equal")
 PAGE = """# Side by side
 
 `nox -s bench`: everybody's training step in one process, in turn, on the CPU. *Peak*: the
 measured activation peak of the second step, `.grad` allocated, as a share of eager's. *Time*: the
-median of the step times over eager's in the same round, and the 95 % interval of that median.
+median of the step times over eager's in the same round, and its 95 % *interval*.
 *Planned*: what the plan promised, by replay. *Equal*: outputs, gradients, buffers, inputs and
-random state after two steps; "rounding" is within 16 ε of float32; else the first of what
-differs is named.
-*Selective*: checkpoints around every layer that save its
-products: matrix products, convolutions, attention. torch.compile's budget is a share of saved bytes, not of the peak; its dropout draws other numbers
-than eager's. Figures marked "theirs" are shares and ratios to their own eager, on other machines:
-"measured" by running their program on a CPU, or "published" by them.
+random state after two steps; "rounding" is within 16 ε of float32; else the first of what differs
+is named.
+
+*Selective*: checkpoints around every layer that save its products: matrix products, convolutions,
+attention. torch.compile's budget is a share of saved bytes, not of the peak; its dropout draws
+other numbers than eager's. Rows without a *planned* peak and with "theirs" (their program, run on a
+CPU) or "published" in place of an interval are other people's figures: shares of and ratios to
+their own eager, on other machines, of a network of the same kind and size (`bench/published.toml`).
 """
 
 
@@ -50,11 +52,16 @@ def show(result: Result, theirs: Sequence[Figure]) -> None:
 
 def title(result: Result) -> str:
     """Return a model's line: what eager needs."""
-    eager = result.eager
+    eager, threads = result.eager, counted(result.threads, "thread")
     return (
         f"{result.model}: eager's peak {human(eager.peak_bytes)}, its step "
-        f"{eager.step_us / 1000:.0f} ms; {result.rounds} rounds on {result.threads} threads"
+        f"{eager.step_us / 1000:.0f} ms; {result.rounds} rounds on {threads}"
     )
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 thread" or "2 threads"."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def cells(result: Result, row: Row) -> tuple[str, ...]:
@@ -65,7 +72,7 @@ def cells(result: Result, row: Row) -> tuple[str, ...]:
         _share(result.share(row.peak_bytes)),
         planned,
         f"{row.ratio:.3f}",
-        "" if row.kind == "eager" else f"{row.low:.3f} – {row.high:.3f}",
+        "" if row.kind == "eager" else f"{row.low:.3f}–{row.high:.3f}",
         "" if row.planned_ratio is None else f"{row.planned_ratio:.3f}",
         "" if row.kind == "eager" else _agreement(row.equal),
     )
@@ -74,7 +81,7 @@ def cells(result: Result, row: Row) -> tuple[str, ...]:
 def their_cells(figure: Figure) -> tuple[str, ...]:
     """Return the cells of what others report."""
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    return (figure.name, _share(figure.share), "", ratio, THEIRS + figure.how, "", "")
+    return (figure.name, _share(figure.share), "", ratio, _HOW[figure.how], "", "")
 
 
 def page(results: Mapping[str, Result]) -> str:
