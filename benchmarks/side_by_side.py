@@ -30,7 +30,7 @@ from remat_gen.ir.errors import InfeasibleBudgetError, RematError, UsageError
 from remat_gen.output import plan_path
 
 BUDGETS = "100%,80%,60%,50%,40%"
-RATIOS = "1,0.5,0.3,0.1"
+RATIOS = "1,0.5,0.1"
 RESULTS = ROOT / "benchmarks" / "results"
 BUILD = ROOT / "build" / "bench"
 
