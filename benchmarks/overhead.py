@@ -9,7 +9,6 @@ and operators dispatched, views among them.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ PREAMBLE = """# What the generated code costs by itself
 Budget 100 %: nothing is re-run. *Time*: generated over eager's step, the median of pairs in turn,
 and its 95 % interval. *Calls*: Python functions and built-ins called in a step, eager's and the
 generated one's; *operators*: what reaches a backend's kernels or makes a view, likewise. *Same
-model*: how long the generated forward looks whether the model is still the one that was planned, and
-its share of eager's step.
+model*: how long the generated forward looks whether the model is still the one that was
+planned, and its share of eager's step.
 """
 HEAD = ("model", "eager, ms", "time", "95 % interval", "calls", "operators", "same model")
 CASES = (
