@@ -53,9 +53,10 @@ def show(result: Result, theirs: Sequence[Figure]) -> None:
 def title(result: Result) -> str:
     """Return a model's line: what eager needs."""
     eager, threads = result.eager, counted(result.threads, "thread")
+    rounds = counted(result.rounds, "round")
     return (
         f"{result.model}: eager's peak {human(eager.peak_bytes)}, its step "
-        f"{eager.step_us / 1000:.0f} ms; {result.rounds} rounds on {threads}"
+        f"{eager.step_us / 1000:.0f} ms; {rounds} on {threads}"
     )
 
 

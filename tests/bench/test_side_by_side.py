@@ -11,10 +11,12 @@ from bench.contestants import NO_LAYERS, contestants
 from bench.layers import checkpoint_layers, checkpoint_selectively, repeated_layers
 from bench.measuring import measure, reason
 from bench.models import Case, case_of
-from bench.picture import write_picture_of
+from bench.picture import Label, spread, write_picture_of
 from bench.published import Figure, figure_of, published_for
 from bench.results import Result, Row, read_results, write_results
 from bench.text import page, show
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -206,3 +208,26 @@ def test_the_picture_needs_nothing_besides(tmp_path: Path) -> None:
     once = path.read_bytes()
     write_picture_of(RESULT, published_for("resnet18"), path)
     assert path.read_bytes() == once
+
+
+labels = st.builds(
+    Label, st.floats(0, 100), st.floats(0, 2), st.text("ab", min_size=1, max_size=9), st.just("k")
+)
+
+
+@given(st.lists(labels, max_size=8))
+def test_no_label_covers_another(found: list[Label]) -> None:
+    placed = spread(found, 1.0, 0.1)
+
+    assert sorted((a.x, a.text) for a in placed) == sorted((a.x, a.text) for a in found)
+    for i, one in enumerate(placed):
+        for other in placed[:i]:
+            left, right = sorted((one, other), key=lambda label: label.x)
+            # sums of lines are rounded: a billionth of one may be missing
+            apart = abs(one.y - other.y) >= 0.1 - 1e-9
+            assert apart or right.x > left.x + len(left.text) + 2
+
+
+def test_labels_that_are_alone_stay() -> None:
+    found = [Label(0, 1, "a", "k"), Label(0, 2, "b", "k"), Label(50, 1, "c", "k")]
+    assert spread(found, 1.0, 0.5) == [found[0], found[2], found[1]]
