@@ -101,7 +101,7 @@ def row(name: str, source: Path, rounds: int) -> tuple[str, ...]:
         lambda: training_step(original.model, original.args, original.kwargs),
         lambda: training_step(planned.model, original.args, original.kwargs),
     ]
-    found = time_ratio(*steps, CPU, rounds)
+    found = time_ratio(steps[0], steps[1], CPU, rounds)
     look = median_time_us(lambda: looked_at(planned), CPU)
     return (
         name,

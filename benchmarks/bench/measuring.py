@@ -77,7 +77,7 @@ def entered(contestant: Contestant, original: Loaded) -> Runner | Row:
     row = replace(row, peak_bytes=report.planned_peak.peak_bytes, equal=agreement(report))
     if predicted := contestant.predicted:
         ratio = predicted.time_us / predicted.eager_time_us
-        row = replace(row, planned_bytes=predicted.peak_bytes, planned_ratio=ratio)
+        row = replace(row, planned_bytes=predicted.peak_bytes, planned_ratio=round(ratio, 4))
     return Runner(model, row)
 
 
@@ -104,8 +104,15 @@ def timed_rows(runners: Sequence[Runner], original: Loaded, rounds: int) -> list
     rows = []
     for runner, mine in zip(runners, times, strict=True):
         found = ratio_of(times[0], mine)
-        figures = {"ratio": found.median, "low": found.low, "high": found.high}
-        rows.append(replace(runner.row, **figures, step_us=round(found.planned_us, 1)))
+        rows.append(
+            replace(
+                runner.row,
+                ratio=round(found.median, 4),
+                low=round(found.low, 4),
+                high=round(found.high, 4),
+                step_us=round(found.planned_us, 1),
+            )
+        )
     return rows
 
 

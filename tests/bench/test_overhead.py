@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 from bench.models import Case, case_of
@@ -28,7 +29,7 @@ def test_operators_of_backward_count_and_views_too() -> None:
     assert operators_of(lambda: (x * 2).sum().backward()) > operators_of(lambda: (x * 2).sum())
 
 
-def test_cases_find_their_lines(tmp_path) -> None:
+def test_cases_find_their_lines(tmp_path: Path) -> None:
     texts = [Case(c, case_of(c).file, ch).write(tmp_path / c).read_text() for _, c, ch in CASES]
     assert "BATCH, IMAGE, CLASSES = 2, 32, 1000" in texts[0]
     assert "LAYERS = 12" in texts[1] and "BATCH = 1\n" in texts[1]
