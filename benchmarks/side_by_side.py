@@ -39,16 +39,13 @@ def main() -> None:
     """Measure, print, and write the files after each model."""
     asked = arguments()
     asked.out.mkdir(parents=True, exist_ok=True)
-    results = read_results(asked.out / "side_by_side.json")
     for case in asked.models or [case_of(name) for name in EXAMPLES]:
         try:
             result = measured(case, asked)
         except RematError as error:
             sys.exit(str(error))
-        results[case.name] = result
         show(result, published_for(case.name))
-        write_results(asked.out / "side_by_side.json", results)
-        (asked.out / "side_by_side.md").write_text(page(results), encoding="utf-8")
+        keep(result, asked.out)
         picture(result, asked.out)
 
 
@@ -102,6 +99,13 @@ def planned(source: Path, budget: str, *, keep: bool) -> Path | str:
     for path in (source, made.output, plan_path(made.output)):
         shutil.copy(path, folder)
     return module
+
+
+def keep(result: Result, folder: Path) -> None:
+    """Write a result beside those that are there."""
+    results = read_results(folder / "side_by_side.json") | {result.model: result}
+    write_results(folder / "side_by_side.json", results)
+    (folder / "side_by_side.md").write_text(page(results), encoding="utf-8")
 
 
 def picture(result: Result, folder: Path) -> None:
