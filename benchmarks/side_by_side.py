@@ -3,10 +3,11 @@
     python benchmarks/side_by_side.py [MODEL…] [--budgets 100%,80%,…] [--rounds N]
 
 A MODEL is one of the examples (all five are measured without one), gpt_4l, gpt_6l, resnet18, or the
-path of a model file. Beside the generated modules stand eager, torch.utils.checkpoint around every
-layer and every second one, selective checkpointing with the products saved, and torch.compile at
-several activation_memory_budgets. Writes side_by_side.json, side_by_side.md and a picture per
-model; what an earlier run found about other models stays in them.
+path of a model file that imports nothing from its own folder. Beside the generated modules stand
+eager, torch.utils.checkpoint around every layer and every second one, selective checkpointing with
+the products saved, and torch.compile at several activation_memory_budgets. Writes
+side_by_side.json, side_by_side.md and a picture per model; what an earlier run found about other
+models stays in them.
 """
 
 from __future__ import annotations
@@ -56,11 +57,28 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", type=_case)
     parser.add_argument("--budgets", default=BUDGETS, help="shares or sizes, with commas between")
-    parser.add_argument("--ratios", default=RATIOS, help="torch.compile's budgets; '' for none")
+    parser.add_argument(
+        "--ratios", default=RATIOS, type=ratios, help="torch.compile's budgets; '' for none"
+    )
     parser.add_argument("--rounds", type=int, default=20, help="steps of each, in turn")
     parser.add_argument("--keep-plans", action="store_true", help="of an earlier run in build/")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     return parser.parse_args()
+
+
+def ratios(text: str) -> list[float]:
+    """Read torch.compile's budgets, shares of what it would save.
+
+    Raises:
+        ArgumentTypeError: one is no number from 0 to 1.
+    """
+    try:
+        found = [float(word) for word in filter(None, text.split(","))]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: write shares, as in 1,0.5") from error
+    if not all(0 <= ratio <= 1 for ratio in found):
+        raise argparse.ArgumentTypeError(f"{text}: shares are between 0 and 1")
+    return found
 
 
 def _case(word: str) -> Case:
@@ -77,8 +95,7 @@ def measured(case: Case, asked: argparse.Namespace) -> Result:
     for budget in filter(None, asked.budgets.split(",")):
         tell(f"{case.name}: planning at {budget}")
         modules.append((budget, planned(source, budget, keep=asked.keep_plans)))
-    ratios = [float(word) for word in filter(None, asked.ratios.split(","))]
-    return measure(source, contestants(source, modules, ratios), asked.rounds, tell)
+    return measure(source, contestants(source, modules, asked.ratios), asked.rounds, tell)
 
 
 def planned(source: Path, budget: str, *, keep: bool) -> Path | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from bench.results import Result, Row, read_results, write_results
 from bench.text import page, show
 from hypothesis import given
 from hypothesis import strategies as st
+from side_by_side import ratios
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -208,6 +210,14 @@ def test_the_picture_needs_nothing_besides(tmp_path: Path) -> None:
     once = path.read_bytes()
     write_picture_of(RESULT, published_for("resnet18"), path)
     assert path.read_bytes() == once
+
+
+def test_shares_are_read_or_refused() -> None:
+    assert ratios("1,0.5,") == [1.0, 0.5]
+    assert ratios("") == []
+    for wrong in ("abc", "1.5", "-0.1"):
+        with pytest.raises(argparse.ArgumentTypeError, match=wrong):
+            ratios(wrong)
 
 
 labels = st.builds(
