@@ -109,7 +109,6 @@ def line(row: Row) -> tuple[str, ...]:
     ours = plan.at("auto", cut)
     extra = plan.overhead(ours)
     half = extra is not None and extra <= overhead / 2
-    bound = max([bound.time_us for bound in ours.bounds], default=plan.plain.time_us)
     return (
         row.name,
         str(len(plan.subject.problem.operations)),
@@ -118,7 +117,7 @@ def line(row: Row) -> tuple[str, ...]:
         "−{:.1f} %, +{:.1f} %".format(*deepest),
         shown(plan.overhead(plan.at("ogc", cut))),
         shown(extra),
-        shown(plan.extra(max(bound, plan.plain.time_us))),
+        shown(plan.extra(ours.own_bound_us)),
         DASH if row.asked is None else f"{row.asked} %",
         shown(plan.deepest_within(overhead / 2, cut), "−{:.0f} %"),
         shown(None if half else plan.deepest_within(overhead, cut), "−{:.0f} %"),

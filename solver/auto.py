@@ -7,7 +7,8 @@ In this order, until something is known to be the best:
    decide;
 4. ogc, whose time grows as the square of the operations;
 5. plans of a few stages, repaired, up to some thousand operations;
-6. rockmate's front, which has the programs of rotor and per-layer in it;
+6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
+   hardly anything is left to gain;
 7. on small problems a long search for the optimum, from the best so far;
 8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
@@ -36,7 +37,10 @@ DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what o
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """See the module's text; `short` and `long` are the searches for the optimum, if any."""
+    """See the module's text; `short` and `long` are the searches for the optimum, if any.
+
+    `near`: what part of the time above the bound is hardly anything.
+    """
 
     subject: Subject
     cheap: Sequence[Entrant]
@@ -45,6 +49,7 @@ class Auto:
     sketches: SketchEntrant | None
     rockmate: Entrant
     long: ExactEntrant | None
+    near: float
     progress: Progress | None
     name: str = "auto"
 
@@ -56,6 +61,8 @@ class Auto:
         for number, entrant in enumerate(entrants):
             if contest.settled:
                 return
+            if entrant is self.rockmate and contest.within(self.near):
+                continue
             if self.progress:
                 self.progress(entrant.name, number + 1, len(entrants))
             entrant.enter(contest)

@@ -78,6 +78,16 @@ class Contest:
         """Tell whether no strategy that we have can do better: nothing can, or a full search."""
         return self.optimal or self.ruled_out or any(bound.complete for bound in self.bounds)
 
+    @property
+    def own_bound_us(self) -> float:
+        """Return the best bound for our strategies' schedules: backward runs block by block."""
+        return max([self.lower_bound_us, *(bound.time_us for bound in self.bounds)])
+
+    def within(self, share: float) -> bool:
+        """Tell whether no strategy of ours can be quicker than the best by more than a share."""
+        best = self.best
+        return best is not None and best.replay.time_us <= self.own_bound_us * (1 + share)
+
     def offer(self, strategy: str, program: Program) -> None:
         """Keep a program if it fits and is quicker, or as quick with a lower peak."""
         schedule, judged = self.subject.judge(program)

@@ -44,6 +44,8 @@ STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
 """Operations up to which auto searches for the optimum, for long after it did so shortly."""
+NEAR = {Effort.QUICK: 5e-3, Effort.NORMAL: 2e-3, Effort.THOROUGH: 0.0}
+"""What part of a step's time is not worth rockmate's: measured costs are not as exact."""
 SKETCHED = range(100, 6001)
 """Operations for which auto plans by a few stages."""
 
@@ -67,7 +69,7 @@ def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
     rockmate = FrontEntrant(subject, "rockmate", progress, effort)
     ogc = _published("ogc", subject, effort)
-    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, progress)
+    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, NEAR[effort], progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

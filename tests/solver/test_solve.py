@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import GptShape, gpt_like, problems, unet_like
 
+from remat_gen.solver.contest import Bound, Contest
 from remat_gen.solver.problem import Problem
-from remat_gen.solver.registry import FRONTS
+from remat_gen.solver.registry import FRONTS, NEAR
 from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.search import Effort
 from remat_gen.solver.solve import (
     STRATEGIES,
     InfeasibleError,
@@ -25,6 +27,7 @@ from remat_gen.solver.solve import (
     smallest_budget,
     solve,
 )
+from remat_gen.solver.subject import subject_of
 
 SMALL = GptShape(batch=2, tokens=64, width=64, heads=4, vocabulary=100)
 
@@ -43,6 +46,33 @@ def test_deep_models_are_searched_to_their_end(layers: int) -> None:
     found = solver.solve(solver.plain.peak_bytes * 60 // 100)
     assert found.status is Status.OPTIMAL
     assert found.gap == 0
+
+
+def test_near_the_bound_rockmate_is_left_out() -> None:
+    """Where the exact search ends without a proof, but hardly above its bound."""
+    stages: list[str] = []
+    solver = Solver(gpt_like(12), "auto", lambda name, *_: stages.append(name))
+    found = solver.solve(solver.plain.peak_bytes * 35 // 100)
+    assert found.status is Status.FEASIBLE
+    assert found.gap is not None
+    assert 0 < found.gap < NEAR[Effort.NORMAL]
+    assert "stages" in stages
+    assert "rockmate" not in stages
+
+
+@pytest.mark.parametrize("holds_for", ["all schedules", "those block by block"])
+def test_within_a_share_of_the_best_bound(holds_for: str) -> None:
+    subject = subject_of(gpt_like(1))
+    contest = Contest(subject, subject.eager().peak_bytes)
+    assert not contest.within(1.0)
+    contest.offer("none", subject.plain())
+    assert contest.within(0.0)
+    assert contest.best is not None
+    contest.best = replace(contest.best, replay=replace(contest.best.replay, time_us=1e9))
+    assert not contest.within(0.02)
+    contest.bounds.append(Bound(0.99e9, holds_for, complete=False))
+    assert contest.within(0.02)
+    assert not contest.within(0.01)
 
 
 @given(problems(), st.sampled_from(STRATEGIES), st.floats(0, 1.2))
