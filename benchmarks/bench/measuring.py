@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bench.contestants import Contestant, NotApplicableError, fresh
-from bench.results import Result, Row
+from bench.results import Result, Row, keeps_pages
 from remat_gen.capture.load import Loaded
 from remat_gen.compare import Match
 from remat_gen.ir.errors import RematError
@@ -50,7 +50,7 @@ def measure(
     timed = {row.name: row for row in timed_rows(runners, original, rounds)}
     rows = [timed.get(row.name, row) for row in rows]
     version, threads = str(torch.__version__), torch.get_num_threads()
-    return Result(source.stem, rounds, version, threads, tuple(rows))
+    return Result(source.stem, rounds, version, threads, tuple(rows), keeps_pages())
 
 
 def entered(contestant: Contestant, original: Loaded) -> Runner | Row:

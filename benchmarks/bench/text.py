@@ -21,6 +21,10 @@ median of the step times over eager's in the same round, and its 95 % *interval*
 the plan promised, by replay. *Equal*: outputs, gradients, buffers, inputs and random state after
 two steps; "rounding" is within 16 ε of float32; else the first of what differs is named.
 
+"Pages kept": the C library gave no freed memory back to the system between steps, as `nox -s bench`
+tells it. Otherwise a step that follows one of less memory pays for its pages again, eager's the
+most; steps stand behind each other equally often, so that it widens intervals for all.
+
 A budget of 60 % is of the *replayed* peak with nothing re-run, which is above eager's measured one
 where weights are large: a block's weight gradients live until its backward returns.
 
@@ -56,9 +60,10 @@ def title(result: Result) -> str:
     """Return a model's line: what eager needs."""
     eager, threads = result.eager, counted(result.threads, "thread")
     rounds = counted(result.rounds, "round")
+    pages = ", pages kept" * result.pages_kept
     return (
         f"{result.model}: eager's peak {human(eager.peak_bytes)}, its step "
-        f"{eager.step_us / 1000:.0f} ms; {rounds} on {threads}"
+        f"{eager.step_us / 1000:.0f} ms; {rounds} on {threads}{pages}"
     )
 
 

@@ -14,8 +14,8 @@ from bench.measuring import measure, reason
 from bench.models import Case, case_of
 from bench.picture import Label, spread, write_picture_of
 from bench.published import Figure, figure_of, published_for
-from bench.results import Result, Row, read_results, write_results
-from bench.text import page, show
+from bench.results import Result, Row, keeps_pages, read_results, write_results
+from bench.text import page, show, title
 from hypothesis import given
 from hypothesis import strategies as st
 from side_by_side import ratios
@@ -148,6 +148,15 @@ def test_results_are_read_as_written(tmp_path: Path) -> None:
     assert read_results(path) == {}
     write_results(path, {"net": RESULT})
     assert read_results(path) == {"net": RESULT}
+
+
+def test_kept_pages_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1073741824")
+    assert not keeps_pages()
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "4294967296")
+    assert keeps_pages()
+    assert title(replace(RESULT, pages_kept=True)).endswith("20 rounds on 2 threads, pages kept")
 
 
 def test_cases_change_their_lines_or_fail(tmp_path: Path) -> None:
