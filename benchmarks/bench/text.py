@@ -61,10 +61,9 @@ def title(result: Result) -> str:
     eager, threads = result.eager, counted(result.threads, "thread")
     rounds = counted(result.rounds, "round")
     pages = ", pages kept" * result.pages_kept
-    return (
-        f"{result.model}: eager's peak {human(eager.peak_bytes)}, its step "
-        f"{eager.step_us / 1000:.0f} ms; {rounds} on {threads}{pages}"
-    )
+    step = f"{eager.step_us / 1000:.0f} ms a step"
+    peak = human(eager.peak_bytes)
+    return f"{result.model}: eager {peak}, {step}; {rounds} on {threads}{pages}"
 
 
 def counted(number: int, what: str) -> str:
