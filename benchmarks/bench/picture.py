@@ -71,7 +71,9 @@ def _draw(figure: Figure, result: Result, theirs: Sequence[Theirs]) -> None:
     _trail(axes, result)
     for their in theirs:
         if their.ratio is not None:
-            axes.plot(100 * their.share, their.ratio, markersize=3.5, linewidth=0, **_THEIRS)
+            axes.plot(
+                100 * their.share, their.ratio, markersize=3.5, linewidth=0, zorder=4, **_THEIRS
+            )
             labels.append(Label(100 * their.share, their.ratio, their.name, SOFT_INK))
     axes.margins(0.13)
     _write_labels(axes, labels)
@@ -99,7 +101,7 @@ def _write_labels(axes: Axes, labels: Sequence[Label]) -> None:
             fontsize=5.5,
             va="center",
             color=label.colour,
-            zorder=5,
+            zorder=3.5,  # over lines, under marks
             bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.3, "linewidth": 0},
         )
 
