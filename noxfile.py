@@ -72,6 +72,15 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Time a generated step beside what people use: `-- gpt gpt_4l --budgets 50%`."""
+    install(session, TORCH, "-e", ".[plot]", "transformers==5.23.0")
+    # freed pages are kept: a step would pay for those that the one before it gave back
+    pages = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
+    session.run("python", "benchmarks/side_by_side.py", *session.posargs, env=pages)
+
+
+@nox.session
 def zoo(session: nox.Session) -> None:
     """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part."""
     install(session, TORCH, "-e", ".[test]")

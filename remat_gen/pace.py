@@ -36,16 +36,40 @@ def time_ratio(
     pairs: int,
 ) -> TimeRatio:
     """Time both steps `pairs` times, each first every other time, after one warm-up each."""
-    clock_us(original, device)
-    clock_us(planned, device)
-    originals, planneds = [], []
-    for i in range(pairs):
-        if i % 2:
-            planneds.append(clock_us(planned, device))
-            originals.append(clock_us(original, device))
-        else:
-            originals.append(clock_us(original, device))
-            planneds.append(clock_us(planned, device))
+    return ratio_of(*interleaved_us((original, planned), device, pairs))
+
+
+def interleaved_us(
+    steps: Sequence[Callable[[], object]], device: torch.device, rounds: int
+) -> list[list[float]]:
+    """Time several steps in turn, after one warm-up each; return each step's times by round.
+
+    Every step stands at every place, and behind every other one, equally often: what ran before
+    leaves its mark on caches and on the allocator.
+    """
+    for step in steps:
+        clock_us(step, device)
+    times: list[list[float]] = [[] for _ in steps]
+    for i in range(rounds):
+        for k in order_of_round(len(steps), i):
+            times[k].append(clock_us(steps[k], device))
+    return times
+
+
+def order_of_round(count: int, i: int) -> list[int]:
+    """Return the order of `count` steps in round `i`: a row of a Latin square.
+
+    Within `count` rounds, or two times as many where it is odd, each step directly follows each
+    other one equally often (Williams, "Experimental designs balanced for the estimation of residual
+    effects of treatments", 1949): 0, 1, n-1, 2, n-2, … , shifted by the round.
+    """
+    first = [(k + 1) // 2 if k % 2 else (count - k // 2) % count for k in range(count)]
+    row = [(k + i) % count for k in first]
+    return row[::-1] if count % 2 and (i // count) % 2 else row
+
+
+def ratio_of(originals: Sequence[float], planneds: Sequence[float]) -> TimeRatio:
+    """Return the ratio of times that were taken round by round, in microseconds."""
     ratios = [p / o for o, p in zip(originals, planneds, strict=True)]
     low, high = median_interval(ratios)
     return TimeRatio(
@@ -54,7 +78,7 @@ def time_ratio(
         high=high,
         original_us=statistics.median(originals),
         planned_us=statistics.median(planneds),
-        pairs=pairs,
+        pairs=len(ratios),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections import Counter
+from itertools import pairwise, permutations
 
 import pytest
 import torch
 
-from remat_gen.pace import median_interval, time_ratio
+from remat_gen.pace import interleaved_us, median_interval, order_of_round, time_ratio
 
 CPU = torch.device("cpu")
 
@@ -55,3 +57,23 @@ def test_the_slower_step_is_seen() -> None:
     assert ratio.median > 1.3
     assert ratio.planned_us > ratio.original_us > 2000
     assert ratio.pairs == 6
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8])
+def test_rounds_are_balanced(count: int) -> None:
+    """Each step stands at each place, and directly behind each other one, equally often."""
+    rounds = [order_of_round(count, i) for i in range(2 * count)]
+    for place in range(count):
+        assert sorted(row[place] for row in rounds) == sorted([*range(count)] * 2)
+    behind = Counter(pair for row in rounds for pair in pairwise(row))
+    assert behind == {pair: 2 for pair in permutations(range(count), 2)}
+
+
+def test_all_steps_are_timed_in_every_round() -> None:
+    order: list[str] = []
+    times = interleaved_us([lambda n=n: order.append(n) for n in "abc"], CPU, rounds=2)
+
+    assert [len(mine) for mine in times] == [2, 2, 2]
+    assert order[:3] == list("abc")
+    assert sorted(order[3:6]) == sorted(order[6:]) == list("abc")
+    assert order[3:6] != order[6:]
