@@ -233,28 +233,14 @@ def test_schedules_are_schedules() -> None:
     assert [a for a, _ in found.blocks[1:]] == [b for _, b in found.blocks[:-1]]
 
 
-def test_ctrl_c_stops_the_search() -> None:
-    script = """
-import os, signal, threading, time
-from remat_gen.solver.solve import Solver
-from solver_problems import unet_like
+@pytest.mark.parametrize("stage", ["solve block", "chain", "improve"])
+def test_an_interrupt_stops_the_search(stage: str) -> None:
+    """At any of rockmate's stages: it has no schedule before it has all of them."""
 
-def press():  # more than once: Python ignores one that falls into a finaliser, of z3's for instance
-    while True:
-        time.sleep(0.8)
-        os.kill(os.getpid(), signal.SIGINT)
+    def interrupt(name: str, _done: int, _of: int) -> None:
+        if name == stage:
+            raise KeyboardInterrupt
 
-threading.Thread(target=press, daemon=True).start()
-try:
-    while True:
-        Solver(unet_like(4))
-except KeyboardInterrupt:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    print("interrupted")
-"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=30
-    )
-    assert done.stdout == "interrupted\n"
+    solver = Solver(unet_like(4), "rockmate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        solver.solve(solver.plain.peak_bytes * 60 // 100)
