@@ -2,8 +2,8 @@
 
 python benchmarks/example_figures.py [EXAMPLE …] > benchmarks/results/example_figures.md
 
-The budgets are given in bytes: the peak that plans call eager's is that of the generated module
-with nothing re-run, where a block's weight gradients live until its backward returns.
+The budgets are given in bytes: the peak that plans call eager's is replayed with nothing re-run,
+which is 6 % above eager's measured one for hf_llama and 7 % for unet.
 """
 
 from __future__ import annotations
