@@ -15,7 +15,7 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.layout is torch.strided and tensor.numel() and min(tensor.stride(), default=0) >= 0:
         steps = zip(data.shape, data.stride(), strict=True)
         extent = 1 + sum((size - 1) * stride for size, stride in steps)
-        copy = torch.empty_strided(data.shape, data.stride(), dtype=data.dtype, device=data.device)
+        copy = data.new_empty_strided(data.shape, data.stride())
         copy.as_strided((extent,), (1,)).copy_(data.as_strided((extent,), (1,)))
     else:
         copy = data.clone()
