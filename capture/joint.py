@@ -28,6 +28,7 @@ from remat_gen.capture.kernels import kernels_of_eager
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.capture.state import kept_state
+from remat_gen.capture.unpacking import rows_of_eager
 from remat_gen.ir.errors import TraceError
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -75,6 +76,7 @@ def trace_joint(
         _lstm_for_training(model),
         kernels_of_eager(stands_for),
         casts_of_eager(),
+        rows_of_eager(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)
