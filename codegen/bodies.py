@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
+from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.lifetimes import Lifetimes, moments
 from remat_gen.codegen.marks import Mark, argument, find, kept, tangent, value
 from remat_gen.codegen.reach import partly_reached
 from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body, Function, Statement
-from remat_gen.ir.graph import Graph, Kind, Operation, Output
+from remat_gen.ir.graph import Graph, Kind, Operation, Output, refs_in
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.schedule import Free, Run, Schedule
 
@@ -40,11 +41,13 @@ class _Writer:
     schedule: Schedule
     lifetimes: Lifetimes = field(init=False)
     expressions: Expressions = field(init=False)
+    in_place: InPlace = field(init=False)
     index: dict[str, int] = field(init=False)
     steps: list[Run | Free | None] = field(init=False)
     moment: int = 0
     ran: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)  # results that no variable was given to
+    taken_over: set[int] = field(default_factory=set)  # values that a result is written over
     statements: list[Statement] = field(default_factory=list)
     returns: dict[str, str] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
@@ -53,6 +56,7 @@ class _Writer:
     def __post_init__(self) -> None:
         self.lifetimes = Lifetimes(self.problem, self.schedule)
         self.expressions = Expressions(self.graph, self._place)
+        self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
         self.index = {v.name: i for i, v in enumerate(self.problem.values)}
         self.steps = [step for _, _, step in moments(self.schedule)]
@@ -206,7 +210,7 @@ class _Writer:
         if operation.target == "remat.rng_state" and not self._reruns_reader(p):
             self.dropped.update(self.problem.operations[p].outputs)
             return
-        targets, call = self._targets(operation, self.expressions.call(operation, again=again))
+        targets, call = self._targets(operation, self._call(p, again=again))
         text = f"{', '.join(targets)} = {call}" if targets else call
         statement = Statement(text, source=operation.source)
         if again:
@@ -220,6 +224,15 @@ class _Writer:
         self.statements.append(statement)
         if not again:
             self._write_back(operation)
+
+    def _call(self, p: int, *, again: bool) -> str:
+        operation = self.graph.operations[p]
+        position = self.in_place.argument(p, self._freed_next())
+        if position is None:
+            return self.expressions.call(operation, again=again)
+        (taken,) = refs_in(operation.args[position])
+        self.taken_over.add(self.index[self.graph.storage_of(taken).name])
+        return self.expressions.call_in_place(operation, position)
 
     def _reruns_reader(self, p: int) -> bool:
         (state,) = self.problem.operations[p].outputs
@@ -264,17 +277,17 @@ class _Writer:
         for storage in self.graph.writes(operation):
             life = self.lifetimes.at(self.index[storage], self.moment)
             resident_before = life.begin < self.moment
-            used = life.end > self.moment and not self._freed_next(self.index[storage])
+            used = life.end > self.moment and self.index[storage] not in self._freed_next()
             leaves = self.problem.values[self.index[storage]].held is not Held.FREE
             if (used or leaves) and not resident_before:
                 made.append(storage)
         return made
 
-    def _freed_next(self, v: int) -> bool:
-        """Tell whether a value is freed before any other operation runs."""
+    def _freed_next(self) -> set[int]:
+        """Return the values that are freed before any other operation runs."""
         following = itertools.islice(self.steps, self.moment + 1, None)
         frees = itertools.takewhile(lambda step: isinstance(step, Free), following)
-        return any(isinstance(step, Free) and step.value == v for step in frees)
+        return {step.value for step in frees if isinstance(step, Free)}
 
     def _drop_others(self, operation: Operation, takes: list[bool]) -> None:
         for output, taken in zip(operation.outputs, takes, strict=True):
@@ -313,7 +326,8 @@ class _Writer:
             self.dropped.discard(v)
             return
         mark = self._place(self.problem.values[v].name)
-        nbytes = self.problem.values[v].nbytes
+        nbytes = 0 if v in self.taken_over else self.problem.values[v].nbytes
+        self.taken_over.discard(v)
         if self.statements and self.statements[-1].text.startswith("del "):
             last = self.statements.pop()
             nbytes += last.nbytes

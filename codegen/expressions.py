@@ -84,6 +84,13 @@ class Expressions:
         yield {length.name: length.minimum for length in self.graph.lengths}
         yield {length.name: length.maximum - 1 for length in self.graph.lengths}
 
+    def call_in_place(self, operation: Operation, position: int) -> str:
+        """Write an operation's call as a method that writes over one of its arguments."""
+        name = operation.target.split(".")[1]
+        others = [*operation.args[:position], *operation.args[position + 1 :]]
+        arguments = (*map(self.argument, others), *self._keywords(operation.kwargs))
+        return f"{self.argument(operation.args[position])}.{name}_({', '.join(arguments)})"
+
     def call(self, operation: Operation, *, again: bool) -> str:
         """Write an operation's call; `again` where it is a re-run, which updates no buffer."""
         if operation.target == "remat.rng_state":

@@ -1,0 +1,99 @@
+"""Operations write over an input that dies with them: the same bits, and never more memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from emitting import CPU, HEAD, Emitted, assert_bitwise, at_share, emit, keep_all
+
+from remat_gen.measure import model_peak
+
+MODEL = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+        self.norm = nn.LayerNorm(32)
+        self.second = nn.Linear(32, 32)
+        self.large = nn.Linear(32, 256)
+
+    def forward(self, x):
+{forward}
+        return self.large(y).square().mean()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(8, 32),)
+"""
+# what forward does, and what is written over in it
+WRITTEN_OVER = {
+    "relu": ("y = F.relu(self.norm(self.first(x)))", "relu_()"),
+    "sum": ("y = F.relu(self.first(x)) + self.second(x)", "add_("),
+    "difference": ("y = self.second(x) - F.relu(self.first(x))", "sub_("),
+    "mask": ("y = self.second(x).masked_fill(x > 0, 2.0)", "masked_fill_("),
+}
+# and where nothing may be
+LEFT = {
+    "an input": "y = x + self.first(x).mean()",
+    "read again": "h = self.norm(self.first(x))\ny = F.relu(h) + self.second(h)",
+    "narrower than the result": "y = self.first(x)[:1] + x",
+    "a view of a parameter": "y = F.relu(self.first.weight[:8])",
+    "handed on by its maker": "y = F.relu(F.dropout(x, 0.0))",
+    "of another type": "y = (self.first(x) > 0) + x",
+    "twice in the result": "h = self.norm(self.first(x))\ny = h * h.T.sum()",
+}
+
+
+def emitted(folder: Path, forward: str, share: float | None = None) -> Emitted:
+    lines = "\n".join(" " * 8 + line for line in forward.splitlines())
+    choose = keep_all if share is None else at_share("rotor", share)
+    return emit(folder, HEAD + MODEL.format(forward=lines), choose)
+
+
+def forward_of(made: Emitted) -> str:
+    """Return the planned forward of the blocks, without the user's own text."""
+    return made.text.partition("class PlannedBlock")[2].partition("def backward")[0]
+
+
+@pytest.mark.parametrize("name", WRITTEN_OVER)
+def test_a_dying_input_is_written_over(tmp_path: Path, name: str) -> None:
+    forward, method = WRITTEN_OVER[name]
+    made = emitted(tmp_path, forward)
+    assert f".{method}" in made.text.partition("# -- what the blocks keep")[2]
+    assert_bitwise(made)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_needed_is_left_alone(tmp_path: Path, name: str) -> None:
+    made = emitted(tmp_path, LEFT[name])
+    forward = [line for line in forward_of(made).splitlines() if "=" in line]
+    assert not any(re.search(r"\by = .*_\(", line) for line in forward)
+    assert_bitwise(made)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_the_peak_is_the_predicted_one(tmp_path: Path, share: float) -> None:
+    """What sets the peak keeps to new memory: written over, it would make the peak lower."""
+    made = emitted(tmp_path, "y = F.relu(self.norm(self.first(x))) + self.second(x)", share)
+    measured = model_peak(made.planned.model, made.loaded.args, made.loaded.kwargs, CPU)
+    assert measured.peak_bytes == made.peak_bytes
+    assert_bitwise(made)
+
+
+def test_two_forwards_before_two_backwards(tmp_path: Path) -> None:
+    made = emitted(tmp_path, "y = F.relu(self.norm(self.first(x))) + self.second(x)")
+    x = made.loaded.args[0]
+    gradients = []
+    for model in (made.loaded.model, made.planned.model):
+        losses = [model(x), model(2 * x)]
+        for loss in losses:
+            loss.backward()
+        gradients.append([p.grad for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
