@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.copies import copied
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -53,9 +55,7 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _separate(leaf: Any) -> Any:
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _path(signature: inspect.Signature, path: tuple[Any, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.causal_masks import Positions, watched_positions
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.state import kept_state
 
@@ -37,13 +38,14 @@ class Returned:
     """The model's outputs: `value` is what it returned, with fake tensors as leaves.
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
-    `seeded` tells whether it set the random seed.
+    `seeded` tells whether it set the random seed; `positions` what transformers asked of them.
     """
 
     value: Any
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
     replaced: tuple[str, ...] = ()
     seeded: bool = False
+    positions: Positions = field(default_factory=Positions)
 
     @property
     def differentiated(self) -> frozenset[int]:
@@ -83,10 +85,11 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with mode, kept_state(model):
+        with mode, kept_state(model), watched_positions() as positions:
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
         seeded = torch.initial_seed() != _SEED
-    return _returned(value, given, _replaced(fakes, after), seeded)
+    returned = _returned(value, given, _replaced(fakes, after), seeded)
+    return replace(returned, positions=positions)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

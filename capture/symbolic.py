@@ -27,6 +27,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
+from remat_gen.capture.copies import copied
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.ranges import settled, values_of
 from remat_gen.capture.sizes import Sizes
@@ -119,7 +120,7 @@ def marked(call: Call, lengths: Iterable[Length]) -> tuple[tuple[Any, ...], dict
     dims = _dims(call, lengths)
     leaves, spec = pytree.tree_flatten((call.args, call.kwargs))
     for i, lengths_of in dims.items():
-        leaves[i] = leaves[i].detach().clone().requires_grad_(leaves[i].requires_grad)
+        leaves[i] = copied(leaves[i])
         for dim, length in lengths_of.items():
             torch._dynamo.mark_dynamic(leaves[i], dim, min=1, max=length.maximum)
     args, kwargs = pytree.tree_unflatten(leaves, spec)

@@ -12,6 +12,7 @@ from torch import nn
 
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.attention import seeds_on_host
+from remat_gen.capture.causal_masks import masks_of_eager
 from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
@@ -91,9 +92,10 @@ def trace(
         refuse_seeds(returned.seeded)
         file = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, file, stands_for)
-        if dynamic is None:
-            return step.as_far_as_possible(found_lengths(call))
-        return step.varying(asked_lengths(call, dynamic)) if dynamic else step.fixed()
+        with masks_of_eager(returned.positions):
+            if dynamic is None:
+                return step.as_far_as_possible(found_lengths(call))
+            return step.varying(asked_lengths(call, dynamic)) if dynamic else step.fixed()
 
 
 def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:

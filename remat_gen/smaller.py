@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import describe_call
+from remat_gen.capture.copies import copied
 from remat_gen.capture.lengths import asked_lengths
 from remat_gen.ir.size import Length
 
@@ -52,4 +53,6 @@ def _cut(value: Any, path: str, lengths: Iterable[Length], taken: Mapping[str, i
     for length in lengths:
         for dim in (dim for of, dim in length.dims if of == path):
             part = part.narrow(dim, 0, taken[length.name])
-    return part.clone().requires_grad_(value.requires_grad)
+    # a loader fills a smaller tensor as it fills a whole one; a slice of one stays a slice
+    apart = part.clone() if value.is_contiguous() else copied(part)
+    return apart.requires_grad_(value.requires_grad)

@@ -1,0 +1,22 @@
+"""Copy the example's tensors: values, strides and all, in memory of their own."""
+
+from __future__ import annotations
+
+import torch
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a leaf with a tensor's values and strides that shares no memory with it.
+
+    `clone` would make contiguous what has gaps or repeats: `ids[:, :-1]`, `mask.expand(…)`. A plan
+    for that would refuse the tensor that it was made from.
+    """
+    data = tensor.detach()
+    if tensor.layout is torch.strided and tensor.numel() and min(tensor.stride(), default=0) >= 0:
+        steps = zip(data.shape, data.stride(), strict=True)
+        extent = 1 + sum((size - 1) * stride for size, stride in steps)
+        copy = data.new_empty_strided(data.shape, data.stride())
+        copy.as_strided((extent,), (1,)).copy_(data.as_strided((extent,), (1,)))
+    else:
+        copy = data.clone()
+    return copy.requires_grad_(tensor.requires_grad)

@@ -1,0 +1,129 @@
+"""Models of transformers without a mask: attention is eager's own, and packed rows stay apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from emitting import Emitted, assert_bitwise, at_share, compared, emit
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from remat_gen.capture.causal_masks import LIBRARY, watched_positions
+from remat_gen.compare import Match
+from remat_gen.ir.graph import Operation
+
+library = pytest.importorskip(LIBRARY)
+
+MODEL = """\
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+CONFIG = LlamaConfig(
+    vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, use_cache=False,
+)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.llm = LlamaForCausalLM(CONFIG)
+
+    def forward(self, ids, {parameters}):
+        return self.llm(input_ids=ids, labels=ids, {arguments}).loss
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return torch.randint(96, (2, 48)), {inputs}
+"""
+# parameters, arguments, inputs: of calls whose rows hold several sequences, or may do so
+PACKED = {
+    "asked": (
+        "positions",
+        "position_ids=positions",
+        "torch.arange(48).remainder(16).expand(2, 48).clone()",
+    ),
+    "asked, one sequence": (
+        "positions",
+        "position_ids=positions",
+        "torch.arange(48).expand(2, 48).clone()",
+    ),
+    "always": ("_", "position_ids=torch.arange(48)[None].remainder(16)", "torch.zeros(1)"),
+    "written": (
+        "_",
+        "position_ids=torch.arange(48)[None].clone().remainder_(16)",
+        "torch.zeros(1)",
+    ),
+    "padded": ("mask", "attention_mask=mask", "(torch.arange(48) < 40).long().repeat(2, 1)"),
+}
+
+
+def emitted(folder: Path, parameters: str, arguments: str, inputs: str) -> Emitted:
+    text = MODEL.format(parameters=parameters, arguments=arguments, inputs=inputs)
+    return emit(folder, text, at_share("rotor", 0.5))
+
+
+def attention(made: Emitted) -> list[Operation]:
+    operations = made.traced.graph.operations
+    return [o for o in operations if "scaled_dot_product" in o.target]
+
+
+def masked(operation: Operation) -> bool:
+    return any(name == "attn_mask" and value is not None for name, value in operation.kwargs)
+
+
+def test_causal_attention_takes_no_mask(tmp_path: Path) -> None:
+    made = emitted(tmp_path, "_", "", "torch.zeros(1)")
+    assert len(attention(made)) == 4
+    assert not any(masked(operation) for operation in attention(made))
+    assert_bitwise(made)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_rows_keep_their_mask(tmp_path: Path, name: str) -> None:
+    made = emitted(tmp_path, *PACKED[name])
+    assert all(masked(operation) for operation in attention(made))
+    found = compared(made)
+    # where the values show that no mask is needed, eager takes the kernel without one
+    expected = Match.TOLERANCE if name == "asked, one sequence" else Match.BITWISE
+    assert max(found, key=lambda c: list(Match).index(c.match)).match is expected
+
+
+def test_the_library_is_left_as_it_was(tmp_path: Path) -> None:
+    before = dict(vars(library))
+    emitted(tmp_path, "_", "", "torch.zeros(1)")
+    assert dict(vars(library)) == before
+
+
+def test_only_values_that_never_change_are_known() -> None:
+    with FakeTensorMode() as mode:
+        given = mode.from_tensor(torch.arange(6))
+        with watched_positions() as positions:
+            split = torch.arange(12)[None]
+            split.split(6, dim=1)[1].sub_(6)  # forgets all that was known
+            row = torch.arange(6)[None]
+            looks = {
+                "arange": row + 0,
+                "expanded": row.expand(3, -1),
+                "given": given[None],
+                "with a given one": row + given,
+                "random": torch.randint(6, (1, 6)),
+                "written by a view": split,
+            }
+            for ids in looks.values():
+                library.find_packed_sequence_indices(ids)
+    assert dict(zip(looks, positions.looks, strict=True)) == {
+        "arange": True,
+        "expanded": True,
+        "given": False,
+        "with a given one": False,
+        "random": False,
+        "written by a view": False,
+    }
+    assert not positions.plain
