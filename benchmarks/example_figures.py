@@ -2,8 +2,7 @@
 
 python benchmarks/example_figures.py [EXAMPLE …] > benchmarks/results/example_figures.md
 
-The budgets are given in bytes: the peak that plans call eager's is replayed with nothing re-run,
-which is 6 % above eager's measured one for hf_llama and 7 % for unet.
+The budgets are given in bytes, of the peak that was measured; what plans call eager's is replayed.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from remat_gen.capture.older_torch import as_in_newest
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.capture.state import kept_state
+from remat_gen.capture.unpacking import rows_of_eager
 from remat_gen.ir.errors import TraceError
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -77,6 +78,7 @@ def trace_joint(
         kernels_of_eager(stands_for),
         calls_of_eager(),
         casts_of_eager(),
+        rows_of_eager(),
         as_in_newest(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):

@@ -25,11 +25,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Blocks in forward order; `frontiers[i]` enters block i, `pinned` stays once it is made."""
+    """Blocks in forward order; `frontiers[i]` enters block i, `pinned` stays once it is made.
+
+    Backward, or a re-run for it, may read `needed`; the rest of a frontier is for the first run.
+    """
 
     blocks: tuple[Block, ...]
     frontiers: tuple[frozenset[int], ...]
     pinned: frozenset[int]
+    needed: frozenset[int]
 
 
 def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
@@ -37,22 +41,49 @@ def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
     bounds = (0, *cuts, problem.forward_count)
     block_of = [b for b, (start, stop) in enumerate(pairwise(bounds)) for _ in range(start, stop)]
     pinned = pinned_values(problem)
-    made = {
-        v: block_of[p]
-        for p in range(problem.forward_count)
-        for v in problem.operations[p].outputs
-        if v not in pinned and problem.values[v].held is not Held.STEP
-    }
-    used = dict(made)
-    for p in range(problem.forward_count):
-        for v in problem.operations[p].inputs:
-            if v in used:
-                used[v] = max(used[v], block_of[p])
+    made, used = _made_and_used(problem, block_of, pinned)
     n = len(bounds) - 1
     backward = _assign_backward(problem, made, used, n)
     frontiers = tuple(frozenset(v for v in made if made[v] < i <= used[v]) for i in range(n + 1))
     blocks = tuple(Block(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds)))
-    return Chain(blocks, frontiers, pinned)
+    return Chain(blocks, frontiers, pinned, needed_values(problem))
+
+
+def gradient_bytes(problem: Problem) -> list[int]:
+    """Return for each forward operation the bytes of parameter gradients made for it.
+
+    Of an operation that shares its block with others they stay until the whole block's backward
+    returns; eager adds each to its parameter at once.
+    """
+    total = problem.forward_count
+    if not total:
+        return []
+    alone = list(range(total))  # as if each operation were a block
+    made, used = _made_and_used(problem, alone, pinned_values(problem))
+    found = [0] * total
+    for p, backward in enumerate(_assign_backward(problem, made, used, total)):
+        for v in (v for b in backward for v in problem.operations[b].outputs):
+            if problem.values[v].held is Held.SEGMENT:
+                found[p] += problem.values[v].nbytes
+    return found
+
+
+def _made_and_used(
+    problem: Problem, block_of: list[int], pinned: frozenset[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return for each value that a frontier may hold its block, and the last that reads it."""
+    made = {
+        v: block
+        for block, operation in zip(block_of, problem.operations, strict=False)
+        for v in operation.outputs
+        if v not in pinned and problem.values[v].held is not Held.STEP
+    }
+    used = dict(made)
+    for block, operation in zip(block_of, problem.operations, strict=False):
+        for v in operation.inputs:
+            if v in used:
+                used[v] = max(used[v], block)
+    return made, used
 
 
 def needed_values(problem: Problem) -> frozenset[int]:
@@ -92,7 +123,8 @@ def _assign_backward(
     reads. One that stands before operations that need values of higher blocks waits for none of
     them: it runs with them, and what it reads is carried there. One that reads nothing of forward
     follows its predecessor. What a later operation *could* run with (a rotary table that all
-    blocks share) holds nobody back: only what it cannot do without does.
+    blocks share) holds nobody back: only what it cannot do without does. The last gradients, of
+    parameters that meet the step's inputs (an embedding's), go with block 0.
     """
     start = problem.forward_count
     reads = [[v for v in o.inputs if v in made] for o in problem.operations[start:]]
@@ -102,13 +134,29 @@ def _assign_backward(
         needed[t] = max(newest[t], needed[t + 1])
     backward: list[list[int]] = [[] for _ in range(n)]
     current = n - 1
+    last = _last_gradients(problem, reads)
     for t, read in enumerate(reads):
+        if t == last:
+            current = 0
         if read:
             current = min(current, max(_own_place(read, made, used), needed[t + 1]))
         backward[current].append(start + t)
         for v in read:
             used[v] = max(used[v], current)
     return backward
+
+
+def _last_gradients(problem: Problem, reads: list[list[int]]) -> int:
+    """Return where the gradients begin behind which backward reads nothing of forward any more."""
+    start = problem.forward_count
+    found = len(reads)
+    for t in range(len(reads) - 1, -1, -1):
+        if reads[t]:
+            break
+        outputs = problem.operations[start + t].outputs
+        if any(problem.values[v].held is Held.SEGMENT for v in outputs):
+            found = t
+    return found
 
 
 def _own_place(read: list[int], made: dict[int, int], used: dict[int, int]) -> int:

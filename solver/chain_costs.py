@@ -98,7 +98,7 @@ class ChainCosts:
     def _advance(self, b: int, shared: frozenset[int], first: bool) -> Advance:
         start, stop = self.chain.blocks[b].start, self.chain.blocks[b].stop
         local = self.blocks[b]
-        chosen = range(stop - start) if first else operations_for(local, local.exits())
+        chosen = range(stop - start) if first else operations_for(local, local.regained())
         runs = tuple(start + p for p in chosen)
         time_us = added(self.problem.operations[p].time_us for p in runs)
         return Advance(runs, time_us, self._advance_peak(b, runs, shared, first))
@@ -107,6 +107,7 @@ class ChainCosts:
         self, b: int, runs: tuple[int, ...], shared: frozenset[int], first: bool
     ) -> int:
         entering, leaving = self.chain.frontiers[b], self.chain.frontiers[b + 1]
+        leaving = leaving if first else leaving & self.chain.needed
         last = {v: q for q, p in enumerate(runs) for v in self._touched(p)}
         resident = peak = sum(self.nbytes[v] for v in entering - shared)
         own = set().union(*(self.problem.operations[p].outputs for p in runs))

@@ -29,11 +29,16 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """A value's bytes and role; `recompute`: an own one that backward does not find retained."""
+    """A value's bytes and role.
+
+    `recompute`: an own one that backward does not find retained. `spent`: an exit that nothing
+    reads after the first run.
+    """
 
     nbytes: int
     role: Role
     recompute: bool = False
+    spent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,10 @@ class LocalBlock:
     def exits(self) -> set[int]:
         """Return the values in the frontier that leaves the block."""
         return {v for v, value in enumerate(self.values) if value.role is Role.EXIT}
+
+    def regained(self) -> set[int]:
+        """Return the exits that a re-run of the block makes again."""
+        return {v for v in self.exits() if not self.values[v].spent}
 
     def bytes_of(self, role: Role) -> int:
         """Return the summed bytes of a role's values."""
@@ -150,4 +159,6 @@ class _Localiser:
     def _add(self, v: int, role: Role) -> None:
         self.number[v] = len(self.values)
         value = self.problem.values[v]
-        self.values.append(LocalValue(value.nbytes, role, value.recompute and role is Role.OWN))
+        recompute = value.recompute and role is Role.OWN
+        spent = role is Role.EXIT and v not in self.chain.needed
+        self.values.append(LocalValue(value.nbytes, role, recompute, spent))

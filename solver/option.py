@@ -43,9 +43,9 @@ def evaluate(block: LocalBlock, stages: Stages) -> Option:
     """Drop re-runs that nobody reads, add those that pins ask for, and measure the rest."""
     stages, retained = _honoured(block, *_walk_back(block, stages))
     exits = block.exits()
-    keep = exits | set(retained)
+    keep, regained = exits | set(retained), block.regained() | set(retained)
     pinned = block.bytes_of(Role.PINNED)
-    again = operations_for(block, keep)
+    again = operations_for(block, regained)
     saved = sum(block.values[v].nbytes for v in retained if v not in exits) + pinned
     return Option(
         stages,
@@ -56,7 +56,7 @@ def evaluate(block: LocalBlock, stages: Stages) -> Option:
         _backward_peak(block, stages, retained),
         again,
         added(block.forward[p].time_us for p in again),
-        _forward_peak(block, again, keep, first=False),
+        _forward_peak(block, again, regained, first=False),
     )
 
 

@@ -1,26 +1,66 @@
 """Cut the forward operations into a chain of blocks with small frontiers.
 
 The layers of the model, where they are known, are the first pieces: identical layers are cut
-identically, so that identical blocks arise and are solved once. A piece over the size limit is cut
-where the frontiers sum to the fewest bytes; neighbouring small pieces are merged.
+identically, so that identical blocks arise and are solved once. A piece over a limit is cut where
+the frontiers sum to the fewest bytes; neighbouring small pieces are merged.
+
+There are two limits: the number of operations, and the bytes of parameter gradients that a block
+holds until its backward returns, where eager lets go of one after the other. Both are local: one
+more layer changes no other block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 
-from remat_gen.solver.blocks import Chain, build_chain, needed_values, pinned_values
+from remat_gen.solver.blocks import (
+    Chain,
+    build_chain,
+    gradient_bytes,
+    needed_values,
+    pinned_values,
+)
 from remat_gen.solver.problem import Held, Problem
 
 BLOCK_LIMIT = 30  # forward operations: about what z3 solves in a second
+HELD_SHARE = 1 / 2  # of what its backward needs a block may hold in gradients
+
+
+class _Limits:
+    """What a block may be: so many operations, and so many bytes of gradients but the largest."""
+
+    def __init__(self, problem: Problem, operations: int) -> None:
+        self.operations = operations
+        self.gradients = gradient_bytes(problem)
+        needed = needed_values(problem)
+        self.needed = [
+            sum(problem.values[v].nbytes for v in operation.outputs if v in needed)
+            for operation in problem.operations[: problem.forward_count]
+        ]
+
+    def starts(self, first: int, stop: int) -> Iterator[int]:
+        """Yield where a block that ends before `stop` may start, from its last operation down."""
+        held = largest = needed = 0
+        for start in range(stop - 1, max(first, stop - self.operations) - 1, -1):
+            held += self.gradients[start]
+            largest = max(largest, self.gradients[start])
+            needed += self.needed[start]
+            if held - largest <= HELD_SHARE * needed:
+                yield start
+
+    def allow(self, start: int, stop: int) -> bool:
+        """Tell whether a range of operations may be a block."""
+        return start in self.starts(start, stop)
 
 
 def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
     """Return the chain of blocks of at most `limit` operations (an idle prefix is one block)."""
     weights = frontier_bytes(problem)
     idle = _idle_prefix(problem)
-    pieces = [p for piece in _layers(problem, idle) for p in _cut(piece, weights, limit)]
-    merged = _merge(problem, pieces, limit)
+    limits = _Limits(problem, limit)
+    pieces = [p for piece in _layers(problem, idle) for p in _cut(piece, weights, limits)]
+    merged = _merge(problem, pieces, limits)
     cuts = ([idle] if idle else []) + [start for start, _ in merged]
     total = problem.forward_count
     return build_chain(problem, tuple(c for c in sorted(set(cuts)) if 0 < c < total))
@@ -63,14 +103,14 @@ def _layers(problem: Problem, start: int) -> list[tuple[int, int]]:
     return [(r[0], r[-1] + 1) for r in ranges]
 
 
-def _cut(piece: tuple[int, int], weights: list[int], limit: int) -> list[tuple[int, int]]:
-    """Cut a range into parts of at most `limit`: least frontier bytes, then fewest, then even."""
+def _cut(piece: tuple[int, int], weights: list[int], limits: _Limits) -> list[tuple[int, int]]:
+    """Cut a range into allowed parts: least frontier bytes, then fewest, then even."""
     start, stop = piece
     best: dict[int, tuple[int, int, int, int]] = {start: (0, 0, 0, start)}
     for c in range(start + 1, stop + 1):
         here = weights[c] if c < stop else 0
         choices = []
-        for a in range(max(start, c - limit), c):
+        for a in limits.starts(start, c):
             bytes_sum, count, squares, _ = best[a]
             choices.append((bytes_sum + here, count + 1, squares + (c - a) ** 2, a))
         best[c] = min(choices)
@@ -81,11 +121,14 @@ def _cut(piece: tuple[int, int], weights: list[int], limit: int) -> list[tuple[i
     return parts[::-1]
 
 
-def _merge(problem: Problem, pieces: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+def _merge(
+    problem: Problem, pieces: list[tuple[int, int]], limits: _Limits
+) -> list[tuple[int, int]]:
     """Merge small neighbours; layers merge with layers only, so that their rhythm stays."""
     merged: list[tuple[int, int]] = []
     for start, stop in pieces:
-        if merged and stop - merged[-1][0] <= limit and _alike(problem, merged[-1][0], start):
+        alike = merged and _alike(problem, merged[-1][0], start)
+        if alike and limits.allow(merged[-1][0], stop):
             merged[-1] = (merged[-1][0], stop)
         else:
             merged.append((start, stop))

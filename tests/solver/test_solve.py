@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from solver_problems import GptShape, gpt_like, problems, unet_like
+from solver_problems import Builder, GptShape, gpt_like, problems, unet_like
 
 from remat_gen.solver.contest import Bound, Contest
 from remat_gen.solver.problem import Problem
@@ -131,6 +131,30 @@ def test_rockmate_is_never_worse(problem: Problem, share: float) -> None:
         if other is not None:
             assert best is not None
             assert best.replay.time_us <= other.replay.time_us
+
+
+@pytest.mark.parametrize("strategy", ["rotor", "rockmate", "auto"])
+def test_what_only_the_first_run_reads_is_not_made_again(strategy: str) -> None:
+    """`mask` is drawn by an operation that cannot run again, and leaves its block: read once."""
+    b = Builder()
+    (x,) = b.op("stem", [], [0])
+    mask, seed = b.op("draw", [x], [1, 0])
+    (early,) = b.op("early", [seed], [2])
+    (_,) = b.op("log", [early], [0])
+    (y,) = b.op("mix", [mask], [0], layer="a")
+    (late,) = b.op("late", [y], [3], layer="a")
+    b.op("end", [late], [0])
+    d = b.value("d", 0)
+    b.given.append(d)
+    (d,) = b.op("d_end", [d], [0], backward=True, workspace=9)
+    (d,) = b.op("d_both", [d, early, late], [0], backward=True)
+    again = ("early", "late")
+    operations = tuple(replace(o, rerunnable=o.backward or o.name in again) for o in b.operations)
+    problem = replace(b.problem(), operations=operations)
+    solver = Solver(problem, strategy)
+    for budget in range(solver.plain.peak_bytes + 1):
+        found = _solve(solver, budget)
+        assert found is None or found.replay.peak_bytes <= budget
 
 
 @given(problems(), st.integers(2, 1000), st.floats(0.4, 1))
