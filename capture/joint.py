@@ -29,7 +29,7 @@ from remat_gen.capture.older_torch import as_in_newest
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.capture.state import kept_state
-from remat_gen.capture.unpacking import rows_of_eager
+from remat_gen.capture.unpacking import name_items, rows_of_eager
 from remat_gen.ir.errors import TraceError
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -98,10 +98,12 @@ def _strict(
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
     _separate(captured, differentiated)
     try:
-        return Joint(_export(captured, *given), strict=True, captured=captured)
+        joint = _export(captured, *given)
     except RuntimeError as error:
         _note_lines(captured, error)
         raise
+    name_items(captured, joint)
+    return Joint(joint, strict=True, captured=captured)
 
 
 def _messages() -> set[Callable[..., None]]:

@@ -13,6 +13,8 @@ from remat_gen.ir.graph import Source
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
 _TORCH = str(Path(torch.__file__).parent)
 
+ITEM = "remat_gen_item"  # in a node's meta: the user's variable for one of several results
+
 
 def source_of(node: torch.fx.Node, model_file: str) -> Source:
     """Return the innermost line of the model's own file, else the last one outside of torch."""

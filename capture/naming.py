@@ -150,8 +150,8 @@ def _copied(node: torch.fx.Node, storages: Storages) -> str:
 
 
 def _of_item(node: torch.fx.Node) -> tuple[str, bool]:
-    hint = metadata.without_number(metadata.origin(node))
-    return hint, bool(hint) and hint != "getitem" and not hint.startswith("split")
+    hint = metadata.without_number(node.meta.get(metadata.ITEM) or metadata.origin(node))
+    return hint, bool(hint) and hint not in ("getitem", "unbind") and not hint.startswith("split")
 
 
 def made_by(node: torch.fx.Node, storages: Storages) -> tuple[str, ...]:

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import torch
 from torch._dynamo.variables import TensorVariable
+
+from remat_gen.capture import metadata
+from remat_gen.capture.storages import is_getitem
 
 
 @contextlib.contextmanager
@@ -27,3 +31,21 @@ def rows_of_eager() -> Iterator[None]:
 
     with mock.patch.object(TensorVariable, "unpack_var_sequence", unpack):
         yield
+
+
+def name_items(captured: torch.fx.GraphModule, joint: torch.fx.GraphModule) -> None:
+    """Give the items of the joint graph the variables that Dynamo's graph has for them.
+
+    AOTAutograd takes a tuple apart anew: its items come from the call, not from `q, k, v`.
+    """
+    items = [n for n in captured.graph.nodes if is_getitem(n)]
+    variables = {(n.args[0].name, n.args[1]): n.name for n in items if _of_call(n)}
+    for node in joint.graph.nodes:
+        if is_getitem(node):
+            call = metadata.origin(node.args[0])
+            node.meta[metadata.ITEM] = variables.get((call, node.args[1]), "")
+
+
+def _of_call(item: torch.fx.Node) -> bool:
+    """Tell whether it is one of the results of a call; of a tensor, it is a slice of it."""
+    return isinstance(item.args[0], torch.fx.Node) and isinstance(item.args[1], int)

@@ -13,8 +13,8 @@ _PUBLIC = frozenset(
     log log10 log1p log2 logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
     maximum mean minimum mm mul native_batch_norm native_dropout native_group_norm
     native_layer_norm ne neg ones ones_like pow prod rand rand_like randn randn_like reciprocal relu
-    remainder roll round rsqrt rsub scatter scatter_add sgn sigmoid sign sin sinh sqrt square std
-    sub sum tan tanh topk tril triu trunc var where zeros zeros_like""".split()
+    remainder roll round rsqrt rsub scatter scatter_add sgn sigmoid sign sin sinh sqrt square stack
+    std sub sum tan tanh topk tril triu trunc var where zeros zeros_like""".split()
 )
 _FUNCTIONAL = frozenset("gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
 # Views that are methods of a tensor with the same arguments.
