@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from remat_gen.capture.untraceable import OWN_GENERATOR
+
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -59,6 +61,7 @@ _REASONS = (
         r"Attempted to call function marked as skipped[\s\S]*?function `([^`]+)`",
         "torch cannot trace {0}",
     ),
+    (r"argument of type: <class 'torch\._C\.Generator'>", OWN_GENERATOR),
 )
 
 

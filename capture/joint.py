@@ -24,7 +24,8 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.autocast import casts_of_eager
 from remat_gen.capture.explain import explain
 from remat_gen.capture.generators import kept_generators
-from remat_gen.capture.kernels import kernels_of_eager
+from remat_gen.capture.kernels import calls_of_eager, kernels_of_eager
+from remat_gen.capture.older_torch import as_in_newest
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.capture.state import kept_state
@@ -75,8 +76,10 @@ def trace_joint(
         kept_state(model),
         _lstm_for_training(model),
         kernels_of_eager(stands_for),
+        calls_of_eager(),
         casts_of_eager(),
         rows_of_eager(),
+        as_in_newest(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)

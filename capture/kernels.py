@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
+from unittest import mock
 
 import torch
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from remat_gen.capture.attention import attention
 from remat_gen.capture.dropout import dropout, dropout_, dropout_of_gpu
@@ -60,6 +62,19 @@ def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
         _forget(operator for operator, _ in before)
+
+
+@contextlib.contextmanager
+def calls_of_eager() -> Iterator[None]:
+    """Let Dynamo keep sums with a factor: `x.add_(y, alpha=0.1)`, `x.addcmul_(y, z, value=0.1)`.
+
+    It makes a product and a sum of them, or calls an operator of Inductor's, which the generated
+    file would not find; both round apart from eager.
+    """
+    special = TorchInGraphFunctionVariable._get_handlers()
+    with mock.patch.dict(special), torch._dynamo.config.patch(enable_dynamo_decompositions=False):
+        special.pop(torch.addcdiv, None)
+        yield
 
 
 def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:

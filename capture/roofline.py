@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
@@ -72,10 +73,24 @@ def flops(graph: Graph, operation: Operation) -> int:
         return 0
     arguments = (operation.args, tuple(value for _, value in operation.kwargs))
     args, kwargs = bind(operation, _meta(graph, refs_in(arguments)))
+    if "attention" in name:
+        args = _for_each_head(args)
     made = _meta(graph, (o for o in operation.outputs if o))
     outputs = [made.get(o) if o else None for o in operation.outputs]
     value = outputs[0] if operation.single and outputs else outputs
     return int(flop_registry[packet](*args, **kwargs, out_val=value))
+
+
+def _for_each_head(args: Sequence[Any]) -> list[Any]:
+    """Repeat keys and values that heads share, as kernels do; torch 2.11 counts no others."""
+    four = [t for t in args if isinstance(t, torch.Tensor) and t.ndim == 4]
+    heads = max((t.shape[1] for t in four), default=1)
+    return [
+        t.repeat_interleave(heads // t.shape[1], dim=1)
+        if isinstance(t, torch.Tensor) and t.ndim == 4 and heads % t.shape[1] == 0
+        else t
+        for t in args
+    ]
 
 
 def drawn_numbers(graph: Graph, operation: Operation) -> int:

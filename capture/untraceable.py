@@ -10,6 +10,10 @@ from remat_gen.capture import metadata
 from remat_gen.capture.storages import tensors_of
 from remat_gen.ir.errors import TraceError
 
+OWN_GENERATOR = (
+    "forward draws from a generator of its own, whose state a plan does not keep: leave out "
+    "generator="
+)
 _LARGEST_CONSTANT = 4096  # numbers; they are written out in the generated file
 
 
@@ -51,10 +55,7 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
     where = _where(user, model_file)
     value = getattr(joint.owning_module, str(node.target), None)
     if isinstance(value, torch.Generator):
-        raise TraceError(
-            f"{where}: forward draws from a generator of its own, whose state a plan does not "
-            "keep: leave out generator="
-        )
+        raise TraceError(f"{where}: {OWN_GENERATOR}")
     if not isinstance(value, torch.Tensor):
         raise TraceError(
             f"{where}: the model cannot be traced: control flow operators ({user.target}) have no "

@@ -13,6 +13,7 @@ from remat_gen.ir.graph import Graph, Operation, Source
 from remat_gen.pins import Pins, pin
 from remat_gen.retrace import Retraced, retrace_file
 from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.sums import added
 from remat_gen.timeline import Part, Residence, Stay, residence_of
 
 
@@ -95,7 +96,7 @@ class Explanation:
     @property
     def eager_time_us(self) -> float:
         """Return the time of running everything once."""
-        return sum(operation.time_us for operation in self.retraced.problem.operations)
+        return added(operation.time_us for operation in self.retraced.problem.operations)
 
 
 def explain_file(path: Path, name: str) -> Explanation:

@@ -24,6 +24,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program, first_runs
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Run, Schedule
+from remat_gen.solver.sums import added
 from remat_gen.solver.timeline import timeline_of
 from remat_gen.solver.window import Window
 
@@ -159,7 +160,7 @@ def _settled(
 
 def _repaired(problem: Problem, trial: Trial, budget_bytes: int) -> Trial | None:
     """Return a quick program within the budget; the problem's pins hold the choice."""
-    plain_us = sum(operation.time_us for operation in problem.operations)
+    plain_us = added(operation.time_us for operation in problem.operations)
     found = []
     for seed in range(WAYS):
         random = Random(seed)

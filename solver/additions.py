@@ -17,6 +17,7 @@ import numpy as np
 from remat_gen.solver.arrays import READ, ProblemArrays
 from remat_gen.solver.excess import Excess
 from remat_gen.solver.improve import Trial
+from remat_gen.solver.sums import added
 from remat_gen.solver.timeline import Timeline
 
 CHAIN = 16  # operations of one chain at most
@@ -75,7 +76,7 @@ def additions(
         made = _chain(timeline, v, at, taste.depth * unit_price)
         if not made or (at, made) in found:
             continue
-        time_us = sum(timeline.arrays.times[p] for p in made)
+        time_us = added(timeline.arrays.times[p] for p in made)
         gain = min(excess.total, sum(_gains(timeline, excess, made, at)))
         if gain and time_us < time_left:
             price = taste.factor(made, timeline.arrays, random) * time_us / gain

@@ -21,6 +21,7 @@ from remat_gen.solver.block_rows import Rows
 from remat_gen.solver.block_variables import Variables
 from remat_gen.solver.local import LocalBlock, Role
 from remat_gen.solver.option import Option, Stages, evaluate
+from remat_gen.solver.sums import added
 
 ENGINE = "rc2"
 WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
@@ -115,7 +116,7 @@ class BlockModel:
     def _add_weights(self) -> None:
         """Weigh each re-run by its time; one unit more, so that fewer re-runs break ties."""
         times = {p: self.block.forward[p].time_us for p in self.variables.operations}
-        total = sum(times.values()) or 1.0
+        total = added(times.values()) or 1.0
         for p, time_us in times.items():
             weight = round(time_us / total * WEIGHT_UNITS) + 1
             self.optimizer.add_soft(z3.Not(self.variables.ran[p, self.variables.last]), weight)

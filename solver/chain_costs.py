@@ -14,6 +14,7 @@ from remat_gen.solver.blocks import Chain
 from remat_gen.solver.local import Gradients, LocalBlock, Role, gradients
 from remat_gen.solver.option import Option, operations_for
 from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.sums import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class ChainCosts:
         local = self.blocks[b]
         chosen = range(stop - start) if first else operations_for(local, local.regained())
         runs = tuple(start + p for p in chosen)
-        time_us = sum(self.problem.operations[p].time_us for p in runs)
+        time_us = added(self.problem.operations[p].time_us for p in runs)
         return Advance(runs, time_us, self._advance_peak(b, runs, shared, first))
 
     def _advance_peak(

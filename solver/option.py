@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.local import LocalBlock, Role
+from remat_gen.solver.sums import added
 
 Stages = tuple[tuple[int, ...], ...]
 
@@ -50,11 +51,11 @@ def evaluate(block: LocalBlock, stages: Stages) -> Option:
         stages,
         retained,
         saved,
-        sum(block.forward[p].time_us for stage in stages for p in stage),
+        added(block.forward[p].time_us for stage in stages for p in stage),
         _forward_peak(block, tuple(range(len(block.forward))), keep, first=True),
         _backward_peak(block, stages, retained),
         again,
-        sum(block.forward[p].time_us for p in again),
+        added(block.forward[p].time_us for p in again),
         _forward_peak(block, again, regained, first=False),
     )
 

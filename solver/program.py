@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.sums import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +57,4 @@ def rerun_time_us(problem: Problem, program: Program) -> float:
     """Return the time of all runs beyond the first ones."""
     runs = program.flat()
     again = [p for p, first in zip(runs, first_runs(runs), strict=True) if not first]
-    return sum(problem.operations[p].time_us for p in again)
+    return added(problem.operations[p].time_us for p in again)

@@ -19,6 +19,7 @@ from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.scaling import in_units
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.straight import in_segments, keep_all
+from remat_gen.solver.sums import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ class Subject:
     def least_time_us(self) -> float:
         """Return the time of running everything once, and again what pins ask for: no less does."""
         operations = self.problem.operations
-        again = sum(operations[p].time_us for p in forced(self.problem))
-        return sum(operation.time_us for operation in operations) + again
+        again = added(operations[p].time_us for p in forced(self.problem))
+        return added(operation.time_us for operation in operations) + again
 
 
 def subject_of(given: Problem | BareGraph) -> Subject:

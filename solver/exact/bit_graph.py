@@ -16,6 +16,7 @@ from remat_gen.solver.exact.bits import mask_of, members
 from remat_gen.solver.partition import partition
 from remat_gen.solver.pins import forced, recomputed
 from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.sums import added
 
 NEVER = float("inf")  # the time of a re-run that the law forbids
 
@@ -87,7 +88,7 @@ class BitGraph:
     @property
     def total_us(self) -> float:
         """Return the time of running every operation once."""
-        return sum(self.time_us)
+        return added(self.time_us)
 
     def bytes_of(self, values: int) -> int:
         """Return the bytes of a set of values."""
@@ -194,7 +195,7 @@ class BitGraph:
 
 def _rounded(times_us: list[float]) -> list[float]:
     """Round times down to 40 binary digits of their sum, so that they add up exactly."""
-    quantum = 2.0 ** (math.frexp(sum(times_us))[1] - 40)
+    quantum = 2.0 ** (math.frexp(added(times_us))[1] - 40)
     return [math.floor(t / quantum) * quantum for t in times_us]
 
 

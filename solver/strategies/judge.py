@@ -18,6 +18,7 @@ from remat_gen.solver.program import Program
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.search import Found, Incumbent
 from remat_gen.solver.straight import in_segments
+from remat_gen.solver.sums import added
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,14 @@ class Judge:
 
     def found(self) -> Found:
         """Return the best kept so far; running each operation once bounds all schedules."""
-        once_us = sum(operation.time_us for operation in self.problem.operations)
+        once_us = added(operation.time_us for operation in self.problem.operations)
         return Found(self.best.runs if self.best else None, once_us)
 
     def _beats_best(self, verdict: Verdict) -> bool:
         return self.best is None or _rank(verdict) < _rank(self.best)
 
     def _time_us(self, runs: Iterable[int]) -> float:
-        return sum(self.problem.operations[p].time_us for p in runs)
+        return added(self.problem.operations[p].time_us for p in runs)
 
 
 def _rank(verdict: Verdict) -> tuple[float, int, tuple[int, ...]]:

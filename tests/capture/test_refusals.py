@@ -328,9 +328,9 @@ def test_what_torch_says_about_fake_tensors_is_not_shown(tmp_path: Path) -> None
 
 
 def test_libraries_hear_that_they_are_traced_where_dynamo_refuses(tmp_path: Path) -> None:
-    """As peft does, which Dynamo refuses; as transformers does, which decides by values else."""
+    """As transformers does, which decides by values else."""
     forward = (
-        "if type(self.lin.weight).__module__.startswith('torchao.'):\n    return x\n"
+        "torch._dynamo.graph_break()\n"
         "y = self.lin(x)\n"
         "if not torch.compiler.is_compiling() and (y == 0).all():\n    y = -y\n"
         "return y.sum()"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_runs import Ended, Remat
+from committed import gpt_remat as gpt_remat
 
 from remat_gen.cli import main
 

@@ -68,6 +68,8 @@ def test_an_open_quote_is_no_error(bash: Remat) -> None:
     assert "Traceback" not in ended.err and "defect" not in ended.err
 
 
-def test_the_script_is_shown(remat: Remat) -> None:
+def test_the_script_is_shown(monkeypatch: pytest.MonkeyPatch, remat: Remat) -> None:
+    """It is that of the shell which started us: a scheduler, for one, is none."""
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
     ended = remat("--show-completion", "bash")
     assert "_REMAT_GEN_COMPLETE=complete_bash" in ended.out

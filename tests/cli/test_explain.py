@@ -22,12 +22,10 @@ from remat_gen.solver.problem import Held, Operation, Problem, Value
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import replay
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt_remat.py"
-
 
 @pytest.fixture(scope="module")
-def gpt() -> Retraced:
-    return retrace_file(EXAMPLE)
+def gpt(gpt_remat: Path) -> Retraced:
+    return retrace_file(gpt_remat)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +34,12 @@ def names(gpt: Retraced) -> ValueNames:
 
 
 @pytest.fixture(scope="module")
-def everything() -> Explanation:
-    return explain_file(EXAMPLE, "*")
+def everything(gpt_remat: Path) -> Explanation:
+    return explain_file(gpt_remat, "*")
 
 
-def test_every_name_of_the_module_is_known(names: ValueNames) -> None:
-    _, _, text = EXAMPLE.read_text().partition("# -- what the blocks keep")
+def test_every_name_of_the_module_is_known(gpt_remat: Path, names: ValueNames) -> None:
+    _, _, text = gpt_remat.read_text().partition("# -- what the blocks keep")
     kept = set(re.findall(r"\b((?:own|before|after)(?:_\d+)?\.(?!batch)\w+)\b", text))
     again = re.findall(r"# rematerialise ([\w, ]+):", text)
     local = re.findall(r"^ {8}(\w+) = (?:torch|aten|F)\.", text, re.MULTILINE)
@@ -88,11 +86,13 @@ def test_the_other_choice_adds_up(gpt: Retraced, everything: Explanation) -> Non
 
 
 @pytest.mark.parametrize("fate", [Fate.RETAINED, Fate.RERUN])
-def test_a_repaired_schedule_keeps_to_the_budget(everything: Explanation, fate: Fate) -> None:
+def test_a_repaired_schedule_keeps_to_the_budget(
+    gpt_remat: Path, everything: Explanation, fate: Fate
+) -> None:
     large = max(
         (v for v in everything.values if v.fate is fate and v.other), key=lambda v: v.nbytes
     )
-    found = explain_file(EXAMPLE, large.name)
+    found = explain_file(gpt_remat, large.name)
     (value,) = found.values
     assert value.other and value.other.settled
     assert value.other.settled.peak_bytes <= found.budget_bytes

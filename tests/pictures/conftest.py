@@ -6,17 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from committed import gpt_remat as gpt_remat
 
 from remat_gen.plot import view_of
 from remat_gen.retrace import Retraced, retrace_file
 from remat_gen.timeline_view import TimelineView
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
 
 @pytest.fixture(scope="session")
-def gpt() -> Retraced:
-    return retrace_file(EXAMPLES / "gpt_remat.py")
+def gpt(gpt_remat: Path) -> Retraced:
+    return retrace_file(gpt_remat)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,13 @@ CASES = {
         "return self.head(self.body(x - self.ema))",
         init="self.register_buffer('ema', torch.zeros(8))",
     ),
+    "sums with a factor": model_source(
+        "h = self.body(x)\n"
+        "h.add_(x, alpha=0.1)\n"
+        "h.addcmul_(x, x, value=0.1)\n"
+        "h.addcdiv_(x, x.exp(), value=0.1)\n"
+        "return self.head(torch.addcdiv(h, x, x.exp(), value=0.1))"
+    ),
     "an input changed in place": model_source("x.mul_(2)\nreturn self.head(self.body(x))"),
     "random operations": model_source(
         "h = self.body(x)\n"

@@ -1,0 +1,71 @@
+"""What torch 2.11 and 2.12 trace otherwise than 2.13: made alike, all of it in this place.
+
+Nothing here asks for torch's version: each difference is looked for where it is.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+from collections.abc import Iterator
+from types import CodeType
+from unittest import mock
+
+import torch
+from torch._dynamo.convert_frame import GraphCaptureOutput
+from torch._higher_order_ops.effects import _get_effect, _register_effectful_op
+from torch._library.effects import EffectType
+
+_CHECK = torch.ops.aten._linalg_check_errors.default
+
+
+@contextlib.contextmanager
+def as_in_newest() -> Iterator[None]:
+    """Trace as torch 2.13 does, and leave torch as it was."""
+    with _tangents_as_outputs(), _checks_are_effects(), _builtins_are_there():
+        yield
+
+
+@contextlib.contextmanager
+def _tangents_as_outputs() -> Iterator[None]:
+    """Expect each incoming gradient with its output's strides: the engine brings it so.
+
+    torch 2.11 expects a contiguous one: that of a transposed output would be copied when it comes,
+    above the peak that was replayed.
+    """
+    with torch._functorch.config.patch(guess_tangent_strides_as_outputs=True):
+        yield
+
+
+@contextlib.contextmanager
+def _checks_are_effects() -> Iterator[None]:
+    """Keep the check of `torch.linalg.inv` and others in the trace, where it is refused.
+
+    torch 2.11 drops it as an operation that nobody uses: a singular matrix would give infinities
+    where eager raises.
+    """
+    if _get_effect(_CHECK) is not None:
+        yield
+        return
+    handle = _register_effectful_op(_CHECK, EffectType.ORDERED)
+    try:
+        yield
+    finally:
+        handle.destroy()
+
+
+@contextlib.contextmanager
+def _builtins_are_there() -> Iterator[None]:
+    """Let Dynamo's bytecode name builtins (`type`, in what makes a model's output class).
+
+    torch 2.11 looks for them among the globals of the forward's module and refuses the model, any
+    of transformers for example.
+    """
+    of_bytecode, there = GraphCaptureOutput._get_external_refs, vars(builtins)
+
+    def without_builtins(bytecode: CodeType) -> set[str]:
+        return of_bytecode(bytecode) - there.keys()
+
+    patched = staticmethod(without_builtins)
+    with mock.patch.object(GraphCaptureOutput, "_get_external_refs", patched):
+        yield
