@@ -87,7 +87,7 @@ class _ConstantValues(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self._values = WeakIdKeyDictionary()
 
     def holds(self, fake: torch.Tensor, condition: Callable[[torch.Tensor], bool]) -> bool:

@@ -90,7 +90,8 @@ class InPlace:
         storage = self.graph.storage_of(taken.name)
         if storage.name not in dying or not self._is_fresh(storage.name):
             return False
-        others = [*operation.args[:position], *operation.args[position + 1 :], operation.kwargs]
+        values = tuple(value for _, value in operation.kwargs)
+        others = (*operation.args[:position], *operation.args[position + 1 :], *values)
         shared = any(self.graph.storage_of(r).name == storage.name for r in refs_in(others))
         return not shared and self._alike(taken.name, result)
 
