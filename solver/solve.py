@@ -12,6 +12,7 @@ from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
 from remat_gen.solver.registry import FRONTS, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
@@ -112,7 +113,7 @@ class Solver:
         self.problem, self.strategy = self.subject.problem, strategy
         self.plain: Replay = self.subject.eager()
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
-        self._smallest: SmallestBudget | None = None
+        self._least: Program | None = None
         self._news = news
 
     def solve(self, budget_bytes: int) -> Solution:
@@ -130,6 +131,8 @@ class Solver:
             if contest.best is None:
                 raise
             interrupted = True
+        if contest.best is None:  # a search may have found on its way what it now does not
+            contest.offer(self.strategy, self._least_program())
         if contest.best is None:
             smallest = self.smallest_budget()
             raise InfeasibleError(
@@ -139,10 +142,13 @@ class Solver:
 
     def smallest_budget(self) -> SmallestBudget:
         """Return the smallest budget that is feasible for this strategy."""
-        if self._smallest is None:
-            judged = self.subject.judge(self._entrant.smallest())[1]
-            self._smallest = SmallestBudget(judged.peak_bytes, judged.peak_at)
-        return self._smallest
+        judged = self.subject.judge(self._least_program())[1]
+        return SmallestBudget(judged.peak_bytes, judged.peak_at)
+
+    def _least_program(self) -> Program:
+        if self._least is None:
+            self._least = self._entrant.smallest()
+        return self._least
 
     def _solution(self, contest: Contest, best: Entry, interrupted: bool) -> Solution:
         unproved, asked = self._entrant.unproved() if best.strategy in FRONTS else (0, 0)

@@ -7,7 +7,7 @@ from bare_graphs import bare_graphs, largest_node_bytes, scaled, training_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.solver.bare import BareGraph
+from remat_gen.solver.bare import BareGraph, Node
 from remat_gen.solver.replay import replay
 from remat_gen.solver.solve import STRATEGIES, InfeasibleError, Solution, Solver, Status
 
@@ -50,6 +50,15 @@ def test_the_smallest_budget_is_feasible(strategy: str, graph: BareGraph) -> Non
     assert smallest.nbytes >= largest_node_bytes(graph)
     found = solver.solve(smallest.nbytes)
     assert found.replay.peak_bytes <= smallest.nbytes
+
+
+def test_the_smallest_budget_is_feasible_where_a_search_missed_it() -> None:
+    """checkmate-lp found 8 bytes while it was asked for 10, and at 8 it rounded to nothing."""
+    sizes, reads = (4, 2, 5, 1, 1, 1, 1, 1), ((), (0,), (1,), (2,), (3, 0), (4, 2), (5, 1), (6, 0))
+    nodes = [Node(f"n{i}", 1.0, sizes[i], i > 3, reads[i]) for i in range(8)]
+    solver = Solver(BareGraph(tuple(nodes), frozenset()), "checkmate-lp")
+    smallest = solver.smallest_budget().nbytes
+    assert solver.solve(smallest).replay.peak_bytes <= smallest
 
 
 @pytest.mark.parametrize("strategy", MONOTONE)

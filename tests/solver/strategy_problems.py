@@ -144,21 +144,24 @@ def least_time_in_stages(problem: Problem, budget: int) -> float | None:
     have no re-runs, backward ones only those of forward ones; a bare graph has both everywhere.
     """
     n, forward = len(problem.operations), problem.forward_count
+    given = sum(1 << v for v in problem.given)
 
     def moves(state: State) -> Iterator[tuple[State, int]]:
         (stage, after, resident) = state
-        again = range(after, min(stage, forward or n)) if stage >= forward else ()
-        for p in again:
-            if problem.operations[p].rerunnable:
-                yield (stage, p + 1, resident | _made(problem, p)), p
-        if stage < n:
-            yield (stage + 1, 0, resident | _made(problem, stage)), stage
+        begins = stage == forward and bool(given)  # backward: the gradient comes before all else
+        if begins and resident & given != given:
+            yield (stage, after, resident | given), -1
+        else:
+            again = range(after, min(stage, forward or n)) if stage >= forward else ()
+            for p in again:
+                if problem.operations[p].rerunnable:
+                    yield (stage, p + 1, resident | _made(problem, p)), p
+            if stage < n:
+                yield (stage + 1, 0, resident | _made(problem, stage)), stage
         for v in range(len(problem.values)):
-            if resident >> v & 1 and problem.values[v].held is Held.FREE:
+            kept = begins and given >> v & 1
+            if resident >> v & 1 and problem.values[v].held is Held.FREE and not kept:
                 yield (stage, after, resident & ~(1 << v)), -1
-        if stage == forward and not after and problem.given:
-            given = sum(1 << v for v in problem.given)
-            yield (stage, 1 << 20, resident | given), -1
 
     return _dijkstra(problem, budget, (0, 0, 0), moves, lambda state: state[0] == n)
 
