@@ -3,8 +3,8 @@
 Before attention transformers looks at the *values* of the position ids, for several sequences
 packed into one row. It finds none and leaves the mask to the kernel. Under tracing it cannot look:
 every attention gets a mask of batch × length² elements in each layer, and with it a kernel that
-rounds otherwise. Position ids that follow from no parameter, buffer or input hold the same values
-in every step: what they say once, they say always.
+rounds otherwise. Position ids that count from somewhere on (`arange`, moved, viewed, repeated for
+each row) hold no packed rows in any step, of any length.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ from torch.utils.weak import WeakIdKeyDictionary
 LIBRARY = "transformers.masking_utils"
 _PACKED = "find_packed_sequence_indices"
 _EXPORTING = "is_torchdynamo_exporting"
+# What leaves rows that count rows that count, whatever the lengths. Of others, a remainder say,
+# the values at the example's lengths tell nothing of those at smaller ones.
+_COUNTING = frozenset(
+    """aten.arange.default aten.arange.start aten.add.Tensor aten.sub.Tensor aten.unsqueeze.default
+    aten.squeeze.dim aten.expand.default aten.view.default aten._unsafe_view.default
+    aten.slice.Tensor aten.alias.default aten.detach.default aten.clone.default
+    aten._to_copy.default""".split()
+)
 
 
 @dataclass(slots=True)
 class Positions:
-    """Whether each look at position ids found values that never change, of one sequence a row."""
+    """Whether each look at position ids found rows that count, of one sequence each."""
 
     looks: list[bool] = field(default_factory=list)
 
@@ -82,7 +90,7 @@ def _none(_position_ids: torch.Tensor) -> None:
 
 
 class _ConstantValues(TorchDispatchMode):
-    """Keeps the values of fake integers that are made from no other tensor, on the CPU."""
+    """Keeps the values of fake integers that count, on the CPU: made by `_COUNTING` alone."""
 
     supports_higher_order_operators = True
 
@@ -114,7 +122,7 @@ class _ConstantValues(TorchDispatchMode):
         if func._schema.is_mutable and not all(x.is_floating_point() for x in read):
             self._values.clear()  # views share what is written: rather know nothing
         known = all(x in self._values for x in read) and _is_small_integer(result)
-        if known and not func._schema.is_mutable and not _is_random(func):
+        if known and len(read) < 2 and str(func) in _COUNTING and not _has_step(func, args):
             self._values[result] = self._run(func, args, kwargs)
         return result
 
@@ -132,8 +140,8 @@ class _ConstantValues(TorchDispatchMode):
 _SMALL = 1 << 22  # elements: position ids of any batch, no table of a vocabulary
 
 
-def _is_random(operator: torch._ops.OpOverload) -> bool:
-    return torch.Tag.nondeterministic_seeded in operator.tags
+def _has_step(operator: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
+    return str(operator) == "aten.slice.Tensor" and len(args) > 4
 
 
 def _is_small_integer(result: object) -> bool:

@@ -52,11 +52,13 @@ class InPlace:
     schedule: Schedule
     _peaks: frozenset[str] = field(init=False)
     _makers: dict[str, Operation] = field(init=False)
+    _leaving: frozenset[str] = field(init=False)  # outputs and gradients: no views of others
 
     def __post_init__(self) -> None:
         operations = self.problem.operations
         replays = [replay(self.problem, self.schedule, keep_gradients=k) for k in (False, True)]
         self._peaks = frozenset(operations[r.peak_at].signature for r in replays)
+        self._leaving = frozenset(v.name for v in self.problem.values if v.held is not Held.FREE)
         self._makers = {
             storage: operation
             for operation in self.graph.operations
@@ -73,11 +75,21 @@ class InPlace:
         if not name or self.problem.operations[p].signature in self._peaks:
             return None
         names = {self.problem.values[v].name for v in dying if self._is_free(v)}
-        commutes = name in _COMMUTE and not operation.kwargs
-        for position in range(2 if commutes else 1):
+        for position in range(2 if self._commutes(operation, name) else 1):
             if self._fits(operation, position, names):
                 return position
         return None
+
+    def _commutes(self, operation: Operation, name: str) -> bool:
+        """Tell whether the order does not matter: it does where one operand is converted first."""
+        first, result = operation.args[0], operation.outputs[0]
+        if name not in _COMMUTE or operation.kwargs or result is None:
+            return False
+        tensors = self.graph.tensors
+        return isinstance(first, Ref) and (
+            (tensors[first.name].shape, tensors[first.name].dtype)
+            == (tensors[result].shape, tensors[result].dtype)
+        )
 
     def _is_free(self, v: int) -> bool:
         return self.problem.values[v].held is Held.FREE
@@ -88,7 +100,8 @@ class InPlace:
         if not isinstance(taken, Ref) or result is None:
             return False
         storage = self.graph.storage_of(taken.name)
-        if storage.name not in dying or not self._is_fresh(storage.name):
+        leaves = self.graph.storage_of(result).name in self._leaving
+        if leaves or storage.name not in dying or not self._is_fresh(storage.name):
             return False
         values = tuple(value for _, value in operation.kwargs)
         others = (*operation.args[:position], *operation.args[position + 1 :], *values)
@@ -97,7 +110,9 @@ class InPlace:
 
     def _is_fresh(self, storage: str) -> bool:
         maker = self._makers.get(storage)
-        return maker is not None and maker.target.split(".")[1] in _FRESH
+        if maker is None or not maker.target.startswith("aten."):
+            return False
+        return maker.target.split(".")[1] in _FRESH
 
     def _alike(self, taken: str, result: str) -> bool:
         tensors, layouts = self.graph.tensors, self.graph.layouts

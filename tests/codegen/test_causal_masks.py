@@ -113,6 +113,7 @@ def test_only_values_that_never_change_are_known() -> None:
                 "expanded": row.expand(3, -1),
                 "given": given[None],
                 "with a given one": row + given,
+                "of this length alone": row.remainder(6),
                 "random": torch.randint(6, (1, 6)),
                 "written by a view": split,
             }
@@ -123,6 +124,7 @@ def test_only_values_that_never_change_are_known() -> None:
         "expanded": True,
         "given": False,
         "with a given one": False,
+        "of this length alone": False,
         "random": False,
         "written by a view": False,
     }

@@ -97,3 +97,53 @@ def test_two_forwards_before_two_backwards(tmp_path: Path) -> None:
             loss.backward()
         gradients.append([p.grad for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_a_factor_of_another_type_comes_first(tmp_path: Path) -> None:
+    """In 16 bits `scale * h` rounds `scale` first; `h.mul_(scale)` would use it whole."""
+    text = HEAD + MODEL.format(forward="        y = self.scale * self.first(x)")
+    text = text.replace("self.norm =", "self.register_buffer('scale', SCALE)\n        self.norm =")
+    text = text.replace("class Net", "SCALE = torch.tensor(5.6568542)\n\n\nclass Net", 1)
+    text = text.replace(
+        "return Net()", "net = Net().bfloat16()\n    net.scale = SCALE.clone()\n    return net"
+    )
+    text = text.replace("torch.randn(8, 32)", "torch.randn(8, 32).bfloat16()")
+    assert_bitwise(emit(tmp_path, text, keep_all))
+
+
+KEPT: dict[int, torch.Tensor] = {}
+
+
+@torch.library.custom_op("rematgentests::embedding", mutates_args=())
+def embedding(x: torch.Tensor) -> torch.Tensor:
+    """Hand on what is kept, under the name of an operator that makes new memory."""
+    return KEPT.setdefault(0, torch.ones(8, 32))
+
+
+@embedding.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _straight_through(_ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+    return gradient
+
+
+embedding.register_autograd(_straight_through)
+
+
+def test_what_a_custom_operator_hands_on_is_left_alone(tmp_path: Path) -> None:
+    made = emitted(
+        tmp_path, "y = self.first(torch.ops.rematgentests.embedding(self.second(x)).sin())"
+    )
+    assert ".sin_()" not in made.text
+    assert_bitwise(made)
+
+
+def test_an_output_may_be_written_by_the_user(tmp_path: Path) -> None:
+    text = MODEL.replace("return self.large(y).square().mean()", "return y")
+    forward = "        y = self.first(x) + self.second(x)"
+    text = HEAD + text.format(forward=forward).replace("randn(8, 32)", "randn(2, 4, 32)")
+    made = emit(tmp_path, text, keep_all)
+    outputs = [m(made.loaded.args[0]).mul_(2) for m in (made.loaded.model, made.planned.model)]
+    assert torch.equal(*outputs)
