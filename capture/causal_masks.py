@@ -55,10 +55,10 @@ def watched_positions() -> Iterator[Positions]:
     if find is None:
         yield positions
         return
-    with _ConstantValues() as constants:
+    with _CountingValues() as counting:
 
         def look(position_ids: torch.Tensor) -> object:
-            positions.looks.append(constants.holds(position_ids, lambda ids: find(ids) is None))
+            positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
             return find(position_ids)
 
         with mock.patch.object(library, _PACKED, look):
@@ -89,7 +89,7 @@ def _none(_position_ids: torch.Tensor) -> None:
     return None
 
 
-class _ConstantValues(TorchDispatchMode):
+class _CountingValues(TorchDispatchMode):
     """Keeps the values of fake integers that count, on the CPU: made by `_COUNTING` alone."""
 
     supports_higher_order_operators = True

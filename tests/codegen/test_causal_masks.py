@@ -101,7 +101,7 @@ def test_the_library_is_left_as_it_was(tmp_path: Path) -> None:
     assert dict(vars(library)) == before
 
 
-def test_only_values_that_never_change_are_known() -> None:
+def test_only_rows_that_count_are_known() -> None:
     with FakeTensorMode() as mode:
         given = mode.from_tensor(torch.arange(6))
         with watched_positions() as positions:
