@@ -12,6 +12,7 @@ import contextlib
 import os
 import sys
 import tempfile
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -126,9 +127,9 @@ def running_sum(allocations: list[tuple[int, int, int]]) -> tuple[MemoryEvent, .
 
 
 def _span(name: str, start_ns: int, end_ns: int, events: tuple[MemoryEvent, ...]) -> Span:
-    before = max((e for e in events if e.time_ns < start_ns), key=_when, default=None)
-    inside = tuple(e for e in events if start_ns <= e.time_ns <= end_ns)
-    start = before.total_bytes if before else 0
+    first = bisect_left(events, start_ns, key=_when)
+    inside = events[first : bisect_right(events, end_ns, key=_when)]
+    start = events[first - 1].total_bytes if first else 0
     after = inside[-1].total_bytes if inside else start
     highest = max([start, *(e.total_bytes for e in inside)])
     return Span(name, start, highest, after, inside)

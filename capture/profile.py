@@ -1,25 +1,26 @@
 """Measure what each operation of a graph costs on the training device.
 
 One operation at a time, on synthetic inputs, never the whole step: what does not fit as a whole
-can still be measured. Operations with equal signatures are measured once.
+can still be measured. Operations with equal signatures are measured once. Times are those of the
+example's lengths, workspace is measured at smaller ones too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
 
+from remat_gen.capture.at_lengths import AtLengths, at_all_lengths, more_room
 from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.roofline import measured_rates, roofline_us
-from remat_gen.capture.signature import signature
 from remat_gen.capture.synthesize import Fill, Synthesizer
 from remat_gen.capture.timing import median_time_us, round_time_us
 from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes
-from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.costs import Cost, Costs, Smaller
 from remat_gen.ir.graph import Graph, Operation
 
 # Called with the operation's target, how many are done, and how many there are.
@@ -58,16 +59,20 @@ def profile(
     written. The global random streams are left as they were. An operation that cannot be run
     alone (no memory, or it refuses synthetic inputs) gets a roofline estimate, marked `modelled`.
     """
-    signatures = {operation.name: signature(graph, operation) for operation in graph.operations}
+    example, smaller = at_all_lengths(graph, examples)
     distinct: dict[str, Operation] = {}
-    for operation in graph.operations:
-        distinct.setdefault(signatures[operation.name], operation)
-    synthesizer = Synthesizer(graph, examples)
+    for name, text in example.signatures.items():
+        distinct.setdefault(text, example.operations[name])
     with torch.no_grad(), kept_generators():
-        measured = _measure(synthesizer, distinct, device, progress or _silent)
+        runnables = _time_all(example.synthesizer, distinct, device, progress or _silent)
+        inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
+    measured = _costs(example, distinct, runnables, inside, device)
     return Costs(
         device=device_name(device),
-        operations={name: measured[text] for name, text in signatures.items()},
+        operations={
+            name: _with_smaller(measured[text], more_room(name, example, smaller, inside))
+            for name, text in example.signatures.items()
+        },
         alignment_bytes=alignment_bytes(device),
     )
 
@@ -82,25 +87,39 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def _measure(
-    synthesizer: Synthesizer,
+def _runs(places: Iterable[AtLengths], runnables: Mapping[str, _Runnable]) -> dict[str, Prepare]:
+    """Return how each operation that runs at the example's lengths is run at each of them, once."""
+    example, *smaller = places
+    runs: dict[str, Prepare] = {}
+    for place in (example, *smaller):
+        for name, text in example.signatures.items():
+            if text in runnables and place.signatures[name] not in runs:
+                fill = runnables[text].fill
+                run = _prepare(place.synthesizer, place.operations[name], fill)
+                runs[place.signatures[name]] = run
+    return runs
+
+
+def _costs(
+    example: AtLengths,
     distinct: Mapping[str, Operation],
+    runnables: Mapping[str, _Runnable],
+    inside: Mapping[str, int],
     device: torch.device,
-    progress: Progress,
 ) -> dict[str, Cost]:
-    runnables = _time_all(synthesizer, distinct, device, progress)
-    runs = {text: _prepare(synthesizer, r.operation, r.fill) for text, r in runnables.items()}
-    inside = inside_bytes(runs, device, _REFUSALS)
-    graph = synthesizer.graph
     return {
         text: Cost(
             time_us=round_time_us(runnables[text].time_us),
-            workspace_bytes=max(0, inside[text] - output_bytes(graph, operation)),
+            workspace_bytes=example.workspace_bytes(operation.name, inside),
         )
-        if text in inside
-        else _modelled(graph, operation, device)
+        if text in runnables and text in inside
+        else _modelled(example.synthesizer.graph, operation, device)
         for text, operation in distinct.items()
     }
+
+
+def _with_smaller(cost: Cost, smaller: tuple[Smaller, ...]) -> Cost:
+    return replace(cost, smaller=smaller) if smaller else cost
 
 
 def _time_all(
@@ -150,12 +169,6 @@ def _prepare(synthesizer: Synthesizer, operation: Operation, fill: Fill) -> Prep
         return lambda: function(*args, **kwargs)
 
     return prepare
-
-
-def output_bytes(graph: Graph, operation: Operation) -> int:
-    """Return the bytes of the storages that an operation makes; those it aliases count nothing."""
-    made = set(graph.writes(operation)) - set(graph.reads(operation))
-    return sum(graph.storages[name].nbytes for name in made)
 
 
 def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:

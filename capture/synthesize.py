@@ -7,13 +7,13 @@ storage here too: what aliases in the step aliases, and no byte is held twice.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
 
+from remat_gen.capture.sized import extent
 from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
 
 _PATTERN_ELEMENTS = 1 << 16
@@ -96,12 +96,5 @@ def _extents(tensors: Iterable[Tensor]) -> dict[tuple[str, str], int]:
     extents: dict[tuple[str, str], int] = {}
     for tensor in tensors:
         key = (tensor.storage, tensor.dtype)
-        extents[key] = max(extents.get(key, 0), _extent(tensor))
+        extents[key] = max(extents.get(key, 0), extent(tensor))
     return extents
-
-
-def _extent(tensor: Tensor) -> int:
-    if math.prod(tensor.shape) == 0:
-        return tensor.offset
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=True))
-    return tensor.offset + last + 1

@@ -26,6 +26,8 @@ class Heading:
     extra_operations: int
     extra_time: float  # share of the eager step's time
     strategy: str
+    highest_bytes: int = 0  # the peak at the lengths where it is above this one
+    highest_at: str = ""
 
 
 def with_header(body: str, heading: Heading) -> str:
@@ -38,6 +40,7 @@ def with_header(body: str, heading: Heading) -> str:
             size(heading.peak_bytes),
             f"budget {size(heading.budget_bytes)}",
         ),
+        *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
     ]
@@ -52,6 +55,12 @@ def with_header(body: str, heading: Heading) -> str:
         *table,
     ]
     return "\n".join(lines) + "\n" + body
+
+
+def _highest(heading: Heading) -> list[tuple[str, str, str, str]]:
+    if not heading.highest_at:
+        return []
+    return [("  at most", "", size(heading.highest_bytes), f"at {heading.highest_at}")]
 
 
 def sha256(text: str) -> str:

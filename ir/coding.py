@@ -30,7 +30,7 @@ def dump(value: object, rows: frozenset[type] = frozenset()) -> str:
 
 def _plain(value: Any, rows: frozenset[type]) -> Any:
     if is_dataclass(value) and type(value) in rows:
-        return _row(value)
+        return _row(value, rows)
     if is_dataclass(value):
         said = [f for f in fields(value) if getattr(value, f.name) != f.default]
         return {f.name: _plain(getattr(value, f.name), rows) for f in said}
@@ -41,14 +41,14 @@ def _plain(value: Any, rows: frozenset[type]) -> Any:
     return value
 
 
-def _row(value: Any) -> list[Any]:
+def _row(value: Any, rows: frozenset[type]) -> list[Any]:
     """Return the fields of a row; defaults at its end are left out."""
-    row = [getattr(value, f.name) for f in fields(value)]
-    for f in reversed(fields(value)):
-        if f.default is MISSING or row[-1] != f.default:
+    said = list(fields(value))
+    while said and said[-1].default is not MISSING:
+        if getattr(value, said[-1].name) != said[-1].default:
             break
-        row.pop()
-    return row
+        said.pop()
+    return [_plain(getattr(value, f.name), rows) for f in said]
 
 
 def _text(plain: Any, indent: str) -> str:
@@ -57,11 +57,17 @@ def _text(plain: Any, indent: str) -> str:
         items = [f"{json.dumps(k)}: {_text(plain[k], inner)}" for k in sorted(plain)]
         return "{\n" + ",\n".join(inner + item for item in items) + "\n" + indent + "}"
     line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-    flat = isinstance(plain, list) and all(isinstance(item, _SCALARS) for item in plain)
-    if not isinstance(plain, list) or not plain or (flat and len(line) <= _WIDTH):
+    if not isinstance(plain, list) or not plain or (_is_flat(plain) and len(line) <= _WIDTH):
         return line
     items = [_text(item, inner) for item in plain]
     return "[\n" + ",\n".join(inner + item for item in items) + "\n" + indent + "]"
+
+
+def _is_flat(plain: Any) -> bool:
+    """Tell whether there are but scalars in a list, or lists of them."""
+    if isinstance(plain, list):
+        return all(map(_is_flat, plain))
+    return isinstance(plain, _SCALARS)
 
 
 def load(kind: type[Any], text: str, rows: frozenset[type] = frozenset()) -> Any:

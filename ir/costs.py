@@ -7,15 +7,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """What an operation takes at smaller `lengths` than the example's, in the order of the graph's.
+
+    `workspace_bytes` is the peak inside it beyond its outputs there.
+    """
+
+    lengths: tuple[int, ...]
+    workspace_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """Time (median, device-synchronised) and the peak inside the operation beyond its outputs.
 
-    `modelled` marks a roofline estimate that stands where nothing could be measured.
+    `modelled` marks a roofline estimate that stands where nothing could be measured. `smaller` has
+    the lengths at which inputs, outputs and workspace together are more than at the example's.
     """
 
     time_us: float
     workspace_bytes: int
     modelled: bool = False
+    smaller: tuple[Smaller, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remat_gen.ir import coding
-from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.costs import Cost, Costs, Smaller
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.reading import errors_name
 
 SCHEMA = 1
-_ROWS: frozenset[type] = frozenset({Cost})
+_ROWS: frozenset[type] = frozenset({Cost, Smaller})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,11 @@ class Solver:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The replayed step; `peak_bytes_without_grads` starts with `.grad` set to None."""
+    """The replayed step; `peak_bytes_without_grads` starts with `.grad` set to None.
+
+    `highest_bytes` is the peak of the step `highest_at` smaller lengths ("a batch of 1"), where
+    kernels need so much more workspace that it is above `peak_bytes`.
+    """
 
     peak_bytes: int
     peak_bytes_without_grads: int
@@ -101,6 +105,8 @@ class Predicted:
     eager_peak_bytes: int
     eager_time_us: float
     reruns: int
+    highest_bytes: int = 0
+    highest_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ def _predicted(planned: Planned) -> Predicted:
         eager_peak_bytes=planned.solution.eager.peak_bytes,
         eager_time_us=round(planned.solution.eager.time_us, 3),
         reruns=len(planned.solution.replay.reruns),
+        highest_bytes=planned.highest.nbytes if planned.highest.where else 0,
+        highest_at=planned.highest.where,
     )
 
 
@@ -146,6 +148,8 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         extra_operations=predicted.reruns,
         extra_time=predicted.time_us / predicted.eager_time_us - 1,
         strategy=plan.solver.strategy,
+        highest_bytes=predicted.highest_bytes,
+        highest_at=predicted.highest_at,
     )
 
 

@@ -171,6 +171,7 @@ def _plan(
     stages: _Stages,
 ) -> Planned:
     with stages("solve") as step:
+        from remat_gen.elsewhere import elsewhere_of
         from remat_gen.planning import Search, make_plan
         from remat_gen.problem import problem_of
 
@@ -178,7 +179,8 @@ def _plan(
         limit = breakdown.activations_bytes if breakdown else request.limit
         assert isinstance(limit, int | Budget)
         search = Search(request.strategy.value, request.effort, step, stages.progress.news)
-        planned = make_plan(problem, traced.graph, limit, search)
+        elsewhere = elsewhere_of(traced.graph, costs)
+        planned = make_plan(problem, traced.graph, limit, search, elsewhere)
         if isinstance(stages.progress, Interruptible):
             stages.progress.pardon()
         return planned

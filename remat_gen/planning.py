@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from remat_gen.budget import Budget, human
 from remat_gen.capture.profile import device_name
+from remat_gen.capture.sized import smaller_lengths
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
@@ -16,6 +17,12 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
 from remat_gen.pins import Pinned
 from remat_gen.progress import Step
+from remat_gen.solver.everywhere import (
+    Elsewhere,
+    EverywhereSolver,
+    InfeasibleElsewhereError,
+    Peak,
+)
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
@@ -38,13 +45,24 @@ class Search:
     progress: Step
     news: News | None = None
 
+    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
+        """Return the search of a problem that has other sizes `elsewhere`."""
+        return EverywhereSolver(self._one(problem), elsewhere, self._one)
+
+    def _one(self, problem: Problem) -> Solver:
+        return Solver(problem, self.strategy, self.progress, self.effort, self.news)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`."""
+    """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`.
+
+    `highest` is the solution's peak at the lengths where it is the highest.
+    """
 
     pinned: Pinned
     solution: Solution
+    highest: Peak
     budget_bytes: int
     without_grads: Replay
 
@@ -59,8 +77,14 @@ class Planned:
         return self.solution.schedule
 
 
-def make_plan(pinned: Pinned, graph: Graph, limit: Budget | int, search: Search) -> Planned:
-    """Solve a problem, with its pins, for a limit.
+def make_plan(
+    pinned: Pinned,
+    graph: Graph,
+    limit: Budget | int,
+    search: Search,
+    elsewhere: tuple[Elsewhere, ...] = (),
+) -> Planned:
+    """Solve a problem, with its pins, for a limit that holds `elsewhere`, too.
 
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
@@ -68,24 +92,26 @@ def make_plan(pinned: Pinned, graph: Graph, limit: Budget | int, search: Search)
         UsageError: the strategy cannot search a model of this size.
     """
     problem = pinned.problem
-    solver = Solver(problem, search.strategy, search.progress, search.effort, search.news)
-    eager_bytes = solver.plain.peak_bytes
+    solver = search.solver(problem, elsewhere)
+    eager_bytes = solver.solver.plain.peak_bytes
     budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
-        solution = solver.solve(budget)
+        found = solver.solve(budget)
     except InfeasibleError as error:
-        blame = _blame(pinned, budget, search) if pinned.pins else ""
+        blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
         raise _infeasible(graph, error, budget, eager_bytes, blame) from error
     except TooLargeError as error:
         raise UsageError(f"{error}; --strategy auto searches any model") from error
-    without = replay(problem, solution.schedule, keep_gradients=True)
-    return Planned(pinned, solution, budget, without)
+    without = replay(problem, found.solution.schedule, keep_gradients=True)
+    return Planned(pinned, found.solution, found.peak, budget, without)
 
 
-def _blame(pinned: Pinned, budget_bytes: int, search: Search) -> str:
+def _blame(
+    pinned: Pinned, budget_bytes: int, search: Search, elsewhere: tuple[Elsewhere, ...]
+) -> str:
     """Say whether the budget would be feasible without the pins."""
     try:
-        Solver(pinned.unpinned, search.strategy, search.progress, search.effort).solve(budget_bytes)
+        replace(search, news=None).solver(pinned.unpinned, elsewhere).solve(budget_bytes)
     except InfeasibleError:
         return " (nor does any without the pins)"
     return f" with these pins: {pinned}; without them one does"
@@ -99,6 +125,11 @@ def _infeasible(
     place = f"{operation.name} ({operation.target})"
     if source.file:
         place = f"{source.file}:{source.line}: {operation.name} ({source.text.strip()})"
+    if isinstance(error, InfeasibleElsewhereError) and error.where:
+        place += (
+            f", which needs more memory at {error.where} than at the example's sizes; --static "
+            "plans for those alone"
+        )
     share = 100 * error.smallest_bytes / max(eager_bytes, 1)
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
@@ -122,7 +153,13 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
         return None
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
     complete = all(operation.name in plan.costs for operation in graph.operations)
-    return plan.measured() if same and complete else None
+    measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
+    return plan.measured() if same and complete and known_at(graph, measured_at) else None
+
+
+def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
+    """Tell whether costs were measured at lengths of this graph: a pinned one has none."""
+    return measured_at <= set(smaller_lengths(graph.lengths))
 
 
 def rounded(costs: Costs) -> Costs:

@@ -12,6 +12,7 @@ from remat_gen.budget import human
 from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
+    from remat_gen.ir.plan import Predicted
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
@@ -37,6 +38,7 @@ def summary_lines(generated: Generated) -> list[str]:
     lines += [
         f"peak        {human(predicted.peak_bytes)} planned, {human(predicted.eager_peak_bytes)} "
         f"eager; {human(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
+        *_highest(predicted),
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
@@ -48,6 +50,13 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.output:
         lines.append(f"written     {generated.output}, {generated.plan_file}")
     return lines
+
+
+def _highest(predicted: Predicted) -> list[str]:
+    if not predicted.highest_at:
+        return []
+    peak, where = human(predicted.highest_bytes), predicted.highest_at
+    return [f"            {peak} at {where}, where kernels need more workspace"]
 
 
 def _lengths(generated: Generated) -> str:

@@ -1,0 +1,47 @@
+"""The scheduling problem at smaller lengths, where operations need more room than at the example's.
+
+Such lengths stand in the costs. All other operations fit at them where they fit at the example's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remat_gen.capture.sized import sized
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.graph import Graph
+from remat_gen.problem import problem_of
+from remat_gen.solver.everywhere import Elsewhere
+
+
+def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:
+    """Return the problems that a schedule must fit in besides the example's.
+
+    Raises:
+        TraceError: as `problem_of`.
+    """
+    lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
+    return tuple(
+        Elsewhere(
+            _where(graph, numbers), problem_of(sized(graph, numbers), _costs_at(costs, numbers))
+        )
+        for numbers in sorted(lengths, reverse=True)
+    )
+
+
+def _costs_at(costs: Costs, numbers: tuple[int, ...]) -> Costs:
+    return replace(
+        costs,
+        operations={name: _at(cost, numbers) for name, cost in costs.operations.items()},
+    )
+
+
+def _at(cost: Cost, numbers: tuple[int, ...]) -> Cost:
+    found = {there.lengths: there.workspace_bytes for there in cost.smaller}
+    return Cost(cost.time_us, found.get(numbers, 0), cost.modelled)
+
+
+def _where(graph: Graph, numbers: tuple[int, ...]) -> str:
+    """Return "a batch of 1": the lengths that are not the example's."""
+    pairs = zip(graph.lengths, numbers, strict=True)
+    return " and ".join(f"a {len_.name} of {n}" for len_, n in pairs if n != len_.maximum)
