@@ -11,7 +11,7 @@ from remat_gen.capture.sized import sized
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.problem import problem_of
-from remat_gen.solver.everywhere import Elsewhere
+from remat_gen.solver.room import Elsewhere
 
 
 def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:

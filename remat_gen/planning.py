@@ -17,14 +17,10 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
 from remat_gen.pins import Pinned
 from remat_gen.progress import Step
-from remat_gen.solver.everywhere import (
-    Elsewhere,
-    EverywhereSolver,
-    InfeasibleElsewhereError,
-    Peak,
-)
+from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.room import Elsewhere
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import Effort, News
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver

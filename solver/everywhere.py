@@ -2,9 +2,9 @@
 
 A step of fewer samples holds less, but some operations need more workspace in it. Searches see one
 problem, that of the example's sizes. Its best schedule is replayed at the sizes where an operation
-needs more room; mostly it fits there. If not, the search is done again with that much more
-workspace, as if nothing else were smaller: what fits then fits at all sizes. Below that there is
-the schedule with the least peak of the first problem.
+needs more room; mostly it fits there. If not, the search is done again, with as much more workspace
+as the schedule lacked; then with all that is needed as if nothing else were smaller, for what fits
+then fits at all sizes. Below that there is the schedule with the least peak of the first problem.
 
 Predictions are of the example's sizes, and so are bounds: fewer schedules cannot be quicker.
 """
@@ -18,18 +18,11 @@ from dataclasses import dataclass, replace
 from remat_gen.solver.contest import reaches
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
+from remat_gen.solver.room import Elsewhere, lacking, larger, room_bytes, roomy, with_more
+from remat_gen.solver.search import INTERRUPTED
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """The same operations and values at other sizes; `where` says which: "a batch of 1".
-
-    Operations that need no more room here than at the example's sizes have a workspace of 0.
-    """
-
-    where: str
-    problem: Problem
+_ROUNDS = 3  # of searches with as much more workspace as the last schedule lacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +37,9 @@ class Peak:
 class InfeasibleElsewhereError(InfeasibleError):
     """No schedule of the strategy fits at all sizes; `where` is what sets the smallest budget."""
 
-    def __init__(self, smallest: Peak, strategy: str) -> None:
-        super().__init__(smallest.nbytes, smallest.operation, strategy)
+    def __init__(self, smallest: Peak, strategy: str, *, proved: bool = False) -> None:
+        super().__init__(smallest.nbytes, smallest.operation, strategy, proved=proved)
         self.where = smallest.where
-
-
-def roomy(problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> Problem:
-    """Return a problem whose operations have the room that they need at any sizes.
-
-    Operations of one signature have the same workspace: identical blocks stay identical.
-    """
-    more: dict[str, int] = {}
-    for p, operation in enumerate(problem.operations):
-        needed = max((_room(other.problem, p) for other in elsewhere), default=0)
-        extra = max(0, needed - _room(problem, p))
-        more[operation.signature] = max(extra, more.get(operation.signature, 0))
-    operations = tuple(
-        replace(o, workspace_bytes=o.workspace_bytes + more[o.signature])
-        for o in problem.operations
-    )
-    return replace(problem, operations=operations)
-
-
-def _room(problem: Problem, p: int) -> int:
-    operation = problem.operations[p]
-    around = {*operation.inputs, *operation.outputs}
-    return operation.workspace_bytes + sum(problem.values[v].nbytes for v in around)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +72,48 @@ class EverywhereSolver:
         except InfeasibleError as error:
             if not self.elsewhere:
                 raise
-            raise self._infeasible() from error
+            raise self._infeasible(proved=error.proved) from error
         for found in self._candidates(first, budget_bytes):
             peak = self._peak(found)
             if peak.nbytes <= budget_bytes:
                 return Everywhere(found, peak)
-        raise self._infeasible()
+        raise self._infeasible(proved=False)
 
     def _candidates(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
         """Yield schedules at the example's sizes, the quickest first."""
         yield first
         with contextlib.suppress(InfeasibleError):
+            yield from self._nearer(first, budget_bytes)
+        with contextlib.suppress(InfeasibleError):
             yield self._judged(self.make(self._roomy()).solve(budget_bytes), first)
         yield self._judged(self._least(), first)
+
+    def _nearer(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
+        """Yield schedules of problems with as much more workspace as the last one lacked.
+
+        Raises:
+            InfeasibleError: that is too much.
+        """
+        found, problem = first, self.solver.problem
+        for _ in range(_ROUNDS):
+            more = lacking(self.solver.problem, self.elsewhere, found.schedule, budget_bytes)
+            problem = larger(problem, with_more(self.solver.problem, more))
+            found = self._judged(self.make(problem).solve(budget_bytes), first)
+            yield found
 
     def _judged(self, found: Solution, first: Solution) -> Solution:
         """Return a solution with the figures of the example's sizes, and the bound of the first."""
         figures = replay(self.solver.problem, found.schedule)
         optimal = reaches(figures.time_us, first.lower_bound_us)
+        interrupted = first.interrupted or found.interrupted
         return replace(
             found,
             replay=figures,
             eager=first.eager,
-            notes=(),
+            notes=(INTERRUPTED,) * interrupted,
             status=Status.OPTIMAL if optimal else Status.FEASIBLE,
             lower_bound_us=first.lower_bound_us,
+            interrupted=interrupted,
         )
 
     def _roomy(self) -> Problem:
@@ -145,14 +132,14 @@ class EverywhereSolver:
                 highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
         return highest
 
-    def _infeasible(self) -> InfeasibleElsewhereError:
+    def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
         least = self._peak(self._least())
         room = self.make(self._roomy()).smallest_budget()
         if room.nbytes < least.nbytes:
             least = Peak(room.nbytes, room.operation, self._most_room(room.operation))
-        return InfeasibleElsewhereError(least, self.solver.strategy)
+        return InfeasibleElsewhereError(least, self.solver.strategy, proved=proved)
 
     def _most_room(self, p: int) -> str:
         """Return where an operation needs the most room; "" at the example's sizes."""
         here = Elsewhere("", self.solver.problem)
-        return max((here, *self.elsewhere), key=lambda other: _room(other.problem, p)).where
+        return max((here, *self.elsewhere), key=lambda other: room_bytes(other.problem, p)).where

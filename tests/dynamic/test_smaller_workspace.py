@@ -1,0 +1,142 @@
+"""Kernels that need more workspace for fewer samples: every batch is within the budget."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import re
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from varying_models import GPT, model
+
+from remat_gen.budget import parse_budget
+from remat_gen.capture.load import load
+from remat_gen.checking import check_file
+from remat_gen.ir.errors import InfeasibleBudgetError
+from remat_gen.measure import model_peak
+from remat_gen.pipeline import Generated, generate
+from remat_gen.progress import Silent
+from remat_gen.request import Request, Strategy
+from remat_gen.summary import summary_lines
+
+CPU = torch.device("cpu")
+LARGEST = 3
+# For one sample torch unfolds the input of a small 3-D convolution: 27 times its size.
+CONVOLUTIONS = model(
+    """
+    self.convs = nn.ModuleList(nn.Conv3d(8 if i else 3, 8, 3, padding=1) for i in range(4))
+    self.head = nn.Linear(8, 5)
+    """,
+    """
+    for conv in self.convs:
+        x = F.gelu(conv(x))
+    return self.head(x.mean((2, 3, 4)))
+    """,
+    f"(torch.randn({LARGEST}, 3, 4, 16, 16),)",
+)
+
+
+@functools.cache
+def folder_of(source: str) -> Path:
+    """Return a folder with the model's file in it; it is there for the session."""
+    folder = Path(tempfile.mkdtemp(prefix="remat-gen-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    (folder / "net.py").write_text(source, encoding="utf-8")
+    return folder
+
+
+def plan(budget: str, source: str = CONVOLUTIONS) -> Generated:
+    """Plan a model without measuring times: all operations take the same."""
+    folder = folder_of(source)
+    output = folder / f"net_{budget.rstrip('%')}.py"
+    request = Request(folder / "net.py", parse_budget(budget), output, device="cpu")
+    once = mock.Mock(side_effect=lambda call, device: (call(), 1.0)[1])
+    with mock.patch("remat_gen.capture.profile.median_time_us", once):
+        return generate(replace(request, strategy=Strategy.ROTOR), Silent())
+
+
+generated = functools.cache(plan)
+
+
+def measured_bytes(planned: Generated) -> dict[int, int]:
+    """Return the measured activation peak of a step of each batch."""
+    assert planned.output
+    loaded = load(planned.output, device="cpu")
+    (x,) = loaded.args
+    return {
+        batch: model_peak(loaded.model, (x[:batch].clone(),), {}, CPU).peak_bytes
+        for batch in range(1, LARGEST + 1)
+    }
+
+
+# 100 %: eager's own step of one sample does not fit; 95 %: the quickest schedule of the example
+# does not fit there; 91 %: only the smallest does.
+@pytest.mark.parametrize("budget", ["91%", "95%", "100%"])
+def test_every_batch_is_within_the_budget(budget: str) -> None:
+    planned = generated(budget)
+    measured = measured_bytes(planned)
+    assert max(measured.values()) <= planned.plan.asked.budget_bytes, measured
+    assert measured[LARGEST] == planned.plan.predicted.peak_bytes
+
+
+def test_the_highest_peak_is_predicted_to_the_byte() -> None:
+    planned = generated("95%")
+    predicted = planned.plan.predicted
+    assert predicted.highest_at == "a batch of 1"
+    assert predicted.highest_bytes == measured_bytes(planned)[1] > predicted.peak_bytes
+
+
+def test_eagers_peak_stays_that_of_the_example() -> None:
+    eager = load(folder_of(CONVOLUTIONS) / "net.py", device="cpu")
+    measured = model_peak(eager.model, eager.args, eager.kwargs, CPU).peak_bytes
+    assert generated("95%").plan.predicted.eager_peak_bytes == measured
+
+
+def test_people_are_told_where_the_peak_is() -> None:
+    planned = generated("95%")
+    said = [line for line in summary_lines(planned) if "at a batch of 1" in line]
+    assert said == ["            999 KiB at a batch of 1, where kernels need more workspace"]
+    assert re.search("^#   at most +999 KiB     at a batch of 1$", planned.text, re.MULTILINE)
+
+
+def test_less_room_costs_time_and_more_never_does() -> None:
+    times = [generated(budget).plan.predicted.time_us for budget in ("91%", "95%", "100%")]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > times[1] > times[2]
+
+
+def test_below_the_smallest_budget_it_is_said_which_batch_is_to_blame() -> None:
+    with pytest.raises(InfeasibleBudgetError, match=r"at a batch of 1 than .*; --static") as error:
+        generated("80%")
+    fits = generated(str(error.value.smallest_bytes))
+    assert max(measured_bytes(fits).values()) == error.value.smallest_bytes
+
+
+def test_the_same_costs_give_the_same_plan() -> None:
+    planned = generated("95%")
+    assert planned.output
+    assert not check_file(planned.output).stale
+    again = plan("95%")
+    assert again.costs_reused
+    assert (again.plan, again.text) == (planned.plan, planned.text)
+
+
+def test_costs_say_where_more_is_needed() -> None:
+    costs = generated("95%").plan.costs
+    more = {name: cost.smaller for name, cost in costs.items() if cost.smaller}
+    targets = {name: name.rpartition(".")[2] for name in more}
+    assert set(targets.values()) == {"conv3d", "d_x", "nothing"}  # convolutions, their backwards
+    assert {there.lengths for found in more.values() for there in found} == {(1,)}
+
+
+def test_other_kernels_say_nothing() -> None:
+    planned = generated("80%", GPT)
+    assert planned.plan_file
+    assert not any(cost.smaller for cost in planned.plan.costs.values())
+    assert "highest" not in planned.plan_file.read_text(encoding="utf-8")
