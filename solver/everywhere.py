@@ -135,8 +135,10 @@ class EverywhereSolver:
     def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
         least = self._peak(self._least())
         room = self.make(self._roomy()).smallest_budget()
-        if room.nbytes < least.nbytes:
-            least = Peak(room.nbytes, room.operation, self._most_room(room.operation))
+        own = self.solver.smallest_budget()  # the search of the roomy problem may do better
+        found = max(room, own, key=lambda budget: budget.nbytes)
+        if found.nbytes < least.nbytes:
+            least = Peak(found.nbytes, found.operation, self._most_room(found.operation))
         return InfeasibleElsewhereError(least, self.solver.strategy, proved=proved)
 
     def _most_room(self, p: int) -> str:
