@@ -95,8 +95,8 @@ class Solver:
 class Predicted:
     """The replayed step; `peak_bytes_without_grads` starts with `.grad` set to None.
 
-    `highest_bytes` is the peak of the step `highest_at` smaller lengths ("a batch of 1"), where
-    kernels need so much more workspace that it is above `peak_bytes`.
+    `highest_bytes` is the peak at the smaller lengths `highest_at` ("a batch of 1") where kernels
+    need so much more workspace that it is above `peak_bytes`.
     """
 
     peak_bytes: int

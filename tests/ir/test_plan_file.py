@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.ir import coding
-from remat_gen.ir.costs import Cost
+from remat_gen.ir.costs import Cost, Smaller
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.plan import (
     SCHEMA,
@@ -34,6 +34,8 @@ _BYTES = st.integers(0, 2**60)
 _TIMES = st.floats(0, 1e12)
 _SIZES = st.dictionaries(_NAMES, _BYTES, max_size=3)
 _LISTS = st.lists(_NAMES, max_size=30).map(tuple)
+_SMALLER = st.builds(Smaller, st.lists(_BYTES, max_size=3).map(tuple), _BYTES)
+_COSTS = st.builds(Cost, _TIMES, _BYTES, st.booleans(), st.lists(_SMALLER, max_size=9).map(tuple))
 
 PLANS = st.builds(
     Plan,
@@ -47,13 +49,13 @@ PLANS = st.builds(
     alignment_bytes=_BYTES,
     graph_sha256=_NAMES,
     inputs=st.dictionaries(_NAMES, _NAMES, max_size=3),
-    costs=st.dictionaries(_NAMES, st.builds(Cost, _TIMES, _BYTES, st.booleans()), max_size=4),
+    costs=st.dictionaries(_NAMES, _COSTS, max_size=4),
     blocks=st.lists(st.builds(Block, _NAMES, _BYTES, _SIZES, _LISTS), max_size=3).map(tuple),
     schedule=st.lists(st.builds(PlannedSegment, _BYTES, st.booleans(), _LISTS), max_size=3).map(
         tuple
     ),
     solver=st.builds(Solver, _NAMES, st.booleans(), _LISTS, _NAMES, _TIMES),
-    predicted=st.builds(Predicted, _BYTES, _BYTES, _TIMES, _BYTES, _TIMES, _BYTES),
+    predicted=st.builds(Predicted, _BYTES, _BYTES, _TIMES, _BYTES, _TIMES, _BYTES, _BYTES, _NAMES),
 )
 EXAMPLE = Plan(
     schema=SCHEMA,
@@ -86,6 +88,13 @@ def test_the_text_is_for_people_and_diffs() -> None:
     assert '"add": [0.5, 8, true]' in text
     assert '"steps": ["run mm", "run add", "free mm"]' in text
     assert list(json.loads(text)) == sorted(json.loads(text))
+
+
+def test_a_cost_at_smaller_lengths_stands_on_one_line() -> None:
+    cost = Cost(1.5, 8, smaller=(Smaller((1,), 64), Smaller((1, 2), 32)))
+    text = plan_text(replace(EXAMPLE, costs={"mm": cost}))
+    assert '"mm": [1.5, 8, false, [[[1], 64], [[1, 2], 32]]]' in text
+    assert parse_plan(text).costs == {"mm": cost}
 
 
 def _keys(value: Any, where: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
