@@ -51,14 +51,17 @@ def folder_of(source: str) -> Path:
     return folder
 
 
-def plan(budget: str, source: str = CONVOLUTIONS) -> Generated:
+def plan(
+    budget: str, source: str = CONVOLUTIONS, dynamic: tuple[str, ...] | None = None
+) -> Generated:
     """Plan a model without measuring times: all operations take the same."""
     folder = folder_of(source)
     output = folder / f"net_{budget.rstrip('%')}.py"
     request = Request(folder / "net.py", parse_budget(budget), output, device="cpu")
+    request = replace(request, strategy=Strategy.ROTOR, dynamic=dynamic)
     once = mock.Mock(side_effect=lambda call, device: (call(), 1.0)[1])
     with mock.patch("remat_gen.capture.profile.median_time_us", once):
-        return generate(replace(request, strategy=Strategy.ROTOR), Silent())
+        return generate(request, Silent())
 
 
 generated = functools.cache(plan)
@@ -83,6 +86,20 @@ def test_every_batch_is_within_the_budget(budget: str) -> None:
     measured = measured_bytes(planned)
     assert max(measured.values()) <= planned.plan.asked.budget_bytes, measured
     assert measured[LARGEST] == planned.plan.predicted.peak_bytes
+
+
+def test_two_lengths_are_within_the_budget_together() -> None:
+    planned = plan("97%", dynamic=("x:0", "x:2"))
+    assert planned.output
+    loaded = load(planned.output, device="cpu")
+    planned_model, (x,) = loaded.model, loaded.args
+    sizes = [(batch, length) for batch in range(1, LARGEST + 1) for length in range(1, 5)]
+    steps = {(b, n): (x[:b, :, :n].clone(),) for b, n in sizes}
+    measured = {
+        at: model_peak(planned_model, step, {}, CPU).peak_bytes for at, step in steps.items()
+    }
+    assert max(measured.values()) == measured[1, 4] == planned.plan.predicted.highest_bytes
+    assert measured[1, 4] <= planned.plan.asked.budget_bytes
 
 
 def test_the_highest_peak_is_predicted_to_the_byte() -> None:
@@ -111,6 +128,10 @@ def test_less_room_costs_time_and_more_never_does() -> None:
     assert times[0] > times[1] > times[2]
 
 
+@pytest.mark.limit(
+    "a budget that is too small for a smaller batch, whose kernels need more workspace",
+    "refused when planning, with the batch; `--static` plans for the example's alone",
+)
 def test_below_the_smallest_budget_it_is_said_which_batch_is_to_blame() -> None:
     with pytest.raises(InfeasibleBudgetError, match=r"at a batch of 1 than .*; --static") as error:
         generated("80%")
