@@ -6,7 +6,8 @@ from itertools import groupby, takewhile
 
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Block, PlannedSegment
+from remat_gen.ir.plan import Block, Plan, PlannedSegment
+from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
 
@@ -56,6 +57,22 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
             for s in planned
         )
     )
+
+
+def committed_of(plan: Plan) -> Committed:
+    """Return what a plan runs in each segment, by name, whatever graph it is of."""
+    segments = sorted(
+        plan.schedule, key=lambda s: (s.backward, -s.block if s.backward else s.block)
+    )
+    runs = [
+        (
+            s.backward,
+            tuple(step.removeprefix("run ") for step in s.steps if step.startswith("run ")),
+        )
+        for s in segments
+    ]
+    forward, backward = (tuple(names for b, names in runs if b is back) for back in (False, True))
+    return Committed(forward, backward)
 
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:

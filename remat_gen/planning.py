@@ -15,7 +15,9 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
 from remat_gen.pins import Pinned
+from remat_gen.planned import committed_of
 from remat_gen.progress import Step
+from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
@@ -31,12 +33,13 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a schedule is searched, and what hears of it."""
+    """How a schedule is searched, and what hears of it; one to keep where it is about as good."""
 
     strategy: str
     effort: Effort
     progress: Step
     news: News | None = None
+    committed: Committed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ def make_plan(pinned: Pinned, graph: Graph, limit: Budget | int, search: Search)
         UsageError: the strategy cannot search a model of this size.
     """
     problem = pinned.problem
-    solver = Solver(problem, search.strategy, search.progress, search.effort, search.news)
+    solver = Solver(
+        problem, search.strategy, search.progress, search.effort, search.news, search.committed
+    )
     eager_bytes = solver.plain.peak_bytes
     budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
@@ -123,6 +128,15 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
     complete = all(operation.name in plan.costs for operation in graph.operations)
     return plan.measured() if same and complete else None
+
+
+def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
+    """Return the schedule of an existing plan, if the same strategy was asked for it."""
+    try:
+        plan = read_plan(plan_file)
+    except UsageError:
+        return None
+    return committed_of(plan) if plan.asked.strategy == strategy else None
 
 
 def rounded(costs: Costs) -> Costs:

@@ -43,6 +43,8 @@ def summary_lines(generated: Generated) -> list[str]:
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
+    if generated.slower is not None:
+        lines.append(f"kept        the existing schedule: {_slower(generated.slower)}")
     if generated.costs_reused:
         lines.append("costs       those of the existing plan; --reprofile measures again")
     if generated.output:
@@ -72,6 +74,12 @@ def _proof(generated: Generated) -> str:
         return "; ".join(notes)
     gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
     return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
+
+
+def _slower(share: float) -> str:
+    """Say what it costs to keep a schedule."""
+    by = f"{100 * share:.2f}% slower than" if share >= 5e-5 else "as quick as"
+    return f"{by} the best found; --fresh takes that"
 
 
 def _seconds(generated: Generated) -> str:
@@ -106,6 +114,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
         "costs_reused": generated.costs_reused,
+        "slower_than_best": generated.slower,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
     }
 
