@@ -47,13 +47,12 @@ def generate(
     debug: o.DebugOption = False,
 ) -> None:
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
+    MODEL.py has build_model() and example_inputs().
 
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
     remat-gen                                   (all targets of pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
-
-    MODEL.py has build_model() and example_inputs().
     """
     options = GenerateOptions(
         budget=budget,

@@ -32,7 +32,11 @@ def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Froz
         replace(operation, rerunnable=operation.rerunnable and p in free)
         for p, operation in enumerate(problem.operations[:total])
     ]
-    values, original = list(problem.values), list(range(total))
+    undecided = {v for p in free for v in problem.operations[p].outputs}
+    values = [
+        replace(v, recompute=v.recompute and i in undecided) for i, v in enumerate(problem.values)
+    ]
+    original = list(range(total))
     newest: dict[int, int] = {}
     for p in runs[total:]:
         operation = problem.operations[p]
