@@ -1,8 +1,8 @@
 """The problem that is left where all re-runs but those of some operations are decided.
 
 Each decided re-run becomes an operation of its own in backward, whose results are values of their
-own: from there on backward reads those. What is free may run again. So any search of whole graphs
-finds the best runs of the free operations beside the others as they are.
+own: from there on backward reads those. What is decided keeps its order, what is free may run
+again: any search of whole graphs finds the best re-runs of the free operations beside the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class Frozen:
 
 
 def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Frozen:
-    """Freeze `runs` but for the re-runs of the forward operations in `free`, which are left out."""
+    """Freeze `runs` but for the operations in `free`.
+
+    Forward ones of these may run again, and their re-runs are left out; backward ones may move.
+    """
     total = problem.forward_count
     operations = [
         replace(operation, rerunnable=operation.rerunnable and p in free)
@@ -34,15 +37,17 @@ def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Froz
     ]
     undecided = {v for p in free for v in problem.operations[p].outputs}
     values = [
-        replace(v, recompute=v.recompute and i in undecided) for i, v in enumerate(problem.values)
+        replace(value, recompute=value.recompute and v in undecided)
+        for v, value in enumerate(problem.values)
     ]
     original = list(range(total))
     newest: dict[int, int] = {}
     for p in runs[total:]:
         operation = problem.operations[p]
         if operation.backward or p not in free:
-            operations.append(_decided(operation, newest, values, len(original)))
-            newest.update(zip(operation.outputs, operations[-1].outputs, strict=True))
+            decided = _decided(operation, newest, values, len(original))
+            operations.append(replace(decided, ordered=operation.ordered or p not in free))
+            newest.update(zip(operation.outputs, decided.outputs, strict=True))
             original.append(p)
     left = replace(problem, operations=tuple(operations), values=tuple(values))
     return Frozen(left, tuple(original))

@@ -41,11 +41,15 @@ WIDENED = (0, 1, 2, 4)  # layers that are decided again
 
 @dataclass(frozen=True)
 class Steady:
-    """A committed schedule, as the contest of a budget on `subject` sees it."""
+    """A committed schedule, as the contest of a budget on `subject` sees it.
+
+    Without `searching` nothing is decided again: a strategy's schedule stays that strategy's.
+    """
 
     subject: Subject
     committed: Committed
     effort: Effort
+    searching: bool
 
     @cached_property
     def transfer(self) -> Transfer:
@@ -91,6 +95,8 @@ class Steady:
             yield self.transfer.committed_program()
         else:
             yield from (self._pruned(self.transfer.runs(source)) for source in self._sources())
+        if not self.searching:
+            return
         decided = self._pruned(self.transfer.runs(self.transfer.matched)).flat()
         for free in self._widened():
             left = frozen(self.subject.whole, decided, free)
@@ -133,15 +139,15 @@ class Steady:
         fresh = set(self.transfer.fresh)
         layers = list(self.transfer.new_kinds)
         changed = [i for i, layer in enumerate(layers) if fresh & self._inside(layer)]
+        fresh.update(*(self._inside(layers[i]) for i in changed))
         around = changed or [len(layers)]
         near = sorted(range(len(layers)), key=lambda i: (min(abs(i - c) for c in around), -i))
         others = [layers[i] for i in near if i not in changed]
         for count in WIDENED:
             more = [self._inside(layer) for layer in others[:count]]
-            if count <= len(others) / 2 and (fresh or more):
+            if count < max(len(others), 1) and (fresh or more):
                 yield fresh.union(*more)
 
     def _inside(self, layer: str) -> set[int]:
-        """Return the operations of forward in a new layer."""
-        names = self.transfer.names[: self.subject.whole.forward_count]
-        return {p for p, name in enumerate(names) if layer_of(name) == layer}
+        """Return the operations in a new layer."""
+        return {p for p, name in enumerate(self.transfer.names) if layer_of(name) == layer}

@@ -14,7 +14,7 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import Effort
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.steady import NAME, TOLERANCE
+from remat_gen.solver.steady import NAME, TOLERANCE, WIDENED
 
 MOST = TOLERANCE[Effort.NORMAL]
 
@@ -28,34 +28,31 @@ def by_layer(problem: Problem, schedule: Schedule) -> dict[str, list[tuple[str, 
     return found
 
 
-@pytest.mark.parametrize("percent", [80, 60, 40])
-@pytest.mark.parametrize("layers", [3, 5])
+@pytest.mark.parametrize(("percent", "layers"), [(80, 5), (40, 5), (80, 3)])
 def test_other_layers_stay(percent: int, layers: int) -> None:
     old, new = gpt(4), gpt(layers)
     before = solved(old, percent)
     after = solved(new, percent, written(old, before.schedule))
     best = solved(new, percent)
-    assert after.replay.peak_bytes <= Solver(new).plain.peak_bytes * percent // 100
+    assert after.slower is not None and after.strategy == NAME
+    assert after.replay.peak_bytes <= after.eager.peak_bytes * percent // 100
     assert after.replay.time_us <= best.replay.time_us * (1 + MOST)
-    stayed = [
-        layer
-        for layer, again in by_layer(new, after.schedule).items()
-        if again == by_layer(old, before.schedule).get(layer)
-    ]
-    assert len(stayed) >= 3  # the last one's, and what is outside of all layers, may change
+    old_layers = by_layer(old, before.schedule)
+    again = by_layer(new, after.schedule)
+    changed = [layer for layer in again if again[layer] != old_layers.get(layer)]
+    assert len(changed) <= 1 + WIDENED[-1] and "h.0" not in changed and "" not in changed
 
 
-def test_the_same_problem_keeps_the_very_schedule() -> None:
-    for strategy in ("auto", "rotor", "rockmate"):
-        first = solved(gpt(4), 50, strategy=strategy)
-        again = solved(gpt(4), 50, written(gpt(4), first.schedule), strategy)
-        assert again == first
+@pytest.mark.parametrize("strategy", ["auto", "rotor", "per-layer", "chen-sqrt"])
+def test_the_same_problem_keeps_the_very_schedule(strategy: str) -> None:
+    first = solved(gpt(4), 80, strategy=strategy)
+    assert solved(gpt(4), 80, written(gpt(4), first.schedule), strategy) == first
 
 
-def test_a_kept_schedule_is_kept_again() -> None:
-    kept = solved(gpt(5), 60, committed(4, 60))
-    assert kept.strategy == NAME and kept.slower is not None
-    assert solved(gpt(5), 60, written(gpt(5), kept.schedule)) == kept
+@pytest.mark.parametrize("strategy", ["auto", "per-layer"])
+def test_a_kept_schedule_is_kept_again(strategy: str) -> None:
+    kept = solved(gpt(5), 80, committed(4, 80, strategy), strategy)
+    assert solved(gpt(5), 80, written(gpt(5), kept.schedule), strategy) == kept
 
 
 def test_it_is_not_kept_where_it_is_too_slow() -> None:
@@ -66,9 +63,9 @@ def test_it_is_not_kept_where_it_is_too_slow() -> None:
     assert solved(gpt(4), 40).replay.time_us > best.replay.time_us * (1 + MOST)
 
 
-def test_it_is_kept_for_hardly_less_time() -> None:
-    """Costs that were measured again choose another schedule, which gains next to nothing."""
-    old = solved(gpt(4), 60)
+def test_it_is_kept_where_another_gains_next_to_nothing() -> None:
+    """Costs that were measured again would choose another schedule."""
+    old = solved(gpt(4), 80)
     noisy = replace(
         gpt(4),
         operations=tuple(
@@ -76,45 +73,48 @@ def test_it_is_kept_for_hardly_less_time() -> None:
             for p, o in enumerate(gpt(4).operations)
         ),
     )
-    assert solved(noisy, 60).schedule != old.schedule
-    kept = solved(noisy, 60, written(gpt(4), old.schedule))
+    assert solved(noisy, 80).schedule != old.schedule
+    kept = solved(noisy, 80, written(gpt(4), old.schedule))
     assert kept.schedule == old.schedule
     assert kept.slower is not None and 0 <= kept.slower <= MOST
 
 
 def test_thorough_keeps_only_what_is_as_quick() -> None:
-    solver = Solver(gpt(5), "auto", effort=Effort.THOROUGH, committed=committed(4, 60))
-    best = Solver(gpt(5), "auto", effort=Effort.THOROUGH)
-    budget = best.plain.peak_bytes * 60 // 100
-    assert solver.solve(budget).replay.time_us <= best.solve(budget).replay.time_us
+    old, problem = committed(2, 80), gpt(3)
+    best = Solver(problem, "rotor", effort=Effort.THOROUGH)
+    steady = Solver(problem, "rotor", effort=Effort.THOROUGH, committed=old)
+    budget = best.plain.peak_bytes * 80 // 100
+    assert steady.solve(budget).replay.time_us <= best.solve(budget).replay.time_us
 
 
-def test_the_budget_is_kept_where_it_falls() -> None:
-    old = committed(4, 60)
-    kept = solved(gpt(4), 57, old)
-    assert kept.replay.peak_bytes <= kept.eager.peak_bytes * 57 // 100
+@pytest.mark.parametrize("percent", range(78, 30, -6))
+def test_the_budget_is_kept_where_it_falls(percent: int) -> None:
+    kept = solved(gpt(4), percent, committed(4, 80, "rotor"), "rotor")
+    assert kept.replay.peak_bytes <= kept.eager.peak_bytes * percent // 100
 
 
 def test_another_model_is_ignored() -> None:
-    other = written(renamed(gpt(4), "", ""), solved(gpt(4), 60).schedule)
-    unlike = renamed(renamed(gpt(4), "h.", "blocks."), "_", "x")
-    assert solved(unlike, 60, other) == solved(unlike, 60)
-    assert solved(gpt(4), 60, Committed((), ())) == solved(gpt(4), 60)
+    other = committed(4, 80)
+    unlike = renamed(gpt(4), ".", "_")
+    assert solved(unlike, 80, other) == solved(unlike, 80)
+    assert solved(gpt(4), 80, Committed((), ())) == solved(gpt(4), 80)
 
 
 def test_pins_come_first() -> None:
-    old = committed(4, 60)
-    names = [value.name for value in gpt(4).values]
-    keep = names.index("h.1.gelu.0")
-    problem = pinned(gpt(4), {keep}, set())
-    kept = solved(problem, 70, old)
-    again = [problem.operations[p].name for p in kept.replay.reruns]
-    assert "h.1.gelu" not in again
+    old = committed(4, 60, "per-layer")
+    again = {name for names in old.reruns().values() for name in names}
+    problem = gpt(4)
+    keep = next(p for p, o in enumerate(problem.operations) if o.name in again)
+    pinned_problem = pinned(problem, {problem.operations[keep].outputs[0]}, set())
+    assert keep not in solved(pinned_problem, 70, old, "per-layer").replay.reruns
 
 
-@pytest.mark.parametrize("strategy", ["rockmate", "rotor", "per-layer", "chen-sqrt"])
-def test_with_any_strategy(strategy: str) -> None:
+@pytest.mark.parametrize("strategy", ["rotor", "per-layer", "chen-sqrt"])
+def test_other_strategies_decide_nothing_by_a_search(strategy: str) -> None:
+    """A new layer takes the schedule of an old one, or all is the strategy's own."""
     kept = solved(gpt(5), 60, committed(4, 60, strategy), strategy)
     best = solved(gpt(5), 60, strategy=strategy)
     assert kept.replay.peak_bytes <= kept.eager.peak_bytes * 60 // 100
     assert kept.replay.time_us <= best.replay.time_us * (1 + MOST)
+    layers = list(map(str, by_layer(gpt(5), kept.schedule).values()))
+    assert kept == best or max(layers.count(layer) for layer in layers) > 1
