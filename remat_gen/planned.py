@@ -6,7 +6,7 @@ from itertools import groupby, takewhile
 
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Block, Plan, PlannedSegment
+from remat_gen.ir.plan import Block, PlannedSegment
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
@@ -59,20 +59,11 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
     )
 
 
-def committed_of(plan: Plan) -> Committed:
+def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
     """Return what a plan runs in each segment, by name, whatever graph it is of."""
-    segments = sorted(
-        plan.schedule, key=lambda s: (s.backward, -s.block if s.backward else s.block)
-    )
-    runs = [
-        (
-            s.backward,
-            tuple(step.removeprefix("run ") for step in s.steps if step.startswith("run ")),
-        )
-        for s in segments
-    ]
-    forward, backward = (tuple(names for b, names in runs if b is back) for back in (False, True))
-    return Committed(forward, backward)
+    n = len(planned) // 2
+    runs = tuple(tuple(s[4:] for s in one.steps if s.startswith("run ")) for one in planned)
+    return Committed(runs[:n], runs[n:])
 
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:

@@ -15,7 +15,7 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
 from remat_gen.pins import Pinned
-from remat_gen.planned import committed_of
+from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
@@ -136,7 +136,7 @@ def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
         plan = read_plan(plan_file)
     except UsageError:
         return None
-    return committed_of(plan) if plan.asked.strategy == strategy else None
+    return committed_runs(plan.schedule) if plan.asked.strategy == strategy else None
 
 
 def rounded(costs: Costs) -> Costs:
