@@ -30,20 +30,26 @@ def reruns(plan: Plan, layer: str) -> list[str]:
     return sorted(name.removeprefix(layer) for name in again if name.startswith(f"{layer}."))
 
 
-def test_one_more_layer_leaves_the_others_as_they_are(existing: Path, remat: Remat) -> None:
-    before = plan_of(existing)
-    edit(existing, "range(2)", "range(3)")
-    ended = remat(*ASKED, "--json")
+def test_one_more_layer_leaves_the_others_as_they_are(folder: Path, remat: Remat) -> None:
+    """From modelled costs, which do not depend on the machine."""
+    module, asked = folder / "small_remat.py", (*ASKED, "--target", "h200")
+    assert remat(*asked).code == 0
+    before = plan_of(module)
+    edit(module, "range(2)", "range(3)")
+    ended = remat(*asked, "--json")
     assert ended.code == 0, ended.err
-    after = plan_of(existing)
-    slower = json.loads(ended.out)["slower_than_best"]
+    after = plan_of(module)
     assert after.predicted.peak_bytes <= after.asked.budget_bytes
-    if slower is not None:
-        assert slower <= 5e-3
-        assert after.solver.strategy == "committed"
-        assert re.search(r"kept +the existing schedule: .* the best found; --fresh", ended.err)
-        both = ("layers.0", "layers.1")
-        assert any(reruns(before, layer) == reruns(after, layer) for layer in both)
+    assert after.solver.strategy == "committed"
+    assert 0 <= json.loads(ended.out)["slower_than_best"] <= 5e-3
+    assert re.search(r"\nkept {8}the existing schedule: .* the best found; --fresh", ended.err)
+    for layer in ("layers.0", "layers.1"):
+        assert reruns(before, layer) == reruns(after, layer)
+
+
+def test_what_is_kept_is_exact(existing: Path, remat: Remat) -> None:
+    edit(existing, "range(2)", "range(3)")
+    assert remat(*ASKED).code == 0
     assert remat("verify", existing).code == 0
     assert remat("check", existing).code == 0
 
@@ -78,14 +84,14 @@ def test_fresh_keeps_nothing(existing: Path, remat: Remat) -> None:
 
 
 def test_another_strategy_keeps_nothing(existing: Path, remat: Remat) -> None:
-    ended = remat(*ASKED, "--strategy", "rotor", "--json")
+    ended = remat(*ASKED, "--strategy", "rockmate", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["slower_than_best"] is None
-    assert plan_of(existing).solver.strategy == "rotor"
+    assert plan_of(existing).solver.strategy == "rockmate"
 
 
 def test_the_plan_of_another_model_is_ignored(existing: Path, remat: Remat) -> None:
     edit(existing, "x + self.down(F.gelu(self.up(self.norm(x))))", "torch.tanh(self.up(x))[:, :32]")
-    ended = remat(*ASKED, "--json")
+    ended = remat("small.py", "--budget", "95%", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["slower_than_best"] is None
