@@ -14,7 +14,7 @@ from remat_gen.solver.committed import Committed
 from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
-from remat_gen.solver.registry import AUTO, FRONTS, STRATEGIES, entrant_for
+from remat_gen.solver.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import INTERRUPTED, Effort, News
@@ -125,7 +125,8 @@ class Solver:
         self._news = news
         self._steady: Steady | None = None
         if committed is not None:
-            self._steady = Steady(self.subject, committed, effort, searching=strategy == AUTO)
+            searching = strategy == AUTO and len(self.problem.operations) <= SHORT_SEARCH
+            self._steady = Steady(self.subject, committed, effort, searching)
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.

@@ -93,8 +93,7 @@ class Steady:
         """Yield what may be kept, that of the fewest changes first."""
         if self.transfer.same:
             yield self.transfer.committed_program()
-        else:
-            yield from (self._pruned(self.transfer.runs(source)) for source in self._sources())
+        yield from (self._pruned(self.transfer.runs(source)) for source in self._sources())
         if not self.searching:
             return
         decided = self._pruned(self.transfer.runs(self.transfer.matched)).flat()
@@ -135,19 +134,22 @@ class Steady:
         )
 
     def _widened(self) -> Iterator[set[int]]:
-        """Yield larger and larger sets of operations whose re-runs are decided again."""
-        fresh = set(self.transfer.fresh)
+        """Yield larger and larger sets of operations that are decided again."""
+        fresh, inside = set(self.transfer.fresh), self._by_layer()
         layers = list(self.transfer.new_kinds)
-        changed = [i for i, layer in enumerate(layers) if fresh & self._inside(layer)]
-        fresh.update(*(self._inside(layers[i]) for i in changed))
+        changed = [i for i, layer in enumerate(layers) if fresh & inside[layer]]
+        fresh.update(*(inside[layers[i]] for i in changed))
         around = changed or [len(layers)]
         near = sorted(range(len(layers)), key=lambda i: (min(abs(i - c) for c in around), -i))
         others = [layers[i] for i in near if i not in changed]
         for count in WIDENED:
-            more = [self._inside(layer) for layer in others[:count]]
+            more = [inside[layer] for layer in others[:count]]
             if count < max(len(others), 1) and (fresh or more):
                 yield fresh.union(*more)
 
-    def _inside(self, layer: str) -> set[int]:
-        """Return the operations in a new layer."""
-        return {p for p, name in enumerate(self.transfer.names) if layer_of(name) == layer}
+    def _by_layer(self) -> dict[str, set[int]]:
+        """Return the operations of each layer, of forward and of backward."""
+        found: dict[str, set[int]] = {}
+        for p, name in enumerate(self.transfer.names):
+            found.setdefault(layer_of(name), set()).add(p)
+        return found
