@@ -38,9 +38,9 @@ from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask rerun_random check_output pick_results
-    gradient_came incoming_gradient refuse_gradient check_planned
-    structure_of hash_of_structure has_hook is_plain what_changed MODULE_INTERNALS
-    describe_argument unplanned lengths_in_range""".split()
+    gradient_came incoming_gradient refuse_gradient check_planned check_structure structure_of
+    hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
+    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
 )
 _HELPERS = (
     "draw_mask",
@@ -197,6 +197,9 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import hashlib",
+        "import itertools",
+        "import operator",
+        "import weakref",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any, ClassVar",
     ]

@@ -11,6 +11,7 @@ more layer changes no other block.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -24,6 +25,7 @@ from remat_gen.solver.blocks import (
 from remat_gen.solver.problem import Held, Problem
 
 BLOCK_LIMIT = 30  # forward operations: about what z3 solves in a second
+LONE_LIMIT = 2  # operations between layers that are no block of their own
 HELD_SHARE = 1 / 2  # of what its backward needs a block may hold in gradients
 
 
@@ -60,7 +62,7 @@ def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
     idle = _idle_prefix(problem)
     limits = _Limits(problem, limit)
     pieces = [p for piece in _layers(problem, idle) for p in _cut(piece, weights, limits)]
-    merged = _merge(problem, pieces, limits)
+    merged = _merge(problem, _fold(problem, pieces, limits), limits)
     cuts = ([idle] if idle else []) + [start for start, _ in merged]
     total = problem.forward_count
     return build_chain(problem, tuple(c for c in sorted(set(cuts)) if 0 < c < total))
@@ -121,13 +123,34 @@ def _cut(piece: tuple[int, int], weights: list[int], limits: _Limits) -> list[tu
     return parts[::-1]
 
 
+def _fold(
+    problem: Problem, pieces: list[tuple[int, int]], limits: _Limits
+) -> list[tuple[int, int]]:
+    """Put a pooling or a concatenation between layers into the layer behind, if no other is equal.
+
+    On its own it would be a block, which costs time at each step and has nothing to choose.
+    """
+    kinds = [tuple(o.signature for o in problem.operations[a:b]) for a, b in pieces]
+    count = Counter(kinds)
+    folded: list[tuple[int, int]] = []
+    for kind, (start, stop) in zip(kinds, pieces, strict=True):
+        layer = problem.operations[start].layer
+        before, end = folded[-1] if folded else (start, start)
+        lone = 0 < end - before <= LONE_LIMIT and not problem.operations[before].layer
+        if lone and layer and count[kind] == 1 and limits.allow(before, stop):
+            folded[-1] = (before, stop)
+        else:
+            folded.append((start, stop))
+    return folded
+
+
 def _merge(
     problem: Problem, pieces: list[tuple[int, int]], limits: _Limits
 ) -> list[tuple[int, int]]:
     """Merge small neighbours; layers merge with layers only, so that their rhythm stays."""
     merged: list[tuple[int, int]] = []
     for start, stop in pieces:
-        alike = merged and _alike(problem, merged[-1][0], start)
+        alike = merged and _alike(problem, merged[-1][1] - 1, start)
         if alike and limits.allow(merged[-1][0], stop):
             merged[-1] = (merged[-1][0], stop)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +77,22 @@ MODELS: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     "other widths": (_shrink, "the model's modules"),
     "other dropout": (_dropout, "such as the p of a dropout"),
     "other module": (_swap, "the model's modules"),
+    "other class": (
+        lambda m: setattr(m.layers[1].drop, "__class__", nn.Dropout1d),
+        "the model's modules",
+    ),
+    "other parameter": (
+        lambda m: setattr(m.layers[1].up, "bias", None),
+        "the model's modules",
+    ),
+    "other memory": (
+        lambda m: setattr(m.layers[1].up.weight, "data", torch.randn(16, 32).t()),
+        "the model's modules",
+    ),
+    "new hook": (
+        lambda m: m.layers[1].register_forward_hook(lambda *_: None),
+        r"layers\.1 has a hook",
+    ),
 }
 
 
@@ -89,6 +107,51 @@ def test_another_model(deep: Pair, change: Callable[[nn.Module], object], messag
 
     with pytest.raises(ValueError, match=message + COMMAND):
         _call(deep, changed)
+
+
+@pytest.mark.parametrize(("change", "message"), MODELS.values(), ids=MODELS)
+def test_a_model_that_changes_after_a_step(
+    deep: Pair, change: Callable[[nn.Module], object], message: str
+) -> None:
+    """From the second step on only what may have changed is looked at."""
+    _, planned = deep.models()
+    args, _ = deep.inputs()
+    planned(*args)
+    planned(*args)
+    change(planned)
+    with pytest.raises(ValueError, match=message + COMMAND):
+        planned(*args)
+
+
+def test_equal_objects_in_place_of_others_are_no_change(deep: Pair) -> None:
+    _, planned = deep.models()
+    args, _ = deep.inputs()
+    planned(*args)
+    planned.layers[1].drop = nn.Dropout(planned.layers[1].drop.p)
+    planned.layers[0].up.weight = nn.Parameter(planned.layers[0].up.weight.detach().clone())
+    assert planned(*args) is not None
+
+
+def test_two_models_take_turns(deep: Pair) -> None:
+    (_, one), (_, other) = deep.models(), deep.models()
+    args, _ = deep.inputs()
+    for model in (one, other, one, other):
+        assert model(*args) is not None
+    other.layers[1].drop.p = 0.5
+    assert one(*args) is not None
+    with pytest.raises(ValueError, match="such as the p of a dropout"):
+        other(*args)
+
+
+def test_a_model_is_let_go_of(deep: Pair) -> None:
+    """What was seen of it must not keep its parameters in memory."""
+    _, planned = deep.models()
+    planned(*deep.inputs()[0])
+    model, weight = weakref.ref(planned), weakref.ref(planned.layers[0].up.weight)
+    del planned
+    gc.collect()
+    assert model() is None
+    assert weight() is None
 
 
 @pytest.mark.limit(
@@ -108,6 +171,12 @@ def test_a_tensor_that_was_traced_as_a_constant() -> None:
 
     with pytest.raises(ValueError, match="plain attributes" + COMMAND):
         _call(pair, change)
+    _, planned = pair.models()
+    args, _ = pair.inputs()
+    planned(*args)
+    planned.scale.mul_(2)  # the same object
+    with pytest.raises(ValueError, match="plain attributes" + COMMAND):
+        planned(*args)
 
 
 @pytest.mark.limit(

@@ -1,0 +1,52 @@
+"""What stands alone between layers is no block of its own, and layers that are alike stay alike."""
+
+from __future__ import annotations
+
+from solver_problems import Builder
+
+from remat_gen.solver.partition import block_ranges, partition
+from remat_gen.solver.problem import Problem
+
+
+def step(rows: list[tuple[str, str]]) -> Problem:
+    """Return a chain of operations (kind, layer), each with a backward that needs its result."""
+    b = Builder()
+    x = b.value("x", 8)
+    b.given.append(x)
+    made = []
+    for i, (kind, layer) in enumerate(rows):
+        (x,) = b.op(f"f{i}.{kind}", [x], [8], layer=layer)
+        made.append(x)
+    (d,) = b.op("d", [x], [8], backward=True)
+    for i, value in reversed(list(enumerate(made))):
+        (d,) = b.op(f"b{i}", [value, d], [8], backward=True)
+    return b.problem()
+
+
+def blocks(rows: list[tuple[str, str]]) -> list[int]:
+    """Return the number of operations of each block."""
+    return [stop - start for start, stop in block_ranges(partition(step(rows)))]
+
+
+DOWN = [("conv", "down.0"), ("norm", "down.0")]
+
+
+def test_a_pooling_joins_the_layer_behind_it() -> None:
+    other = [("wide", "down.1"), ("norm", "down.1")]
+    assert blocks([*DOWN, ("pool", ""), *other]) == [2, 3]
+
+
+def test_two_operations_join_it_and_three_do_not() -> None:
+    other = [("wide", "down.1"), ("norm", "down.1")]
+    assert blocks([*DOWN, ("pool", ""), ("cat", ""), *other]) == [2, 4]
+    assert blocks([*DOWN, ("pool", ""), ("cat", ""), ("add", ""), *other]) == [2, 3, 2]
+
+
+def test_layers_that_are_alike_stay_alike() -> None:
+    again = [(kind, "down.1") for kind, _ in DOWN]
+    assert blocks([*DOWN, ("pool", ""), *again]) == [2, 1, 2]
+
+
+def test_layers_behind_the_joined_one_merge_with_it_as_before() -> None:
+    up = [("wide", "down.1"), ("grow", "grow.0")]
+    assert blocks([*DOWN, ("pool", ""), *up]) == [2, 3]
