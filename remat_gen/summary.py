@@ -79,7 +79,7 @@ def _proof(generated: Generated) -> str:
 def _slower(share: float) -> str:
     """Say what it costs to keep a schedule."""
     by = f"{100 * share:.2f}% slower than" if share >= 5e-5 else "as quick as"
-    return f"{by} the best found; --fresh takes that"
+    return f"{by} the best; --fresh takes that"
 
 
 def _seconds(generated: Generated) -> str:
