@@ -77,8 +77,9 @@ def _proof(generated: Generated) -> str:
 
 
 def _slower(share: float) -> str:
-    """Say what it costs to keep a schedule."""
-    by = f"{100 * share:.2f}% slower than" if share >= 5e-5 else "as quick as"
+    """Say what it costs to keep a schedule; what was decided beside it may even be quicker."""
+    word = "slower" if share > 0 else "quicker"
+    by = f"{100 * abs(share):.2f}% {word} than" if abs(share) >= 5e-5 else "as quick as"
     return f"{by} the best; --fresh takes that"
 
 
