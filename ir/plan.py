@@ -77,7 +77,8 @@ class PlannedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """How the schedule was found: by which strategy (with auto, the winner).
+    """How the schedule was found: by which strategy (with auto, the winner). "committed": it is
+    that of the plan which was there before, kept since it is about as good.
 
     `proved` only where z3 finished every proof that the strategy asked for. `status` is "optimal"
     where no schedule of any kind takes less than this one, "feasible" otherwise; none takes less

@@ -58,6 +58,7 @@ def generate(
     recompute: Sequence[str] = (),
     force: bool = False,
     reprofile: bool = False,
+    fresh: bool = False,
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -96,6 +97,7 @@ def generate(
         recompute=recompute,
         force=force,
         reprofile=reprofile,
+        fresh=fresh,
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))

@@ -41,18 +41,18 @@ def generate(
     recompute: o.RecomputeOption = None,
     force: o.ForceOption = False,
     reprofile: o.ReprofileOption = False,
+    fresh: o.FreshOption = False,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
 ) -> None:
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
+    MODEL.py has build_model() and example_inputs().
 
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
     remat-gen                                   (all targets of pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
-
-    MODEL.py has build_model() and example_inputs().
     """
     options = GenerateOptions(
         budget=budget,
@@ -71,6 +71,7 @@ def generate(
         recompute=recompute or None,
         force=force,
         reprofile=reprofile,
+        fresh=fresh,
     )
     if model_file is None:
         _refuse_options(options, output)
@@ -96,12 +97,12 @@ def _refuse_two_texts(output: str | None, *, as_json: bool) -> None:
 
 def _refuse_options(options: GenerateOptions, output: str | None) -> None:
     """Refuse what does not go with all targets at once."""
-    if output or replace(options, force=False, reprofile=False) != GenerateOptions():
+    if output or replace(options, force=False, reprofile=False, fresh=False) != GenerateOptions():
         raise UsageError("these options belong to one file: name the file (MODEL.py)")
 
 
 def _again(request: Request, options: GenerateOptions) -> Request:
-    return replace(request, force=options.force, reprofile=options.reprofile)
+    return replace(request, force=options.force, reprofile=options.reprofile, fresh=options.fresh)
 
 
 def _run(request: Request, *, quiet: bool) -> Generated:

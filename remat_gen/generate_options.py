@@ -48,6 +48,7 @@ class GenerateOptions:
     recompute: Sequence[str] | None = None
     force: bool = False
     reprofile: bool = False
+    fresh: bool = False
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -69,6 +70,7 @@ class GenerateOptions:
             pins=make_pins(self.keep, self.recompute),
             force=self.force,
             reprofile=self.reprofile,
+            fresh=self.fresh,
             live=live is not None,
         )
 

@@ -40,7 +40,8 @@ class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
-    `pinned` has the values that were pinned, by pattern.
+    `pinned` has the values that were pinned, by pattern. Where the existing plan's schedule was
+    kept, `slower` is by what share of the time of the best that was found.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Generated:
     costs_reused: bool
     lengths: str
     pinned: Pinned
+    slower: float | None
     seconds: dict[str, float]
 
     def __repr__(self) -> str:
@@ -99,6 +101,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         costs_reused=reused,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
         pinned=planned.pinned,
+        slower=planned.solution.slower,
         seconds=dict(stages.seconds),
     )
 
@@ -172,13 +175,15 @@ def _plan(
 ) -> Planned:
     with stages("solve") as step:
         from remat_gen.elsewhere import elsewhere_of
-        from remat_gen.planning import Search, make_plan
+        from remat_gen.planning import Search, known_schedule, make_plan
         from remat_gen.problem import problem_of
 
         problem = pin(problem_of(traced.graph, costs), traced.graph, request.pins)
         limit = breakdown.activations_bytes if breakdown else request.limit
         assert isinstance(limit, int | Budget)
-        search = Search(request.strategy.value, request.effort, step, stages.progress.news)
+        strategy, old = request.strategy.value, None if request.fresh else request.output
+        committed = known_schedule(plan_path(old), strategy) if old else None
+        search = Search(strategy, request.effort, step, stages.progress.news, committed)
         elsewhere = elsewhere_of(traced.graph, costs)
         planned = make_plan(problem, traced.graph, limit, search, elsewhere)
         if isinstance(stages.progress, Interruptible):

@@ -7,6 +7,7 @@ from itertools import groupby, takewhile
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Block, PlannedSegment
+from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
 
@@ -56,6 +57,13 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
             for s in planned
         )
     )
+
+
+def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
+    """Return what a plan runs in each segment, by name, whatever graph it is of."""
+    n = len(planned) // 2
+    runs = tuple(tuple(s[4:] for s in one.steps if s.startswith("run ")) for one in planned)
+    return Committed(runs[:n], runs[n:])
 
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:

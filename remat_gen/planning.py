@@ -16,7 +16,9 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
 from remat_gen.pins import Pinned
+from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
+from remat_gen.solver.committed import Committed
 from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
@@ -34,19 +36,20 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a schedule is searched, and what hears of it."""
+    """How a schedule is searched, and what hears of it; one to keep where it is about as good."""
 
     strategy: str
     effort: Effort
     progress: Step
     news: News | None = None
+    committed: Committed | None = None
 
     def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
         """Return the search of a problem that has other sizes `elsewhere`."""
         return EverywhereSolver(self._one(problem), elsewhere, self._one)
 
     def _one(self, problem: Problem) -> Solver:
-        return Solver(problem, self.strategy, self.progress, self.effort, self.news)
+        return Solver(problem, self.strategy, self.progress, self.effort, self.news, self.committed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,15 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
 def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
     """Tell whether costs were measured at lengths of this graph: a pinned one has none."""
     return measured_at <= set(smaller_lengths(graph.lengths))
+
+
+def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
+    """Return the schedule of an existing plan, if the same strategy was asked for it."""
+    try:
+        plan = read_plan(plan_file)
+    except UsageError:
+        return None
+    return committed_runs(plan.schedule) if plan.asked.strategy == strategy else None
 
 
 def rounded(costs: Costs) -> Costs:

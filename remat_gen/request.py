@@ -69,8 +69,9 @@ class DeviceMemory:
 class Request:
     """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
-    (`ids:0`), None where the batch is looked for. `target` is the device that is planned for
-    without being there. `live` where a built model, of class `model`, was given."""
+    (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
+    `target` is the device that is planned for without being there. `live` where a built model, of
+    class `model`, was given."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -85,6 +86,7 @@ class Request:
     pins: Pins = Pins()  # noqa: RUF009  (frozen)
     force: bool = False
     reprofile: bool = False
+    fresh: bool = False
     live: bool = False
 
     @property

@@ -45,6 +45,8 @@ def summary_lines(generated: Generated) -> list[str]:
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
+    if generated.slower is not None:
+        lines.append(f"kept        the existing schedule: {_slower(generated.slower)}")
     if generated.costs_reused:
         lines.append("costs       those of the existing plan; --reprofile measures again")
     if generated.output:
@@ -83,6 +85,13 @@ def _proof(generated: Generated) -> str:
     return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
 
 
+def _slower(share: float) -> str:
+    """Say what it costs to keep a schedule; what was decided beside it may even be quicker."""
+    word = "slower" if share > 0 else "quicker"
+    by = f"{100 * abs(share):.2f}% {word} than" if abs(share) >= 5e-5 else "as quick as"
+    return f"{by} the best; --fresh takes that"
+
+
 def _seconds(generated: Generated) -> str:
     parts = [
         f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
@@ -115,6 +124,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
         "costs_reused": generated.costs_reused,
+        "slower_than_best": generated.slower,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
     }
 

@@ -97,6 +97,19 @@ class Contest:
             self.best = Entry(strategy, program, schedule, judged)
             self._tell()
 
+    def give_way(self, kept: Entry) -> float | None:
+        """Put an entry in place of the best; return how much slower it is, as a share.
+
+        None where they are the same.
+        """
+        best, self.best = self.best, kept
+        if best is not None and best.schedule == kept.schedule:
+            self.best = best
+            return None
+        if best is None or not best.replay.time_us:
+            return 0.0
+        return kept.replay.time_us / best.replay.time_us - 1
+
     def listen(self, strategy: str) -> Callable[[tuple[int, ...], float], None]:
         """Return what hears of a search's better and better runs."""
 

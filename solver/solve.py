@@ -10,13 +10,15 @@ from enum import Enum
 
 from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.chain import Progress
+from remat_gen.solver.committed import Committed
 from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
-from remat_gen.solver.registry import FRONTS, STRATEGIES, entrant_for
+from remat_gen.solver.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import INTERRUPTED, Effort, News
+from remat_gen.solver.steady import Steady
 from remat_gen.solver.subject import subject_of
 
 __all__ = [
@@ -67,6 +69,8 @@ class Solution:
     z3 proved all options it was asked for. No schedule of any kind takes less than
     `lower_bound_us`; bounds of smaller classes are among the `notes`, sentences for the user.
     `blocks` are the ranges of forward operations. An interrupted search kept its best schedule.
+    Where a committed schedule was kept, `slower` is by what share of the time of the best found;
+    else, or where they are the same, it is None.
     """
 
     strategy: str
@@ -79,6 +83,7 @@ class Solution:
     status: Status = Status.FEASIBLE
     lower_bound_us: float = 0.0
     interrupted: bool = False
+    slower: float | None = None
 
     @property
     def gap(self) -> float:
@@ -101,8 +106,11 @@ class Solver:
         progress: Progress | None = None,
         effort: Effort = Effort.NORMAL,
         news: News | None = None,
+        committed: Committed | None = None,
     ) -> None:
         """Set up; nothing is searched yet. `news` hears how far each search has come.
+
+        A `committed` schedule is kept where it is about as good (see `steady`).
 
         Raises:
             ValueError: the strategy is unknown.
@@ -115,6 +123,10 @@ class Solver:
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._least: Program | None = None
         self._news = news
+        self._steady: Steady | None = None
+        if committed is not None:
+            searching = strategy == AUTO and len(self.problem.operations) <= SHORT_SEARCH
+            self._steady = Steady(self.subject, committed, effort, searching)
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.
@@ -124,21 +136,23 @@ class Solver:
             KeyboardInterrupt: the search was interrupted before it had found any schedule.
         """
         contest = Contest(self.subject, budget_bytes, news=self._news)
-        interrupted = False
+        kept, interrupted = None, False
         try:
             self._entrant.enter(contest)
+            kept = self._steady.kept(contest) if self._steady else None
         except KeyboardInterrupt:
             if contest.best is None:
                 raise
             interrupted = True
-        if contest.best is None:  # a search may have found on its way what it now does not
+        if kept is None and contest.best is None:  # a search may have found what it now does not
             contest.offer(self.strategy, self._least_program())
+        slower = contest.give_way(kept) if kept else None
         if contest.best is None:
             smallest = self.smallest_budget()
             raise InfeasibleError(
                 smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
             )
-        return self._solution(contest, contest.best, interrupted)
+        return self._solution(contest, contest.best, interrupted=interrupted, slower=slower)
 
     def smallest_budget(self) -> SmallestBudget:
         """Return the smallest budget that is feasible for this strategy."""
@@ -150,7 +164,9 @@ class Solver:
             self._least = self._entrant.smallest()
         return self._least
 
-    def _solution(self, contest: Contest, best: Entry, interrupted: bool) -> Solution:
+    def _solution(
+        self, contest: Contest, best: Entry, *, interrupted: bool, slower: float | None
+    ) -> Solution:
         unproved, asked = self._entrant.unproved() if best.strategy in FRONTS else (0, 0)
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
@@ -166,6 +182,7 @@ class Solver:
             status=Status.OPTIMAL if contest.optimal else Status.FEASIBLE,
             lower_bound_us=contest.lower_bound_us,
             interrupted=interrupted,
+            slower=slower,
         )
 
 

@@ -36,8 +36,9 @@ _PLAN = """# The plan file
 
 `model_remat.plan.json` lies beside the module and is committed with it. It is JSON with sorted keys
 and holds all that is needed to write the same bytes again; no time stamp, host or path. `generate`
-takes its costs while graph, shapes and device match, as a lock file is used again; `check` writes
-the module again from it. An unknown or missing key is an error.
+takes its costs while graph, shapes and device match, as a lock file is used again, and keeps its
+schedule while that is about as good (`--fresh` keeps none); `check` writes the module again from
+it. An unknown or missing key is an error.
 
 The keys are those of the types in `ir/plan.py`.
 """

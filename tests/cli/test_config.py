@@ -49,7 +49,7 @@ def test_the_nearest_file_with_targets_counts(tmp_path: Path) -> None:
 def test_every_option_of_generate_is_a_key() -> None:
     """A target can say whatever the command line can; what a run is told stays an option."""
     names = set(inspect.signature(generate).parameters)
-    of_a_run = {"force", "reprofile", "as_json", "quiet", "debug"}
+    of_a_run = {"force", "reprofile", "fresh", "as_json", "quiet", "debug"}
     keys = {key.replace("-", "_") for key in KEYS}
     assert names - of_a_run == keys - {"source"} | {"model_file"}
 

@@ -1,0 +1,148 @@
+"""Carry a committed schedule over to another version of its model.
+
+Each layer takes its re-runs from a layer of the old version: its own, or, where it is new, one that
+is made of the same. What has no counterpart runs once. Frees follow from the runs, so that any
+choice of re-runs can run; whether it fits is for the replay to say. Blocks begin where they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from remat_gen.solver.blocks import build_chain
+from remat_gen.solver.committed import Committed
+from remat_gen.solver.layers import Kind, kinds_of, layer_of, matched
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.program import Program
+from remat_gen.solver.straight import in_segments
+
+Source = Mapping[str, str]
+"""The old layer that each new one takes its re-runs from; those that take none are not in it."""
+
+
+class Transfer:
+    """From a committed schedule to `problem`; `cuts` are those of the problem's own blocks."""
+
+    def __init__(self, problem: Problem, committed: Committed, cuts: Sequence[int]) -> None:
+        """Find out which layer is which."""
+        self.problem, self.committed, self.cuts = problem, committed, cuts
+        self.names = [operation.name for operation in problem.operations]
+        self.index = {name: p for p, name in enumerate(self.names)}
+        self.reruns = committed.reruns()
+        self.old_kinds: dict[str, Kind] = committed.kinds()
+        self.new_kinds: dict[str, Kind] = kinds_of(self.names[: problem.forward_count])
+        starting = {layer_of(name) for name in committed.starts()}
+        self.matched = matched(self.old_kinds, self.new_kinds, starting)
+
+    @cached_property
+    def fresh(self) -> tuple[int, ...]:
+        """Return the operations of forward that the old version does not have."""
+        renamer, old = _Renamer(self, self.matched), set(self.committed.names())
+        return tuple(
+            p
+            for p in range(self.problem.forward_count)
+            if not renamer.stays(layer_of(self.names[p])) or renamer.old(self.names[p]) not in old
+        )
+
+    @property
+    def same(self) -> bool:
+        """Tell whether both versions have the same operations."""
+        old = {*self.committed.names(), *self.reruns}
+        return len(old) == len(self.names) and old == set(self.names)
+
+    def runs(self, source: Source) -> tuple[int, ...]:
+        """Return all runs where each new layer takes its re-runs from the old one in `source`."""
+        renamer = _Renamer(self, source)
+        runs = list(range(self.problem.forward_count))
+        for p in self._order(renamer):
+            for again in self.reruns.get(renamer.old(self.names[p]), ()):
+                q = self.index.get(renamer.new(again, self.names[p]), p)
+                runs += [q] if self.problem.operations[q].rerunnable else []
+            runs.append(p)
+        return tuple(runs)
+
+    def _order(self, renamer: _Renamer) -> list[int]:
+        """Return the backward operations: those that stay in the old order, new ones behind them.
+
+        A new one follows what it is traced behind; those of a layer are in its source's order.
+        """
+        place = {name: i for i, name in enumerate(self.reruns)}
+        traced = range(self.problem.forward_count, len(self.names))
+        at = {p: place[old] for p in traced if (old := renamer.old(self.names[p])) in place}
+        stays = {p for p in at if renamer.stays(layer_of(self.names[p]))}
+        slots = _in_old_order([p for p in at if p not in stays], self.names, at)
+        behind: dict[int, list[int]] = {-1: []}
+        last = -1
+        for p in traced:
+            if p in stays:
+                last, behind[p] = p, []
+            else:
+                behind[last].append(slots.get(p, p))
+        ordered = [-1, *sorted(stays, key=at.__getitem__)]
+        return [q for p in ordered for q in (p, *behind[p]) if q >= 0]
+
+    def program(self, runs: Sequence[int]) -> Program:
+        """Return runs in segments: blocks begin where they did, and where new layers begin."""
+        renamer = _Renamer(self, self.matched)
+        starts = set(self.committed.starts())
+        fresh = set(self.fresh)
+        cuts = {
+            p for p in range(self.problem.forward_count) if renamer.old(self.names[p]) in starts
+        }
+        cuts.update(c for c in self.cuts if c in fresh)
+        cuts.update(p for p in fresh if p - 1 not in fresh)
+        cuts.update(p + 1 for p in fresh if p + 1 not in fresh)
+        inside = sorted(c for c in cuts if 0 < c < self.problem.forward_count)
+        return in_segments(self.problem, build_chain(self.problem, tuple(inside)), runs)
+
+    def committed_program(self) -> Program:
+        """Return the program of the committed schedule as it is, of the same operations."""
+        segments = (*self.committed.forward, *self.committed.backward)
+        return Program(tuple(tuple(self.index[name] for name in one) for one in segments))
+
+
+def _in_old_order(slots: Sequence[int], names: list[str], at: Mapping[int, int]) -> dict[int, int]:
+    """Return what stands in each slot when those of one layer are in the old order."""
+    by_layer: dict[str, list[int]] = {}
+    for p in slots:
+        by_layer.setdefault(layer_of(names[p]), []).append(p)
+    pairs = (zip(mine, sorted(mine, key=at.__getitem__), strict=True) for mine in by_layer.values())
+    return {slot: p for layer in pairs for slot, p in layer}
+
+
+class _Renamer:
+    """Old names of new operations, and new names of old ones as seen from a new layer."""
+
+    def __init__(self, transfer: Transfer, source: Source) -> None:
+        self.source, self.matched = source, transfer.matched
+        self.now = {old: new for new, old in transfer.matched.items()}
+        self.old_layers, self.new_layers = list(transfer.old_kinds), list(transfer.new_kinds)
+
+    def stays(self, layer: str) -> bool:
+        """Tell whether a layer, or what is outside of all, has its own place in the old version."""
+        if not layer:
+            return True
+        return layer in self.matched and self.matched[layer] == self.source.get(layer)
+
+    def old(self, name: str) -> str:
+        """Return the name of the operation that a new one takes its re-runs from, or ""."""
+        layer = layer_of(name)
+        if not layer:
+            return name
+        return f"{self.source[layer]}{name.removeprefix(layer)}" if layer in self.source else ""
+
+    def new(self, again: str, anchor: str) -> str:
+        """Return the name of what runs again before `anchor`, where `again` did in the old one."""
+        layer = layer_of(again)
+        return (
+            f"{self._layer(layer, layer_of(anchor))}{again.removeprefix(layer)}" if layer else again
+        )
+
+    def _layer(self, layer: str, here: str) -> str:
+        """Return the new layer that stands to `here` as `layer` stood to the source of `here`."""
+        if self.stays(here):
+            return self.now.get(layer, "")
+        step = self.old_layers.index(layer) - self.old_layers.index(self.source[here])
+        at = self.new_layers.index(here) + step
+        return self.new_layers[at] if 0 <= at < len(self.new_layers) else ""
