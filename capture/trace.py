@@ -13,6 +13,7 @@ from torch import nn
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.attention import seeds_on_host
 from remat_gen.capture.causal_masks import masks_of_eager
+from remat_gen.capture.frames import in_large_chunk
 from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
@@ -62,6 +63,7 @@ class Traced:
         return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
 
 
+@in_large_chunk
 @fewer_collections()
 def trace(
     model: nn.Module,

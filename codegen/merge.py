@@ -97,9 +97,11 @@ def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
     module = cst.parse_module(source)
     position = _behind_imports(module)
     before = cst.Module(module.body[:position]).code
-    missing = [line for line in lines if not _has(before, line)]
+    had = _bindings(before, inside=False)
+    missing = [line for line in lines if not _bindings(line).items() <= had.items()]
+    names, bindings = _top_level_names(source), _bindings(source)
     for line in [*missing, after]:
-        _refuse_clash(source, line)
+        _refuse_clash(names, bindings, line)
     header, footer = list(module.body[:position]), list(module.body[position:])
     added: list[cst.BaseStatement] = [cst.parse_statement(line) for line in missing]
     if after:
@@ -158,10 +160,10 @@ def _forward_of(found: cst.ClassDef) -> cst.FunctionDef | None:
     return next((m for m in methods if m.name.value == "forward"), None)
 
 
-def _bindings(line: str) -> dict[str, str]:
-    """Return what a line of imports binds: `{"F": "torch.nn.functional"}`."""
-    found = {}
-    for node in ast.walk(ast.parse(line)):
+def _bindings(source: str, *, inside: bool = True) -> dict[str, str]:
+    """Return what imports bind: `{"F": "torch.nn.functional"}`; `inside` functions, too."""
+    tree, found = ast.parse(source), {}
+    for node in ast.walk(tree) if inside else tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 bound = alias.asname or alias.name.partition(".")[0]
@@ -170,13 +172,6 @@ def _bindings(line: str) -> dict[str, str]:
             for alias in node.names:
                 found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return found
-
-
-def _has(source: str, line: str) -> bool:
-    top = "\n".join(
-        ast.unparse(n) for n in ast.parse(source).body if isinstance(n, ast.Import | ast.ImportFrom)
-    )
-    return _bindings(line).items() <= _bindings(top).items()
 
 
 def refuse_clashes(source: str, names: frozenset[str]) -> None:
@@ -217,11 +212,10 @@ def refuse_unreachable(
         )
 
 
-def _refuse_clash(source: str, line: str) -> None:
+def _refuse_clash(names: set[str], same: dict[str, str], line: str) -> None:
+    """Raise if a line binds one of a file's `names` to something else than its imports do."""
     bound = set(_bindings(line)) or {line.partition(" = ")[0]} - {""}
-    clash = sorted(bound & _top_level_names(source))
-    same = _bindings(source)
-    for name in clash:
+    for name in sorted(bound & names):
         if same.get(name) != _bindings(line).get(name) or name not in same:
             raise UsageError(
                 f"the model's file uses the name {name!r}, which the generated code needs for "
