@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 
 from remat_gen import __version__
+from remat_gen.capture.garbage import fewer_collections
 from remat_gen.command_calibrate import calibrate
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--debug" not in given:
         warnings.simplefilter("ignore")
     failure = Failure(debug="--debug" in given, as_json="--json" in given)
-    with failure:
+    with fewer_collections(), failure:
         failure.code = app(given, prog_name="remat-gen", standalone_mode=False) or 0
         if failure.code == INTERRUPTED:  # typer has swallowed it
             raise KeyboardInterrupt

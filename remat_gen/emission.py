@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -30,11 +31,13 @@ from remat_gen.ir.plan import (
     text_sha256,
 )
 from remat_gen.planned import blocks_of, planned_schedule
-from remat_gen.planning import Planned
 from remat_gen.request import Request, default_output, relative
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.solve import Solution
+
+if TYPE_CHECKING:
+    from remat_gen.planning import Planned
+    from remat_gen.solver.solve import Solution
 
 
 def describe(
