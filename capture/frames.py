@@ -20,9 +20,8 @@ _SLOTS = 66_000
 def in_large_chunk(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Return a function that has half a MiB for the frames of what it calls."""
 
-    @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         return function(*args, **kwargs)
 
     call.__code__ = call.__code__.replace(co_stacksize=_SLOTS)
-    return call
+    return functools.wraps(function)(call)
