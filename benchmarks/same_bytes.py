@@ -25,7 +25,8 @@ def generate(folder: Path, name: str, seed: int) -> str:
         "OMP_NUM_THREADS": str(1 + seed % 2),
         "MKL_NUM_THREADS": str(1 + seed % 2),
     }
-    command = [sys.executable, "-m", "remat_gen.cli", f"{name}.py", "--budget", SHARE, "--quiet"]
+    options = ("--budget", SHARE, "--quiet", "--fresh")  # searched again, not kept
+    command = [sys.executable, "-m", "remat_gen.cli", f"{name}.py", *options]
     subprocess.run(command, cwd=folder, env=environment, check=True)
     files = (folder / f"{name}_remat.py", folder / f"{name}_remat.plan.json")
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
