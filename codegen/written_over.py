@@ -18,11 +18,11 @@ _COMMUTE = frozenset(("add", "mul"))
 _FRESH = METHODS | frozenset(
     """addmm baddbmm bmm cat clone convolution convolution_backward elu_backward embedding gelu
     gelu_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward _log_softmax
-    _log_softmax_backward_data max_pool2d_with_indices_backward mm
-    _native_batch_norm_legit_functional native_batch_norm native_batch_norm_backward
-    native_group_norm native_group_norm_backward native_layer_norm native_layer_norm_backward
-    nll_loss_backward silu silu_backward sigmoid_backward _softmax _softmax_backward_data
-    softplus_backward stack tanh_backward threshold_backward where""".split()
+    _log_softmax_backward_data max_pool2d_with_indices_backward mm native_batch_norm
+    native_batch_norm_backward _native_batch_norm_legit_functional native_group_norm
+    native_group_norm_backward native_layer_norm native_layer_norm_backward nll_loss_backward
+    select_backward sigmoid_backward silu silu_backward slice_backward _softmax
+    _softmax_backward_data softplus_backward stack tanh_backward threshold_backward where""".split()
 )
 _FLOATS = frozenset(("float32", "float64", "bfloat16", "float16"))
 
