@@ -14,6 +14,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.forms import method_of
+from remat_gen.codegen.updates import updates_in_place
 from remat_gen.codegen.written_over import Fits
 from remat_gen.ir.graph import Graph
 from remat_gen.solver.problem import Held, Problem
@@ -31,6 +32,7 @@ class InPlace:
     _peaks: frozenset[str] = field(init=False)
     _short: frozenset[str] = field(init=False)
     _fits: Fits = field(init=False)
+    _updates: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         operations = self.problem.operations
@@ -39,6 +41,7 @@ class InPlace:
         self._short = frozenset(operations[p].signature for r in replays for p in self._short_in(r))
         leaving = frozenset(v.name for v in self.problem.values if v.held is not Held.FREE)
         self._fits = Fits(self.graph, leaving)
+        self._updates = updates_in_place(self.graph, leaving)
 
     def argument(self, p: int, dying: Set[int]) -> int | None:
         """Return which argument of operation p its result is written over, if one is.
@@ -52,6 +55,11 @@ class InPlace:
         elif planned.over is None or planned.signature not in self._short:
             return None
         return self._fits.position(operation, {self.problem.values[v].name for v in dying})
+
+    def updates(self, p: int) -> bool:
+        """Tell whether operation p updates a buffer, instead of making its new value."""
+        named = self.graph.operations[p].name in self._updates
+        return named and self.problem.operations[p].signature not in self._peaks
 
     def _short_in(self, judged: Replay) -> list[int]:
         """Return the operations that would exceed the schedule's peak in new memory."""
