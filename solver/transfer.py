@@ -66,6 +66,7 @@ class Transfer:
         """Return the backward operations: those that stay in the old order, new ones behind them.
 
         A new one follows what it is traced behind; those of a layer are in its source's order.
+        What an operation reads is made before it, wherever that puts its maker.
         """
         place = {name: i for i, name in enumerate(self.reruns)}
         traced = range(self.problem.forward_count, len(self.names))
@@ -80,7 +81,24 @@ class Transfer:
             else:
                 behind[last].append(slots.get(p, p))
         ordered = [-1, *sorted(stays, key=at.__getitem__)]
-        return [q for p in ordered for q in (p, *behind[p]) if q >= 0]
+        return self._made_first([q for p in ordered for q in (p, *behind[p]) if q >= 0])
+
+    def _made_first(self, order: Sequence[int]) -> list[int]:
+        """Return backward operations in an order, but for makers that would come too late."""
+        producers = self.problem.producers()
+        placed: dict[int, None] = {}
+
+        def place(p: int) -> None:
+            for v in self.problem.operations[p].inputs:
+                maker = producers.get(v, -1)
+                if maker >= self.problem.forward_count and maker not in placed:
+                    place(maker)
+            placed[p] = None
+
+        for p in order:
+            if p not in placed:
+                place(p)
+        return list(placed)
 
     def program(self, runs: Sequence[int]) -> Program:
         """Return runs in segments: blocks begin where they did, and where new layers begin."""

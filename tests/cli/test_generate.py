@@ -185,7 +185,7 @@ def test_every_strategy_generates(strategy: str, folder: Path, remat: Remat) -> 
 def test_a_whole_budget_runs_nothing_again(folder: Path, remat: Remat) -> None:
     predicted = json.loads(remat("small.py", "--budget", "100%", "--json").out)["predicted"]
     assert predicted["reruns"] == 0
-    assert predicted["peak_bytes"] == predicted["eager_peak_bytes"]
+    assert predicted["peak_bytes"] <= predicted["eager_peak_bytes"]
 
 
 def test_device_memory_is_broken_down(folder: Path, remat: Remat) -> None:

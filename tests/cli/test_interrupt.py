@@ -106,10 +106,10 @@ def _sigint_twice() -> None:
 def test_sigint_keeps_the_best_schedule(
     existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert remat("small.py", "--budget", "80%").code == 0
+    assert remat("small.py", "--budget", "80%", "--fresh").code == 0
     uninterrupted = existing.read_text()
     _after(monkeypatch, _sigint)
-    ended = remat("small.py", "--budget", "80%")
+    ended = remat("small.py", "--budget", "80%", "--fresh")
     assert ended.code == 0
     assert INTERRUPTED in ended.err.splitlines()
     plan = read_plan(existing.with_suffix(".plan.json"))

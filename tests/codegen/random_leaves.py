@@ -16,6 +16,11 @@ LAYERS = {
     "batchnorm": ("self.{m} = nn.BatchNorm1d(16)", "{y} = self.{m}({x})"),
     "groupnorm": ("self.{m} = nn.GroupNorm(4, 16)", "{y} = self.{m}({x})"),
     "gelu": ("", "{y} = F.gelu({x})"),
+    "silu": ("self.{m} = nn.Linear(16, 16)", "{y} = F.silu(self.{m}({x}))"),
+    "elu": ("self.{m} = nn.Linear(16, 16)", "{y} = F.elu(self.{m}({x}))"),
+    "leaky": ("self.{m} = nn.Linear(16, 16)", "{y} = F.leaky_relu(self.{m}({x}))"),
+    "softplus": ("self.{m} = nn.Linear(16, 16)", "{y} = F.softplus(self.{m}({x})) - 1"),
+    "logits": ("self.{m} = nn.Linear(16, 16)", "{y} = self.{m}({x}).log_softmax(dim=-1)"),
     "attention": (
         "self.{m} = nn.Linear(16, 48)",
         "q, k, v = self.{m}({x}).view(-1, 4, 48).split(16, dim=2)\n"
