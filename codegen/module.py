@@ -16,11 +16,11 @@ from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_fields import block_fields
 from remat_gen.codegen.block_text import RESERVED, Writer
-from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.class_names import name_classes, title_of
 from remat_gen.codegen.environment import render
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.format import tidy
+from remat_gen.codegen.fusing import write_fused
 from remat_gen.codegen.merge import (
     add_imports,
     forward_signature,
@@ -31,15 +31,17 @@ from remat_gen.codegen.merge import (
     rename_function,
     replace_forward,
 )
+from remat_gen.codegen.part_names import NamedPart, name_parts
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.shared_views import share_views
+from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock begin_backward draw_mask rerun_random check_output pick_results
-    gradient_came incoming_gradient refuse_gradient check_planned check_structure structure_of
-    hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
+    """Kept Planned PlannedBlock compiled Given Made begin_backward draw_mask rerun_random
+    check_output pick_results gradient_came incoming_gradient refuse_gradient check_planned
+    check_structure structure_of hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
     MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
 )
 _HELPERS = (
@@ -70,8 +72,14 @@ class Target:
     device: str  # "cpu" or "cuda"
 
 
-def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedule) -> str:
-    """Return the module's text without its header, formatted.
+def emit_body(
+    target: Target,
+    traced: Traced,
+    problem: Problem,
+    schedule: Schedule,
+    parts: Iterable[Part] = (),
+) -> str:
+    """Return the module's text without its header, formatted; `parts` of it are compiled.
 
     Raises:
         EmitError: the schedule cannot be printed (a defect).
@@ -79,11 +87,15 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     """
     graph = traced.graph
     taken = names_in(target.source) | _GENERATED_NAMES
-    bodies, views = share_views(graph, write_bodies(graph, problem, schedule), taken | RESERVED)
+    fused = write_fused(graph, problem, schedule, parts)
+    bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
+    helper_names = frozenset(view.name for view in views)
+    named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
+    helper_names |= {part.name for part in named}
+    functions = {part.text.key: part.name for part in named}
     classes = group(graph, bodies)
     kept_names = KeptNames(graph, classes)
-    helper_names = frozenset(view.name for view in views)
-    writers = {c: Writer(graph, c, kept_names, helper_names) for c in classes}
+    writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
     names = name_classes(writers, target.model, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
@@ -94,6 +106,8 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
+    if named:
+        blocks.append(_parts(target, named))
     text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
     return tidy(text, target.source, target.output)
 
@@ -138,7 +152,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
         "helpers.py.jinja",
-        file=target.output.name.replace('"', "'").replace("{", "(").replace("}", ")"),
+        file=_file(target),
         used={name for name in _HELPERS if f"{name}(" in blocks},
         device=target.device,
         regenerate=quoted(target.command),
@@ -152,6 +166,15 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
         eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
+
+
+def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
+    compiler = "C++ compiler" if target.device == "cpu" else "Triton"
+    return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler)
+
+
+def _file(target: Target) -> str:
+    return target.output.name.replace('"', "'").replace("{", "(").replace("}", ")")
 
 
 def _strings(names: Iterable[str]) -> str:
@@ -194,6 +217,9 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
+    if "@compiled" in text:
+        lines += ["import functools", "from collections.abc import Callable"]
+        lines += ["from typing import ParamSpec, TypeVar"]
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import hashlib",

@@ -1,0 +1,123 @@
+"""A part as a function: straight-line text from tensors and lengths to tensors."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import keyword
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from remat_gen.codegen.arrange import free_name, hint_of
+from remat_gen.codegen.marks import Mark, fill, find
+from remat_gen.codegen.paragraphs import Paragraph, paragraphs
+from remat_gen.codegen.statements import Statement
+from remat_gen.ir.graph import Graph
+
+_RESERVED = frozenset("aten torch F Tensor math draw_mask compiled".split())
+
+
+@dataclass(frozen=True, slots=True)
+class PartText:
+    """A function that is compiled. `given` and `results` are the marks of its ends, in order.
+
+    `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
+    are its statements without comments, `apart` those that run where it is not compiled.
+    """
+
+    given: tuple[Mark, ...]
+    results: tuple[Mark, ...]
+    parameters: tuple[tuple[str, str], ...]
+    returned: tuple[str, ...]
+    hints: tuple[str, ...]
+    lines: tuple[str, ...]
+    apart: tuple[str, ...]
+    paragraphs: tuple[Paragraph, ...]
+
+    @property
+    def code(self) -> str:
+        """Return the function as it is measured: `part`, without types and comments."""
+        return self._function(self.lines)
+
+    @property
+    def code_apart(self) -> str:
+        """Return the same of operations that run one by one, in place where they would."""
+        return self._function(self.apart)
+
+    def _function(self, lines: tuple[str, ...]) -> str:
+        parameters = ", ".join(name for name, _ in self.parameters)
+        lines = (*lines, f"return {', '.join(self.returned)}")
+        return f"def part({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
+
+    @property
+    def sha256(self) -> str:
+        """Return the first digits of the code's hash: what a plan knows a part's cost by."""
+        return hashlib.sha256(self.code.encode()).hexdigest()[:12]
+
+    @property
+    def key(self) -> str:
+        """Return what tells this text from others, comments included."""
+        comments = "\n".join(paragraph.comment for paragraph in self.paragraphs)
+        return hashlib.sha256(f"{self.code}\n{comments}".encode()).hexdigest()[:12]
+
+    @property
+    def returns(self) -> str:
+        """Return the type of the result."""
+        if len(self.returned) == 1:
+            return "Tensor"
+        return f"tuple[{', '.join('Tensor' for _ in self.returned)}]"
+
+
+def write_part(
+    graph: Graph,
+    statements: Iterable[Statement],
+    apart: Iterable[str],
+    results: tuple[Mark, ...],
+) -> PartText:
+    """Write statements as a function that returns `results`; `apart` as they run on their own."""
+    statements = tuple(replace(s, comment="", nbytes=0) for s in statements)
+    made = {mark.name for s in statements for mark in find(_target(s))}
+    marks = dict.fromkeys(mark for s in statements for mark in find(s.text))
+    given = [mark for mark in marks if mark.name not in made and mark.kind != "length"]
+    lengths = [mark for mark in marks if mark.kind == "length"]
+    names = _Names(graph)
+    for mark in (*lengths, *marks):
+        names.add(mark)
+    types = [(mark, "Tensor") for mark in given] + [(mark, "int") for mark in lengths]
+    return PartText(
+        given=tuple(mark for mark, _ in types),
+        results=results,
+        parameters=tuple((names[mark], kind) for mark, kind in types),
+        returned=tuple(names[mark] for mark in results),
+        hints=tuple(hint_of(graph, mark.name) for mark in results),
+        lines=tuple(names.fill(s.text) for s in statements),
+        apart=tuple(map(names.fill, apart)),
+        paragraphs=tuple(paragraphs(statements, names.fill)),
+    )
+
+
+@dataclass(slots=True)
+class _Names:
+    """Names in a function of its own, for what blocks keep as for what they have in variables."""
+
+    graph: Graph
+    names: dict[tuple[bool, str], str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: {*_RESERVED, *keyword.kwlist, *dir(builtins)})
+
+    def __getitem__(self, mark: Mark) -> str:
+        return self.names[mark.kind == "length", mark.name]
+
+    def add(self, mark: Mark) -> None:
+        key = (mark.kind == "length", mark.name)
+        if key in self.names:
+            return
+        hint = mark.name if mark.kind == "length" else hint_of(self.graph, mark.name)
+        self.names[key] = free_name(hint, mark.name, self.taken, {})
+        self.taken.add(self.names[key])
+
+    def fill(self, text: str) -> str:
+        return fill(text, self.__getitem__)
+
+
+def _target(statement: Statement) -> str:
+    return statement.text.partition(" = ")[0]
