@@ -33,7 +33,7 @@ class Candidate:
     """A function `part` of tensors of the graph, then of lengths, as text.
 
     `apart` is the same of operations that run one by one; it may write over its inputs. `results`
-    are the storages that it returns.
+    are the storages that it returns, `operations` what it runs, by name.
     """
 
     key: str
@@ -42,6 +42,7 @@ class Candidate:
     tensors: tuple[str, ...]
     lengths: tuple[int, ...]
     results: tuple[str, ...]
+    operations: tuple[str, ...]
 
 
 def measure(
