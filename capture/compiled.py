@@ -25,6 +25,11 @@ from remat_gen.ir.graph import Graph, Operation, Phase, Ref, Source
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
 _EFFORT = Effort(fewest=5, most=41, enough_us=40_000.0)
+_WAYS: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
+    "": None,
+    ".view(torch.uint8)": lambda mask: mask.view(torch.uint8),
+    ".int()": torch.Tensor.int,
+}
 _ROUNDS = 2  # what else a machine does only adds time, and often for longer than one round
 
 
@@ -32,7 +37,8 @@ _ROUNDS = 2  # what else a machine does only adds time, and often for longer tha
 class Candidate:
     """A function `part` of tensors of the graph, then of lengths, as text.
 
-    `apart` is the same of operations that run one by one; it may write over its inputs. `results`
+    `apart` is the same of operations that run one by one; it may write over its inputs. `handed`
+    stands behind each tensor where the compiled function is called: "", or ".int()". `results`
     are the storages that it returns, `operations` what it runs, by name.
     """
 
@@ -40,6 +46,7 @@ class Candidate:
     code: str
     apart: str
     tensors: tuple[str, ...]
+    handed: tuple[str, ...]
     lengths: tuple[int, ...]
     results: tuple[str, ...]
     operations: tuple[str, ...]
@@ -89,15 +96,13 @@ def _next(x: torch.Tensor) -> torch.Tensor:
 def _measure(synthesizer: Synthesizer, device: torch.device, candidate: Candidate) -> PartCost:
     for fill in Fill:
         try:
-            given = _Given.of(synthesizer, candidate, fill)
-            apart, plain = _function(candidate.apart), _function(candidate.code)
-            fused = torch.compile(plain, fullgraph=True)
-            refused = _difference(plain(*given.args), fused(*given.args), given.args)
+            race = _Race.of(candidate, _Given.of(synthesizer, candidate, fill))
+            refused = race.difference()
         except _REFUSALS:
             continue
         if refused:
             return PartCost(0.0, 0.0, 0, refused)
-        return _cost(synthesizer.graph, device, candidate, _Race(given, apart, fused))
+        return _cost(synthesizer.graph, device, candidate, race)
     return PartCost(0.0, 0.0, 0, "cannot be run alone")
 
 
@@ -112,6 +117,8 @@ class _Given:
     def of(cls, synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> _Given:
         tensors = synthesizer.inputs(_reader_of(candidate.tensors), fill)
         args = tuple(tensors[name] for name in candidate.tensors)
+        for mask in (tensor for tensor in args if tensor.dtype is torch.bool):
+            mask.bernoulli_(0.5)  # what it costs to look at one depends on what is in it
         return cls((*args, *candidate.lengths), tuple(t.clone() for t in args))
 
     def restore(self) -> None:
@@ -122,11 +129,30 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """Two ways to do the same."""
+    """Two ways to do the same; `plain` is what is compiled."""
 
     given: _Given
     apart: Callable[..., Any]
+    plain: Callable[..., Any]
     fused: Callable[..., Any]
+
+    @classmethod
+    def of(cls, candidate: Candidate, given: _Given) -> _Race:
+        plain = _function(candidate.code)
+        fused = torch.compile(plain, fullgraph=True)
+        handed = candidate.handed
+        return cls(given, _function(candidate.apart), _with(handed, plain), _with(handed, fused))
+
+    def difference(self) -> str:
+        """Say in what the compiled results differ from the others, or nothing."""
+        expected = [t.clone() for t in _tensors(self.apart(*self.given.args))]
+        self.given.restore()
+        plain, fused = (_tensors(f(*self.given.args)) for f in (self.plain, self.fused))
+        if _shares(fused, self.given.args):
+            return "results share memory"
+        if list(map(_layout, plain)) != list(map(_layout, fused)):
+            return "results are laid out otherwise"
+        return "" if all(map(_close, expected, fused)) else "other numbers"
 
     def times_us(self, device: torch.device) -> tuple[float, float]:
         """Return the median times, apart and fused, each the lower one of some rounds."""
@@ -184,19 +210,25 @@ def _reader_of(tensors: Iterable[str]) -> Operation:
     )
 
 
-def _difference(plain: Any, fused: Any, given: Sequence[Any]) -> str:
-    """Say in what the compiled results differ from the plain ones, or nothing."""
-    expected, actual = _tensors(plain), _tensors(fused)
-    inputs = [value for value in given if isinstance(value, torch.Tensor)]
-    addresses = [t.untyped_storage().data_ptr() for t in (*actual, *inputs)]
-    if len(set(addresses[: len(actual)])) < len(actual) or (
-        set(addresses[: len(actual)]) & set(addresses[len(actual) :])
-    ):
-        return "results share memory"
-    pairs = list(zip(expected, actual, strict=True))
-    if any(_layout(x) != _layout(y) for x, y in pairs):
-        return "results are laid out otherwise"
-    return "" if all(_close(x, y) for x, y in pairs) else "other numbers"
+def _with(handed: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that hands its arguments on as a part's call does."""
+    ways = [_WAYS[way] for way in handed]
+
+    def call(*args: Any) -> Any:
+        return function(*map(_apply, ways, args), *args[len(ways) :])
+
+    return call
+
+
+def _apply(way: Callable[[torch.Tensor], torch.Tensor] | None, value: Any) -> Any:
+    return way(value) if way else value
+
+
+def _shares(results: Sequence[torch.Tensor], given: Sequence[Any]) -> bool:
+    """Tell whether two results, or a result and an argument, are in the same memory."""
+    made = [t.untyped_storage().data_ptr() for t in results]
+    inputs = (value for value in given if isinstance(value, torch.Tensor))
+    return len(set(made)) < len(made) or any(t.untyped_storage().data_ptr() in made for t in inputs)
 
 
 def _tensors(results: Any) -> list[torch.Tensor]:

@@ -86,7 +86,8 @@ class FusingWriter(BodyWriter):
         inner, self.statements = self.statements, self.outer
         ends = ends_of(self.problem, self.schedule, self.part)
         results = tuple(self._mark(v) for v in ends.results)
-        text = write_part(self.graph, inner, self.apart, results)
+        operations = tuple(self.graph.operations[p] for p in self.part.runs(self.schedule))
+        text = write_part(self.graph, inner, self.apart, results, operations)
         self.texts[self.part] = text
         self.statements.append(self._call_of(text, inner))
         made = {v for p in self.part.runs(self.schedule) for v in self._outputs(p)}
@@ -109,7 +110,9 @@ class FusingWriter(BodyWriter):
 
     def _call_of(self, text: PartText, inner: list[Statement]) -> Statement:
         results = ", ".join(map(str, text.results))
-        call = f"{results} = {compiled(text.key)}({', '.join(map(str, text.given))})"
+        pairs = zip(text.given, text.handed, strict=True)
+        given = ", ".join(f"{mark}{way.value}" for mark, way in pairs)
+        call = f"{results} = {compiled(text.key)}({given})"
         retained = [s for s in inner if s.retained]
         nbytes = sum(s.retained for s in retained)
         statement = Statement(

@@ -10,22 +10,25 @@ from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.arrange import free_name, hint_of
 from remat_gen.codegen.marks import Mark, fill, find
+from remat_gen.codegen.masks import Handed, handed
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
 from remat_gen.codegen.statements import Statement
-from remat_gen.ir.graph import Graph
+from remat_gen.ir.graph import Graph, Operation
 
 _RESERVED = frozenset("aten torch F Tensor math draw_mask compiled".split())
 
 
 @dataclass(frozen=True, slots=True)
 class PartText:
-    """A function that is compiled. `given` and `results` are the marks of its ends, in order.
+    """A function that is compiled. `given` and `results` are the marks of its ends, in order;
+    `handed` says how each of `given` goes in.
 
     `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
     are its statements without comments, `apart` those that run where it is not compiled.
     """
 
     given: tuple[Mark, ...]
+    handed: tuple[Handed, ...]
     results: tuple[Mark, ...]
     parameters: tuple[tuple[str, str], ...]
     returned: tuple[str, ...]
@@ -51,8 +54,12 @@ class PartText:
 
     @property
     def sha256(self) -> str:
-        """Return the first digits of the code's hash: what a plan knows a part's cost by."""
-        return hashlib.sha256(self.code.encode()).hexdigest()[:12]
+        """Return the first digits of the hash of the code, and of how its arguments go in.
+
+        A plan knows a part's cost by it.
+        """
+        ways = "".join(f"{way.name} " for way in self.handed)
+        return hashlib.sha256(f"{ways}{self.code}".encode()).hexdigest()[:12]
 
     @property
     def key(self) -> str:
@@ -73,8 +80,12 @@ def write_part(
     statements: Iterable[Statement],
     apart: Iterable[str],
     results: tuple[Mark, ...],
+    operations: tuple[Operation, ...],
 ) -> PartText:
-    """Write statements as a function that returns `results`; `apart` as they run on their own."""
+    """Write statements as a function that returns `results`; `apart` as they run on their own.
+
+    `operations` are what the statements run.
+    """
     statements = tuple(replace(s, comment="", nbytes=0) for s in statements)
     made = {mark.name for s in statements for mark in find(_target(s))}
     marks = dict.fromkeys(mark for s in statements for mark in find(s.text))
@@ -83,16 +94,19 @@ def write_part(
     names = _Names(graph)
     for mark in (*lengths, *marks):
         names.add(mark)
+    ways = {mark: handed(graph, mark.name, operations) for mark in given}
+    names.integers = {mark.name for mark, way in ways.items() if way is Handed.INTEGERS}
     types = [(mark, "Tensor") for mark in given] + [(mark, "int") for mark in lengths]
     return PartText(
         given=tuple(mark for mark, _ in types),
+        handed=tuple(ways.get(mark, Handed.AS_IS) for mark, _ in types),
         results=results,
         parameters=tuple((names[mark], kind) for mark, kind in types),
         returned=tuple(names[mark] for mark in results),
         hints=tuple(hint_of(graph, mark.name) for mark in results),
-        lines=tuple(names.fill(s.text) for s in statements),
+        lines=tuple(names.fill_compiled(s.text) for s in statements),
         apart=tuple(map(names.fill, apart)),
-        paragraphs=tuple(paragraphs(statements, names.fill)),
+        paragraphs=tuple(paragraphs(statements, names.fill_compiled)),
     )
 
 
@@ -101,6 +115,7 @@ class _Names:
     """Names in a function of its own, for what blocks keep as for what they have in variables."""
 
     graph: Graph
+    integers: set[str] = field(default_factory=set)  # storages that are handed over as such
     names: dict[tuple[bool, str], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*_RESERVED, *keyword.kwlist, *dir(builtins)})
 
@@ -117,6 +132,17 @@ class _Names:
 
     def fill(self, text: str) -> str:
         return fill(text, self.__getitem__)
+
+    def fill_compiled(self, text: str) -> str:
+        """Fill a text in which masks are numbers: they are compared where they are read."""
+
+        def spell(mark: Mark) -> str:
+            name = self[mark]
+            if mark.kind == "length" or mark.name not in self.integers:
+                return name
+            return f"({name} != 0)" if f"{mark}." in text else f"{name} != 0"
+
+        return fill(text, spell)
 
 
 def _target(statement: Statement) -> str:

@@ -1,4 +1,4 @@
-"""What compiled functions cost: as an existing plan says, as measured here, as a target's rates say."""
+"""What compiled functions cost: as an existing plan says, as measured, as a target is modelled."""
 
 from __future__ import annotations
 

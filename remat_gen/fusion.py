@@ -138,6 +138,7 @@ class _Chooser:
             code=text.code,
             apart=text.code_apart,
             tensors=tuple(mark.name for mark in text.given if mark.kind != "length"),
+            handed=tuple(way.value for way in text.handed),
             lengths=tuple(lengths[mark.name] for mark in text.given if mark.kind == "length"),
             results=tuple(mark.name for mark in text.results),
             operations=tuple(self.problem.operations[p].name for p in part.runs(self.schedule)),
