@@ -187,7 +187,8 @@ def _cost(graph: Graph, device: torch.device, candidate: Candidate, race: _Race)
 
 def _function(code: str) -> Callable[..., Any]:
     """Return the function that a text defines; it is ours, made of the graph's operators."""
-    names = {"torch": torch, "F": F, "aten": torch.ops.aten, "Tensor": torch.Tensor}
+    names: dict[str, Any] = {"torch": torch, "F": F, "aten": torch.ops.aten}
+    names["pick_results"] = lambda results, *wanted: [results[i] for i in wanted]
     exec(compile(code, "<part>", "exec"), names)
     part: Callable[..., Any] = names["part"]
     return part

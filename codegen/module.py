@@ -103,11 +103,11 @@ def emit_body(
         for c, name in names.items()
         for text in [writers[c].write(name, title_of(c))]
     ]
+    if named:
+        blocks.append(_parts(target, named))
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
-    if named:
-        blocks.append(_parts(target, named))
     text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
     return tidy(text, target.source, target.output)
 

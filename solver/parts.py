@@ -76,15 +76,11 @@ def ends_of(problem: Problem, schedule: Schedule, part: Part) -> Ends:
         inputs.update((v, None) for v in operation.inputs if v not in made)
         made.update(dict.fromkeys(operation.outputs))
     after = schedule.segments[part.segment].steps[part.stop :]
-    dying = {s.value for s in takewhile(lambda s: isinstance(s, Free), after) if _is_free(s)}
-    dying.update(part.frees(schedule))
+    frees = takewhile(lambda step: isinstance(step, Free), after)
+    dying = {*part.frees(schedule), *(step.value for step in frees if isinstance(step, Free))}
     held = problem.values
     results = (v for v in made if held[v].held is not Held.FREE or v not in dying)
     return Ends(tuple(inputs), tuple(results))
-
-
-def _is_free(step: Run | Free) -> bool:
-    return isinstance(step, Free)
 
 
 @dataclass(slots=True)
