@@ -40,7 +40,6 @@ TEXTS = (
 LISTS = ("dynamic", "keep", "recompute")
 FLAGS = ("static", "compile")
 _PATHS = ("source", "output")
-_NAMES = {"compile": "compiled"}  # Python has a function of that name
 KEYS = (*TEXTS, *LISTS, *FLAGS)
 
 
@@ -108,8 +107,7 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
 
 def _options(path: Path, keys: Mapping[str, Any]) -> GenerateOptions:
     """Return the keys as options; a target's own file lies as seen from pyproject.toml."""
-    options = {_NAMES.get(key, key.replace("-", "_")): keys[key] for key in keys}
-    options = {key: value for key, value in options.items() if key not in _PATHS}
+    options = {key.replace("-", "_"): keys[key] for key in keys if key not in _PATHS}
     target = keys.get("target", "")
     if target.endswith(".toml"):
         options["target"] = str(path.parent / target)

@@ -162,6 +162,7 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         strategy=plan.solver.strategy,
         highest_bytes=predicted.highest_bytes,
         highest_at=predicted.highest_at,
+        compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
     )
 
 

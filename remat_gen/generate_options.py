@@ -49,7 +49,7 @@ class GenerateOptions:
     force: bool = False
     reprofile: bool = False
     fresh: bool = False
-    compiled: bool = False
+    compile: bool = False
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -73,7 +73,7 @@ class GenerateOptions:
             reprofile=self.reprofile,
             fresh=self.fresh,
             live=live is not None,
-            compiled=self.compiled,
+            compiled=self.compile,
         )
 
     def _limit(self) -> Budget | DeviceMemory:

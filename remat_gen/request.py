@@ -103,7 +103,7 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        flags = {"--static": "static=True", "--compile": "compiled=True"}
+        flags = {"--static": "static=True", "--compile": "compile=True"}
         words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):

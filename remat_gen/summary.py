@@ -12,7 +12,7 @@ from remat_gen.budget import human
 from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
-    from remat_gen.ir.plan import Predicted
+    from remat_gen.ir.plan import Plan, Predicted
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
@@ -42,6 +42,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
+        *_compiled(plan),
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
@@ -59,6 +60,18 @@ def _highest(predicted: Predicted) -> list[str]:
         return []
     peak, where = human(predicted.highest_bytes), predicted.highest_at
     return [f"            {peak} at {where}, where kernels need more workspace"]
+
+
+def _compiled(plan: Plan) -> list[str]:
+    if plan.compiled is None:
+        return []
+    if not plan.compiled.parts:
+        return ["compiled    nothing: no part would be quicker"]
+    ratio = plan.compiled.apart_us / plan.predicted.eager_time_us
+    return [
+        f"compiled    {plan.compiled.operations} operations in {plan.compiled.parts} parts; "
+        f"× {ratio:.3f} without"
+    ]
 
 
 def _lengths(generated: Generated) -> str:
@@ -123,6 +136,13 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "dynamic": list(plan.dynamic),
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
+        "compiled": {
+            "parts": plan.compiled.parts,
+            "operations": plan.compiled.operations,
+            "apart_us": plan.compiled.apart_us,
+        }
+        if plan.compiled
+        else None,
         "costs_reused": generated.costs_reused,
         "slower_than_best": generated.slower,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
