@@ -126,12 +126,15 @@ class Compiled:
     """What `--compile` did: `parts` of the schedule's blocks are compiled, each on its own.
 
     `costs` has what was measured, by the hash of a function's text, of those that stayed apart too:
-    which are compiled follows from it. Without any of them the step would take `apart_us`.
+    which are compiled follows from it. Without any of them the step would take `apart_us`. The
+    search saw it take `searched_us`, which `Solver.lower_bound_us` belongs to: the same, or with
+    the times that operations add to the reader that they fuse into.
     """
 
     parts: int
     operations: int
     apart_us: float
+    searched_us: float
     costs: Mapping[str, PartCost]
 
 

@@ -1,9 +1,17 @@
-"""What compiled functions cost: as an existing plan says, as measured, as a target is modelled."""
+"""From a schedule to one with compiled parts: functions are measured, the quicker schedule is kept.
+
+What functions cost is what an existing plan says, what is measured here, or what a target's rates
+say. Two searches compete: one with the times that operations take one by one, and one with those
+that they add to the reader that they fuse into. The replay of both with their parts decides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from remat_gen.capture.compiled import Candidate, measure
 from remat_gen.capture.load import Loaded
@@ -12,28 +20,84 @@ from remat_gen.capture.profile import device_name
 from remat_gen.capture.targets import find_target
 from remat_gen.capture.trace import Traced
 from remat_gen.emission import torch_version
-from remat_gen.fusion import Measure
+from remat_gen.fusion import choose_parts
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.errors import UsageError
+from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import read_plan
+from remat_gen.marginal import marginal_costs
+from remat_gen.planning import Planned
 from remat_gen.progress import Step
+from remat_gen.solver.replay import replay
+
+Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
 
 
-def measure_for(
-    target: str, loaded: Loaded, traced: Traced, costs: Costs, plan_file: Path | None, step: Step
-) -> Measure:
-    """Return what tells the costs of functions; those of the plan are not measured again."""
+@dataclass(slots=True)
+class FunctionCosts:
+    """Tells what functions cost; none is measured twice."""
+
+    measure: Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+    known: dict[str, PartCost] = field(default_factory=dict)
+
+    def __call__(self, candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+        """Return the costs of candidates, by key."""
+        unknown = [c for c in candidates if c.key not in self.known]
+        if unknown:
+            self.known.update(self.measure(unknown))
+        return {c.key: self.known[c.key] for c in candidates}
+
+
+def function_costs(
+    target: str,
+    loaded: Loaded,
+    traced: Traced,
+    costs: Costs,
+    plan_file: Path | None,
+    stage: Stage,
+) -> FunctionCosts:
+    """Return what tells the costs of functions on the device that is planned for.
+
+    Each time that some are measured is a `stage` of its own.
+    """
     if target:
         hardware = find_target(target)
-        return lambda candidates: modelled_parts(traced.graph, hardware, costs, candidates)
-    known = dict(_known(plan_file, loaded)) if plan_file else {}
+        return FunctionCosts(lambda c: modelled_parts(traced.graph, hardware, costs, c))
+    device, examples = loaded.device, traced.examples
 
     def measured(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        unknown = [c for c in candidates if c.key not in known]
-        known.update(measure(traced.graph, loaded.device, traced.examples, unknown, step))
-        return {c.key: known[c.key] for c in candidates}
+        with stage("compile") as step:
+            return measure(traced.graph, device, examples, candidates, step)
 
-    return measured
+    return FunctionCosts(measured, dict(_known(plan_file, loaded)) if plan_file else {})
+
+
+def plan_compiled(
+    graph: Graph, costs: Costs, functions: FunctionCosts, plan: Callable[[Costs], Planned]
+) -> Planned:
+    """Plan with the times of operations one by one, and fused; compile, and keep the quicker."""
+    apart = _with_parts(graph, functions, plan(costs))
+    marginal = marginal_costs(graph, costs, functions)
+    searched = plan(marginal)
+    own = replace(
+        searched.solution,
+        replay=replay(apart.problem, searched.schedule),
+        eager=apart.solution.eager,
+    )
+    searched_us = searched.solution.replay.time_us
+    fused = _with_parts(graph, functions, replace(searched, pinned=apart.pinned, solution=own))
+    best = fused if fused.replay.time_us < apart.replay.time_us else apart
+    assert best.fusion is not None
+    fusion = replace(best.fusion, costs=dict(sorted(functions.known.items())))
+    if best is fused:
+        fusion = replace(fusion, searched_us=round(searched_us, 3))
+    return replace(best, fusion=fusion)
+
+
+def _with_parts(graph: Graph, functions: FunctionCosts, planned: Planned) -> Planned:
+    budget = planned.budget_bytes
+    fusion = choose_parts(graph, planned.problem, planned.schedule, budget, functions)
+    return replace(planned, fusion=fusion)
 
 
 def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:

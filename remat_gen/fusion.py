@@ -38,6 +38,7 @@ class Fusion:
     """The parts of a schedule that are compiled, and the step that they make.
 
     `without_grads` starts with `.grad` set to None. `costs` are of all functions that were tried.
+    One by one its operations take `apart_us`; the search saw the schedule take `searched_us`.
     """
 
     parts: tuple[Part, ...]
@@ -46,10 +47,17 @@ class Fusion:
     without_grads: Replay
     costs: Mapping[str, PartCost]
     apart_us: float
+    searched_us: float
 
     def compiled(self) -> Compiled:
         """Return what the plan says of it."""
-        return Compiled(len(self.parts), self.operations, self.apart_us, self.costs)
+        return Compiled(
+            parts=len(self.parts),
+            operations=self.operations,
+            apart_us=self.apart_us,
+            searched_us=self.searched_us,
+            costs=self.costs,
+        )
 
 
 def choose_parts(
@@ -63,13 +71,15 @@ def choose_parts(
         del chosen[too_large]
         chosen |= chooser.worth(too_large.halves(schedule))
     figures, without = replay_fused(problem, schedule, chosen)
+    apart_us = round(replay(problem, schedule).time_us, 3)
     return Fusion(
         parts=tuple(sorted(chosen)),
         operations=sum(len(part.runs(schedule)) for part in chosen),
         replay=figures,
         without_grads=without,
         costs=dict(sorted(chooser.costs.items())),
-        apart_us=round(replay(problem, schedule).time_us, 3),
+        apart_us=apart_us,
+        searched_us=apart_us,
     )
 
 
@@ -91,6 +101,21 @@ def planned_parts(
         return {c.key: compiled.costs[c.key] for c in candidates}
 
     return choose_parts(graph, problem, schedule, budget_bytes, known).parts
+
+
+def candidate_of(graph: Graph, text: PartText, operations: tuple[str, ...]) -> Candidate:
+    """Return what is measured of a function that runs operations, by name."""
+    lengths = {length.name: length.maximum for length in graph.lengths}
+    return Candidate(
+        key=text.sha256,
+        code=text.code,
+        apart=text.code_apart,
+        tensors=tuple(mark.name for mark in text.given if mark.kind != "length"),
+        handed=tuple(way.value for way in text.handed),
+        lengths=tuple(lengths[mark.name] for mark in text.given if mark.kind == "length"),
+        results=tuple(mark.name for mark in text.results),
+        operations=operations,
+    )
 
 
 @dataclass(slots=True)
@@ -124,25 +149,15 @@ class _Chooser:
 
     def _learn(self, texts: Mapping[Part, PartText]) -> None:
         unknown = {
-            text.sha256: self._candidate(part, text)
+            text.sha256: candidate_of(self.graph, text, self._names(part))
             for part, text in texts.items()
             if text.sha256 not in self.costs
         }
         if unknown:
             self.costs.update(self.measure(list(unknown.values())))
 
-    def _candidate(self, part: Part, text: PartText) -> Candidate:
-        lengths = {length.name: length.maximum for length in self.graph.lengths}
-        return Candidate(
-            key=text.sha256,
-            code=text.code,
-            apart=text.code_apart,
-            tensors=tuple(mark.name for mark in text.given if mark.kind != "length"),
-            handed=tuple(way.value for way in text.handed),
-            lengths=tuple(lengths[mark.name] for mark in text.given if mark.kind == "length"),
-            results=tuple(mark.name for mark in text.results),
-            operations=tuple(self.problem.operations[p].name for p in part.runs(self.schedule)),
-        )
+    def _names(self, part: Part) -> tuple[str, ...]:
+        return tuple(self.problem.operations[p].name for p in part.runs(self.schedule))
 
     def _pays(self, text: PartText) -> bool:
         cost = self.costs[text.sha256]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ class _Stages:
     def __call__(self, name: str) -> Iterator[Step]:
         start = time.perf_counter()
         yield self.progress.stage(name)
-        self.seconds[name] = time.perf_counter() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def generate(request: Request, progress: Progress, live: Loaded | None = None) -> Generated:
@@ -87,9 +87,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     loaded, traced = _load_and_trace(request, stages, live)
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
-    planned = _plan(request, loaded, traced, costs, breakdown, stages)
-    if request.compiled:
-        planned = _compile(request, loaded, traced, planned, costs, stages)
+    plan_it = _compile if request.compiled else _plan
+    planned = plan_it(request, loaded, traced, costs, breakdown, stages)
     with stages("emit"), loaded.importable():
         plan, plan_text, text = _emit(request, loaded, traced, planned, costs)
     with stages("write"):
@@ -211,20 +210,20 @@ def _compile(
     request: Request,
     loaded: Loaded,
     traced: Traced,
-    planned: Planned,
     costs: Costs,
+    breakdown: Breakdown | None,
     stages: _Stages,
 ) -> Planned:
-    """Choose what is compiled of a schedule; what a function costs may stand in the old plan."""
-    with stages("compile") as step:
-        from remat_gen.compiling import measure_for
-        from remat_gen.fusion import choose_parts
+    """Plan with compiled parts; what a function costs may stand in the old plan."""
+    from remat_gen.compiling import function_costs, plan_compiled
 
-        old = None if request.reprofile or request.output is None else plan_path(request.output)
-        measure = measure_for(request.target, loaded, traced, costs, old, step)
-        graph, problem, schedule = traced.graph, planned.problem, planned.schedule
-        fusion = choose_parts(graph, problem, schedule, planned.budget_bytes, measure)
-        return replace(planned, fusion=fusion)
+    old = None if request.reprofile or request.output is None else plan_path(request.output)
+    functions = function_costs(request.target, loaded, traced, costs, old, stages)
+
+    def plan(times: Costs) -> Planned:
+        return _plan(request, loaded, traced, times, breakdown, stages)
+
+    return plan_compiled(traced.graph, costs, functions, plan)
 
 
 def _emit(

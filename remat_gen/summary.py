@@ -87,11 +87,13 @@ def _strategy(generated: Generated) -> str:
 
 def _proof(generated: Generated) -> str:
     """Say how good the schedule is known to be, among all schedules or those of a class."""
-    solver, time_us = generated.plan.solver, generated.plan.predicted.time_us
+    plan, solver = generated.plan, generated.plan.solver
+    time_us = plan.compiled.searched_us if plan.compiled else plan.predicted.time_us
     notes = [note for note in solver.notes if note != INTERRUPTED]
     if solver.status == "optimal":
         pins = " for these pins" * bool(generated.pinned.pins)
-        return "; ".join([f"proved optimal{pins}", *notes])
+        compiled = " before parts are compiled" * bool(plan.compiled)
+        return "; ".join([f"proved optimal{pins}{compiled}", *notes])
     if any(note.startswith("optimal among") for note in notes):
         return "; ".join(notes)
     gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
