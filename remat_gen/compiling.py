@@ -2,7 +2,8 @@
 
 What functions cost is what an existing plan says, what is measured here, or what a target's rates
 say. Two searches compete: one with the times that operations take one by one, and one with those
-that they add to the reader that they fuse into. The replay of both with their parts decides.
+that they add to the reader that they fuse into. The replay of both with their parts decides. In the
+quicker one operations that fuse are then moved together, which is kept if it gains.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from remat_gen.capture.modelled_parts import modelled_parts
 from remat_gen.capture.profile import device_name
 from remat_gen.capture.targets import find_target
 from remat_gen.capture.trace import Traced
+from remat_gen.codegen.fusible import is_fusible
+from remat_gen.elsewhere import elsewhere_of
 from remat_gen.emission import torch_version
 from remat_gen.fusion import choose_parts
 from remat_gen.ir.costs import Costs, PartCost
@@ -28,6 +31,8 @@ from remat_gen.ir.plan import read_plan
 from remat_gen.marginal import marginal_costs
 from remat_gen.planning import Planned
 from remat_gen.progress import Step
+from remat_gen.solver.gather import gathered
+from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
 
 Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
@@ -76,7 +81,8 @@ def plan_compiled(
     graph: Graph, costs: Costs, functions: FunctionCosts, plan: Callable[[Costs], Planned]
 ) -> Planned:
     """Plan with the times of operations one by one, and fused; compile, and keep the quicker."""
-    apart = _with_parts(graph, functions, plan(costs))
+    compiler = _Compiler(graph, functions, tuple(e.problem for e in elsewhere_of(graph, costs)))
+    apart = compiler.with_parts(plan(costs))
     marginal = marginal_costs(graph, costs, functions)
     searched = plan(marginal)
     own = replace(
@@ -85,19 +91,46 @@ def plan_compiled(
         eager=apart.solution.eager,
     )
     searched_us = searched.solution.replay.time_us
-    fused = _with_parts(graph, functions, replace(searched, pinned=apart.pinned, solution=own))
-    best = fused if fused.replay.time_us < apart.replay.time_us else apart
+    fused = compiler.with_parts(replace(searched, pinned=apart.pinned, solution=own))
+    best, best_us = min((fused, searched_us), (apart, apart.solution.replay.time_us), key=_time_us)
+    best = min(best, compiler.gathered(best), key=lambda planned: planned.replay.time_us)
     assert best.fusion is not None
-    fusion = replace(best.fusion, costs=dict(sorted(functions.known.items())))
-    if best is fused:
-        fusion = replace(fusion, searched_us=round(searched_us, 3))
+    known = dict(sorted(functions.known.items()))
+    fusion = replace(best.fusion, costs=known, searched_us=round(best_us, 3))
     return replace(best, fusion=fusion)
 
 
-def _with_parts(graph: Graph, functions: FunctionCosts, planned: Planned) -> Planned:
-    budget = planned.budget_bytes
-    fusion = choose_parts(graph, planned.problem, planned.schedule, budget, functions)
-    return replace(planned, fusion=fusion)
+def _time_us(found: tuple[Planned, float]) -> float:
+    return found[0].replay.time_us
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    """Compiles schedules of a graph; they fit the budget in the problems `elsewhere`, too."""
+
+    graph: Graph
+    functions: FunctionCosts
+    elsewhere: tuple[Problem, ...]
+
+    def with_parts(self, planned: Planned) -> Planned:
+        """Return the plan with the parts that are worth it."""
+        problems = (planned.problem, *self.elsewhere)
+        budget_bytes, schedule = planned.budget_bytes, planned.schedule
+        fusion = choose_parts(self.graph, problems, schedule, budget_bytes, self.functions)
+        return replace(planned, fusion=fusion)
+
+    def gathered(self, planned: Planned) -> Planned:
+        """Return the plan with operations that fuse moved together."""
+        fusible = [is_fusible(self.graph, operation) for operation in self.graph.operations]
+        schedule = gathered(planned.problem, planned.schedule, fusible, planned.budget_bytes)
+        peaks = (replay(problem, schedule).peak_bytes for problem in self.elsewhere)
+        if any(peak > planned.budget_bytes for peak in peaks):
+            return planned
+        figures, without = (
+            replay(planned.problem, schedule, keep_gradients=keep) for keep in (False, True)
+        )
+        solution = replace(planned.solution, schedule=schedule, replay=figures)
+        return self.with_parts(replace(planned, solution=solution, without_grads=without))
 
 
 def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:

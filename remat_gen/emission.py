@@ -15,6 +15,7 @@ from remat_gen.capture.trace import Traced
 from remat_gen.codegen.guards import dims_of, varying_shape
 from remat_gen.codegen.header import Heading, with_header
 from remat_gen.codegen.module import Target, emit_body
+from remat_gen.elsewhere import elsewhere_of
 from remat_gen.fusion import planned_parts
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
@@ -128,8 +129,11 @@ def module_text(
     Raises:
         GraphError: the plan compiles parts, and has no cost of one of them.
     """
+    problems = [problem]
+    if plan.compiled:
+        problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
     budget_bytes = plan.asked.budget_bytes
-    parts = planned_parts(traced.graph, problem, schedule, plan.compiled, budget_bytes)
+    parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
     target = Target(
         source=loaded.source,
         file_name=loaded.path.name,

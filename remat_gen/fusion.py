@@ -61,11 +61,19 @@ class Fusion:
 
 
 def choose_parts(
-    graph: Graph, problem: Problem, schedule: Schedule, budget_bytes: int, measure: Measure
+    graph: Graph,
+    problems: Sequence[Problem],
+    schedule: Schedule,
+    budget_bytes: int,
+    measure: Measure,
 ) -> Fusion:
-    """Choose what is compiled of a schedule that fits a budget."""
+    """Choose what is compiled of a schedule that fits a budget.
+
+    `problems` are the example's, then those at smaller lengths that the schedule fits in as well.
+    """
+    problem = problems[0]
     fusible = [is_fusible(graph, operation) for operation in graph.operations]
-    chooser = _Chooser(graph, problem, schedule, measure)
+    chooser = _Chooser(graph, problems, schedule, measure)
     chosen = chooser.worth(longest_parts(problem, schedule, fusible))
     while (too_large := chooser.above(chosen, budget_bytes)) is not None:
         del chosen[too_large]
@@ -84,7 +92,11 @@ def choose_parts(
 
 
 def planned_parts(
-    graph: Graph, problem: Problem, schedule: Schedule, compiled: Compiled | None, budget_bytes: int
+    graph: Graph,
+    problems: Sequence[Problem],
+    schedule: Schedule,
+    compiled: Compiled | None,
+    budget_bytes: int,
 ) -> tuple[Part, ...]:
     """Return what a plan compiles of its schedule; nothing is measured.
 
@@ -100,7 +112,7 @@ def planned_parts(
             raise GraphError(f"has no cost of the compiled part that makes {missing[0]}")
         return {c.key: compiled.costs[c.key] for c in candidates}
 
-    return choose_parts(graph, problem, schedule, budget_bytes, known).parts
+    return choose_parts(graph, problems, schedule, budget_bytes, known).parts
 
 
 def candidate_of(graph: Graph, text: PartText, operations: tuple[str, ...]) -> Candidate:
@@ -123,10 +135,15 @@ class _Chooser:
     """Knows what functions cost, and asks for what it does not know."""
 
     graph: Graph
-    problem: Problem
+    problems: Sequence[Problem]
     schedule: Schedule
     measure: Measure
     costs: dict[str, PartCost] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem of the example's lengths."""
+        return self.problems[0]
 
     def worth(self, parts: Iterable[Part]) -> dict[Part, PartFigures]:
         """Return those parts, or parts of them, that are quicker when they are compiled."""
@@ -142,10 +159,13 @@ class _Chooser:
         return found
 
     def above(self, parts: Mapping[Part, PartFigures], budget_bytes: int) -> Part | None:
-        """Return the part that sets a peak above the budget, if one does."""
-        fused = fuse(self.problem, self.schedule, parts)
-        figures = replay(fused.problem, fused.schedule)
-        return fused.part_at(figures.peak_at) if figures.peak_bytes > budget_bytes else None
+        """Return the part that sets a peak above the budget at some lengths, if one does."""
+        for problem in self.problems:
+            fused = fuse(problem, self.schedule, parts)
+            figures = replay(fused.problem, fused.schedule)
+            if figures.peak_bytes > budget_bytes:
+                return fused.part_at(figures.peak_at)
+        return None
 
     def _learn(self, texts: Mapping[Part, PartText]) -> None:
         unknown = {

@@ -32,6 +32,7 @@ _GREEN = "#009e73"  # Okabe and Ito's: the lighter one of areas is too light for
 _STYLES: dict[str, dict[str, Any]] = {
     "eager": {"color": INK, "marker": "s"},
     "remat-gen": {"color": BLUE, "marker": "o"},
+    "remat-gen --compile": {"color": BLUE, "marker": "P"},
     "checkpoint": {"color": _GREEN, "marker": "^"},
     "torch.compile": {"color": VERMILION, "marker": "D"},
 }
