@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
@@ -39,10 +40,11 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock compiled Given Made begin_backward draw_mask rerun_random
-    check_output pick_results gradient_came incoming_gradient refuse_gradient check_planned
-    check_structure structure_of hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
-    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
+    """Kept Planned PlannedBlock compiled fuse with_lengths only_result cannot_compile Given Made
+    begin_backward draw_mask rerun_random check_output pick_results gradient_came incoming_gradient
+    refuse_gradient check_planned check_structure structure_of hash_of_structure Seen TENSOR_LAYOUT
+    has_hook is_plain what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
+    lengths_in_range""".split()
 )
 _HELPERS = (
     "draw_mask",
@@ -169,8 +171,11 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
 
 
 def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
-    compiler = "C++ compiler" if target.device == "cpu" else "Triton"
-    return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler)
+    functions = (compiled, fuse, with_lengths, only_result)
+    sources = (inspect.getsource(function).rstrip() for function in functions)
+    compiler = "\n\n\n".join(sources).replace("torch.Tensor", "Tensor")
+    needs = "C++ compiler" if target.device == "cpu" else "Triton"
+    return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
 
 
 def _file(target: Target) -> str:

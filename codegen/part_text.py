@@ -15,7 +15,7 @@ from remat_gen.codegen.paragraphs import Paragraph, paragraphs
 from remat_gen.codegen.statements import Statement
 from remat_gen.ir.graph import Graph, Operation
 
-_RESERVED = frozenset("aten torch F Tensor math draw_mask compiled".split())
+_RESERVED = frozenset("aten torch F Tensor math pick_results".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PartText:
 
     @property
     def code(self) -> str:
-        """Return the function as it is measured: `part`, without types and comments."""
+        """Return the function as it is measured: `part`, without comments."""
         return self._function(self.lines)
 
     @property
@@ -48,7 +48,7 @@ class PartText:
         return self._function(self.apart)
 
     def _function(self, lines: tuple[str, ...]) -> str:
-        parameters = ", ".join(name for name, _ in self.parameters)
+        parameters = ", ".join(f"{name}: {kind}" for name, kind in self.parameters)
         lines = (*lines, f"return {', '.join(self.returned)}")
         return f"def part({parameters}):\n" + "".join(f"    {line}\n" for line in lines)
 
