@@ -16,7 +16,8 @@ def compiled(part: Callable[Given, Made]) -> Callable[Given, Made]:
     """Compile a function of tensors, then of lengths, when it is first called.
 
     What it makes and does not return is never in memory. The first lengths get code of their own,
-    and no look at the arguments at each call: the blocks have compared them. All others share code.
+    without a look at the tensors at each call: the rest of their shapes is the plan's. All other
+    lengths share code.
     """
     kinds = [kind for name, kind in part.__annotations__.items() if name != "return"]
     tensors = len(kinds) - kinds.count(int) - kinds.count("int")

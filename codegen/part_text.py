@@ -5,26 +5,27 @@ from __future__ import annotations
 import builtins
 import hashlib
 import keyword
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.arrange import free_name, hint_of
-from remat_gen.codegen.marks import Mark, fill, find
+from remat_gen.codegen.marks import Mark, fill, find, length
 from remat_gen.codegen.masks import Handed, handed
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
 from remat_gen.codegen.statements import Statement
 from remat_gen.ir.graph import Graph, Operation
+from remat_gen.ir.size import lengths_in
 
 _RESERVED = frozenset("aten torch F Tensor math pick_results".split())
 
 
 @dataclass(frozen=True, slots=True)
 class PartText:
-    """A function that is compiled. `given` and `results` are the marks of its ends, in order;
-    `handed` says how each of `given` goes in.
+    """A function that is compiled: of tensors, then of the lengths that these depend on.
 
-    `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
-    are its statements without comments, `apart` those that run where it is not compiled.
+    `given` and `results` are the marks of its ends, in order; `handed` says how each of `given`
+    goes in. `parameters` has name and type of each; `hints` are the user's words for the results.
+    `lines` are its statements without comments, `apart` those that run where it is not compiled.
     """
 
     given: tuple[Mark, ...]
@@ -90,7 +91,7 @@ def write_part(
     made = {mark.name for s in statements for mark in find(_target(s))}
     marks = dict.fromkeys(mark for s in statements for mark in find(s.text))
     given = [mark for mark in marks if mark.name not in made and mark.kind != "length"]
-    lengths = [mark for mark in marks if mark.kind == "length"]
+    lengths = list(dict.fromkeys([*filter(_is_length, marks), *_lengths_of(graph, given)]))
     names = _Names(graph)
     for mark in (*lengths, *marks):
         names.add(mark)
@@ -143,6 +144,17 @@ class _Names:
             return f"({name} != 0)" if f"{mark}." in text else f"{name} != 0"
 
         return fill(text, spell)
+
+
+def _is_length(mark: Mark) -> bool:
+    return mark.kind == "length"
+
+
+def _lengths_of(graph: Graph, given: list[Mark]) -> Iterator[Mark]:
+    """Yield the lengths that tensors depend on: code for one of them is none for another."""
+    layouts = filter(None, (graph.layouts.get(mark.name) for mark in given))
+    names = dict.fromkeys(n for layout in layouts for n in lengths_in(layout.shape))
+    yield from map(length, names)
 
 
 def _target(statement: Statement) -> str:

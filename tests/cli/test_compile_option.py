@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
+import torch._inductor
 from cli_runs import Remat
 
 import remat_gen
@@ -35,7 +35,7 @@ def test_without_a_compiler_nothing_is_planned(
     def broken(*_: object, **__: object) -> object:
         raise RuntimeError("InvalidCxxCompiler: no working C++ compiler found")
 
-    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(torch._inductor, "compile", broken)
     ended = remat("small.py", "--budget", "75%", "--compile")
     assert ended.code == 2
     assert "--compile needs torch.compile, which fails here (InvalidCxxCompiler" in ended.err

@@ -16,10 +16,10 @@ import pytest
 import torch
 from pairs import MODELS, modelled_costs
 from torch import Tensor, nn
-from torch._dynamo.utils import counters
 
 from remat_gen.budget import parse_budget
 from remat_gen.capture.load import load
+from remat_gen.capture.timing import Effort
 from remat_gen.checking import check_file
 from remat_gen.compare import Match
 from remat_gen.emission import module_text
@@ -44,7 +44,7 @@ class Made:
     report: Report
     model: nn.Module
     apart: nn.Module
-    graphs: int  # that torch.compile made in the first step
+    graphs: int  # that were compiled in the first step
 
     @property
     def path(self) -> Path:
@@ -68,13 +68,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
         patch.setattr("remat_gen.fusion._GAIN", float("inf"))
+        patch.setattr("remat_gen.capture.compiled._EFFORT", Effort(fewest=1, most=1))
+        patch.setattr("remat_gen.capture.compiled._ROUNDS", 1)
         generated = generate(request, Silent())
         apart = load(_apart(folder / "remat.py"), "build_model", None, "cpu").model
-        counters.clear()
         model = load(folder / "remat.py", "build_model", None, "cpu").model
-        _step(model, _input())
-        graphs = counters["stats"]["unique_graphs"]
-        yield Made(generated, verify_file(folder / "remat.py"), model, apart, graphs)
+        with mock.patch("torch._inductor.compile", wraps=torch._inductor.compile) as compiles:
+            _step(model, _input())
+        report = verify_file(folder / "remat.py")
+        yield Made(generated, report, model, apart, compiles.call_count)
 
 
 def _apart(path: Path) -> Path:
@@ -156,7 +158,7 @@ def test_two_forwards_before_two_backwards(made: Made) -> None:
 
 
 def test_check_writes_the_same_bytes_and_compiles_nothing(made: Made) -> None:
-    with mock.patch("torch.compile", side_effect=AssertionError):
+    with mock.patch("torch._inductor.compile", side_effect=AssertionError):
         assert not check_file(made.path).stale
 
 
@@ -172,11 +174,11 @@ def test_a_plan_that_lacks_a_cost_is_stale(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_part_that_cannot_be_compiled_says_what_to_do(made: Made) -> None:
-    no_compiler = RuntimeError("no g++")
-    failure = torch._dynamo.exc.BackendCompilerFailed(lambda: None, no_compiler, None)
-    with mock.patch("torch.compile", lambda part, **_: mock.Mock(side_effect=failure)):
-        model = load(made.path, "build_model", None, "cpu").model
-    with pytest.raises(RuntimeError, match=r"needs a working C\+\+ compiler") as caught:
+    model = load(made.path, "build_model", None, "cpu").model
+    with (
+        mock.patch("torch._inductor.compile", side_effect=RuntimeError("no g++")),
+        pytest.raises(RuntimeError, match=r"needs a working C\+\+ compiler") as caught,
+    ):
         _step(model, _input())
     assert "remat-gen model.py --budget 60% --device cpu -o remat.py" in str(caught.value)
     assert torch.isfinite(model.eval()(_input()))
