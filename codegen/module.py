@@ -40,11 +40,13 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock compiled fuse with_lengths only_result cannot_compile Given Made
-    begin_backward draw_mask rerun_random check_output pick_results gradient_came incoming_gradient
-    refuse_gradient check_planned check_structure structure_of hash_of_structure Seen TENSOR_LAYOUT
-    has_hook is_plain what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
-    lengths_in_range""".split()
+    """Kept Planned PlannedBlock begin_backward draw_mask rerun_random check_output pick_results
+    gradient_came incoming_gradient refuse_gradient check_planned check_structure structure_of
+    hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
+    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
+)
+_COMPILED_NAMES = frozenset(
+    "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
 _HELPERS = (
     "draw_mask",
@@ -87,8 +89,9 @@ def emit_body(
         EmitError: the schedule cannot be printed (a defect).
         UsageError: names of the user's file are in the way.
     """
-    graph = traced.graph
-    taken = names_in(target.source) | _GENERATED_NAMES
+    graph, parts = traced.graph, tuple(parts)
+    generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
+    taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
     helper_names = frozenset(view.name for view in views)
@@ -110,7 +113,7 @@ def emit_body(
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
-    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
+    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
 
 
@@ -187,7 +190,9 @@ def _strings(names: Iterable[str]) -> str:
     return "{" + ", ".join(listed) + "}" if listed else ""
 
 
-def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
+def _merge(
+    target: Target, forward: ForwardText, parts: list[str], generated: frozenset[str]
+) -> str:
     planned = render("forward.py.jinja", forward=forward)
     own = _own_class(target)
     if own:
@@ -199,7 +204,7 @@ def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
-    refuse_clashes(source, _GENERATED_NAMES)
+    refuse_clashes(source, generated)
     text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
     return add_imports(text, _imports(text, forward, target), "aten = torch.ops.aten")
 
