@@ -97,7 +97,7 @@ class Planned:
 def planned(row: Row) -> Planned:
     """Return a row's problem."""
     subject = subject_of(fake_problem(row.build, row.inputs, RATES))
-    return Planned(subject, subject.judge(subject.plain())[1])
+    return Planned(subject, subject.eager())
 
 
 def line(row: Row) -> tuple[str, ...]:

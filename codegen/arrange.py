@@ -145,7 +145,7 @@ class KeptNames:
             blocks = {owners[s] for s in storages}
             used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
             used = used.union(*(taken.get(b, set()) for b in blocks))
-            first, hint = storages[0], hint_of(self.graph, storages[-1])
+            first, hint = storages[0], kept_hint(self.graph, storages[-1])
             name = free_name(hint, first, used, turns[owners[first]])
             self.names[role] = name
             for block in blocks:
@@ -160,6 +160,16 @@ def _kept_marks(body: Body) -> list[Mark]:
 def hint_of(graph: Graph, storage: str) -> str:
     """Return the short name of a storage."""
     return graph.tensors[storage].hint or "value"
+
+
+def kept_hint(graph: Graph, storage: str) -> str:
+    """Return the short name of what a block keeps; a gradient that was summed is the gradient.
+
+    Layers hand sums to each other and get a plain one from the last block: they stay alike.
+    """
+    hint = hint_of(graph, storage)
+    summed = graph.storages[storage].kind is Kind.GRADIENT and hint.startswith("d_")
+    return hint.removesuffix("_sum") if summed else hint
 
 
 def turns_of(body: Body) -> dict[str, str]:

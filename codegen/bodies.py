@@ -212,6 +212,11 @@ class BodyWriter:
         if operation.target == "remat.rng_state" and not self._reruns_reader(p):
             self.dropped.update(self.problem.operations[p].outputs)
             return
+        if self.in_place.updates(p):
+            self.dropped.update(self.problem.operations[p].outputs)
+            text = self.expressions.call_in_place(operation, 0)
+            self.statements.append(Statement(text, source=operation.source))
+            return
         targets, call = self._targets(operation, self._call(p, again=again))
         text = f"{', '.join(targets)} = {call}" if targets else call
         statement = Statement(text, source=operation.source)

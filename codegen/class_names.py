@@ -1,7 +1,8 @@
 """Names and titles of block classes: from the modules they stand for, clear of the user's names.
 
-Where several classes would be called the same, a name says what sets a class apart: that it is the
-first or the last layer's, or its schedule. No name counts, so that a layer more renames nothing.
+Where several classes would be called the same, the earliest has the plain name, but for that of the
+first layer alone; the others say that they serve the last layer, or which one they serve first, or
+what their schedule does. A layer more renames nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +18,17 @@ from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.paths import root
 from remat_gen.codegen.prose import camel, prose
+from remat_gen.codegen.statements import Body
 from remat_gen.ir.graph import Operation
 
 
 def name_classes(
     writers: Mapping[BlockClass, Writer], model: nn.Module, taken: frozenset[str]
 ) -> dict[BlockClass, str]:
-    """Return a class name for each: `LayerLn1`; of several that begin alike: `LayerLn1Last`, …
-
-    Of those that are neither first nor last, the class of the most blocks has the plain name.
-    """
+    """Return a class name for each: `LayerLn1`; of others that begin alike: `LayerLn1Last`, …"""
     namer = _ClassNamer(writers, model, set(taken))
-    by_use = sorted(writers, key=lambda c: (-len(c.bodies), c.body.block))
-    names = {block_class: namer.name(block_class) for block_class in by_use}
+    in_order = sorted(writers, key=lambda c: c.body.block)
+    names = {block_class: namer.name(block_class) for block_class in in_order}
     return {block_class: names[block_class] for block_class in writers}
 
 
@@ -55,9 +54,14 @@ class _ClassNamer:
 
     def _candidates(self, block_class: BlockClass) -> Iterator[str]:
         base = self._base(block_class)
-        if sum(self._base(c) == base for c in self.writers) > 1:
-            yield from (f"{base}{edge}" for edge in self._edges(block_class))
+        several = sum(self._base(c) == base for c in self.writers) > 1
+        if several and len(block_class.bodies) == 1 and _at_edge(self.model, block_class.body, 0):
+            yield f"{base}First"
         yield base
+        if any(_at_edge(self.model, body, -1) for body in block_class.bodies):
+            yield f"{base}Last"
+        layer = layer_of_class(block_class)
+        yield from [f"{base}{camel(identifier(layer))}"] * bool(layer)
         yield from (f"{base}{difference}" for difference in self._differences(block_class))
         yield from (f"{base}{place}" for place in self._before(block_class))
         operations = block_class.body.operations
@@ -66,16 +70,6 @@ class _ClassNamer:
         yield from (f"{base}{place}" for place in places)
         yield f"{base}{''.join(places)}"
         yield f"{base}{_digest(block_class)}"
-
-    def _edges(self, block_class: BlockClass) -> Iterator[str]:
-        """Yield `First` or `Last` for one block with the first or last of a list of layers."""
-        operations = block_class.body.operations
-        if len(block_class.bodies) > 1 or not operations:
-            return
-        for operation, place, edge in ((operations[0], 0, "First"), (operations[-1], -1, "Last")):
-            path, _, number = _layer(operation).rpartition(".")
-            if number and number == list(self.model.get_submodule(path)._modules)[place]:
-                yield edge
 
     def _differences(self, block_class: BlockClass) -> Iterator[str]:
         """Yield what the schedule retains or re-runs unlike those that have the base already."""
@@ -94,6 +88,14 @@ class _ClassNamer:
             after = [b for c in self.writers for b in c.bodies if b.block == following]
             layers = [_layer(o) for b in after for o in b.operations[:1]]
             yield from (f"Before{camel(identifier(layer))}" for layer in layers if layer)
+
+
+def _at_edge(model: nn.Module, body: Body, place: int) -> bool:
+    """Tell whether a block begins in the first (0) or ends in the last (-1) of a list of layers."""
+    if not body.operations:
+        return False
+    path, _, number = _layer(body.operations[place]).rpartition(".")
+    return bool(number) and number == list(model.get_submodule(path)._modules)[place]
 
 
 def _layer(operation: Operation) -> str:

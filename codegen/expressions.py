@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
+from remat_gen.codegen.forms import gradient_form, method_of
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
@@ -85,11 +86,20 @@ class Expressions:
         yield {length.name: length.maximum - 1 for length in self.graph.lengths}
 
     def call_in_place(self, operation: Operation, position: int) -> str:
-        """Write an operation's call as a method that writes over one of its arguments."""
-        name = operation.target.split(".")[1]
+        """Write an operation's call so that it writes over one of its arguments."""
+        name = method_of(operation)
+        if not name:
+            return self._gradient_over(operation, position)
         others = [*operation.args[:position], *operation.args[position + 1 :]]
         arguments = (*map(self.argument, others), *self._keywords(operation.kwargs))
         return f"{self.argument(operation.args[position])}.{name}_({', '.join(arguments)})"
+
+    def _gradient_over(self, operation: Operation, position: int) -> str:
+        form = gradient_form(self.graph, operation)
+        assert form is not None, f"{operation.target} has no form in place"
+        target, keyword = form
+        taken = self.argument(operation.args[position])
+        return f"{spelling.function(target)}({self._arguments(operation)}, {keyword}={taken})"
 
     def call(self, operation: Operation, *, again: bool) -> str:
         """Write an operation's call; `again` where it is a re-run, which updates no buffer."""

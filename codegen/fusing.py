@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.bodies import BodyWriter
+from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.marks import Mark, compiled
 from remat_gen.codegen.part_text import PartText, write_part
 from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body, Statement
 from remat_gen.ir.graph import Graph
+from remat_gen.solver.fused import PartFigures, fuse
 from remat_gen.solver.parts import Ends, Part, ends_of
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import replay
 from remat_gen.solver.schedule import Schedule
 
 
@@ -24,7 +27,9 @@ class Fused:
     texts: Mapping[Part, PartText]
 
 
-def write_fused(graph: Graph, problem: Problem, schedule: Schedule, parts: Iterable[Part]) -> Fused:
+def write_fused(
+    graph: Graph, problem: Problem, schedule: Schedule, parts: Mapping[Part, PartFigures]
+) -> Fused:
     """Write every block of a schedule, with calls of its parts."""
     offsets, total = [], 0
     for segment in schedule.segments:
@@ -33,6 +38,11 @@ def write_fused(graph: Graph, problem: Problem, schedule: Schedule, parts: Itera
     writer = FusingWriter(graph, problem, schedule)
     writer.parts = {offsets[part.segment] + part.start: part for part in parts}
     writer.stops = {offsets[part.segment] + part.stop - 1 for part in writer.parts.values()}
+    if parts:
+        made = fuse(problem, schedule, parts)
+        replays = (replay(made.problem, made.schedule, keep_gradients=k) for k in (False, True))
+        judged = [(made.problem, found) for found in replays]
+        writer.in_place = InPlace(graph, problem, schedule, judged)
     bodies = writer.run()
     return Fused(bodies, dict(writer.texts))
 

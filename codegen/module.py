@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -35,6 +36,7 @@ from remat_gen.codegen.merge import (
 from remat_gen.codegen.part_names import NamedPart, name_parts
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.shared_views import share_views
+from remat_gen.solver.fused import PartFigures
 from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
@@ -81,7 +83,7 @@ def emit_body(
     traced: Traced,
     problem: Problem,
     schedule: Schedule,
-    parts: Iterable[Part] = (),
+    parts: Mapping[Part, PartFigures] = MappingProxyType({}),
 ) -> str:
     """Return the module's text without its header, formatted; `parts` of it are compiled.
 
@@ -89,7 +91,7 @@ def emit_body(
         EmitError: the schedule cannot be printed (a defect).
         UsageError: names of the user's file are in the way.
     """
-    graph, parts = traced.graph, tuple(parts)
+    graph = traced.graph
     generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts)

@@ -117,11 +117,13 @@ def write(operand: Operand, name_of: Callable[[str], str]) -> str:
     if operator in _CALLS:
         return f"{operator}({', '.join(write(item, name_of) for item in operands)})"
     first, *rest = operands
+    # floats are added in the order that was traced: another one rounds otherwise
+    regroup = operator in "+*" and all(map(_is_whole, operands))
     text = _inside(first, operator, name_of, last=False)
     for item in rest:
         opposite = _opposite(item) if operator == "+" else None
         sign, item = (operator, item) if opposite is None else ("-", opposite)
-        text += f" {sign} {_inside(item, operator, name_of, last=True)}"
+        text += f" {sign} {_inside(item, operator, name_of, last=True, regroup=regroup)}"
     return text
 
 
@@ -138,13 +140,24 @@ def _opposite(item: Operand) -> Operand | None:
     return operands[0] if len(operands) == 1 else replace(item, operands=operands)
 
 
-def _inside(operand: Operand, operator: str, name_of: Callable[[str], str], *, last: bool) -> str:
+def _is_whole(operand: Operand) -> bool:
+    return not isinstance(operand.value if isinstance(operand, Size) else operand, float)
+
+
+def _inside(
+    operand: Operand,
+    operator: str,
+    name_of: Callable[[str], str],
+    *,
+    last: bool,
+    regroup: bool = False,
+) -> str:
     """Write an operand, in parentheses where it binds less than the operator it stands under."""
     text = write(operand, name_of)
     if isinstance(operand, Size):
         binds = _BINDING.get(operand.operator, 9)
         bare = binds > _BINDING[operator] or (
-            binds == _BINDING[operator] and operator == operand.operator and operator in "+*"
+            operator == operand.operator and operator in "+*" and (regroup or not last)
         )
         return text if bare else f"({text})"
     negative = isinstance(operand, int | float) and operand < 0

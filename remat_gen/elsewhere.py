@@ -11,6 +11,7 @@ from remat_gen.capture.sized import sized
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.problem import problem_of
+from remat_gen.solver.problem import Problem
 from remat_gen.solver.room import Elsewhere
 
 
@@ -21,12 +22,18 @@ def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:
         TraceError: as `problem_of`.
     """
     lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
+    here = problem_of(graph, costs)
     return tuple(
-        Elsewhere(
-            _where(graph, numbers), problem_of(sized(graph, numbers), _costs_at(costs, numbers))
-        )
+        Elsewhere(_where(graph, numbers), _problem_at(graph, costs, numbers, here))
         for numbers in sorted(lengths, reverse=True)
     )
+
+
+def _problem_at(graph: Graph, costs: Costs, numbers: tuple[int, ...], here: Problem) -> Problem:
+    """Return the problem at other lengths: what is written over is decided by the example's."""
+    there = problem_of(sized(graph, numbers), _costs_at(costs, numbers))
+    pairs = zip(there.operations, here.operations, strict=True)
+    return replace(there, operations=tuple(replace(o, over=own.over) for o, own in pairs))
 
 
 def _costs_at(costs: Costs, numbers: tuple[int, ...]) -> Costs:

@@ -41,7 +41,7 @@ class Fusion:
     One by one its operations take `apart_us`; the search saw the schedule take `searched_us`.
     """
 
-    parts: tuple[Part, ...]
+    parts: Mapping[Part, PartFigures]
     operations: int
     replay: Replay
     without_grads: Replay
@@ -81,7 +81,7 @@ def choose_parts(
     figures, without = replay_fused(problem, schedule, chosen)
     apart_us = round(replay(problem, schedule).time_us, 3)
     return Fusion(
-        parts=tuple(sorted(chosen)),
+        parts=dict(sorted(chosen.items())),
         operations=sum(len(part.runs(schedule)) for part in chosen),
         replay=figures,
         without_grads=without,
@@ -97,14 +97,14 @@ def planned_parts(
     schedule: Schedule,
     compiled: Compiled | None,
     budget_bytes: int,
-) -> tuple[Part, ...]:
+) -> Mapping[Part, PartFigures]:
     """Return what a plan compiles of its schedule; nothing is measured.
 
     Raises:
         GraphError: the plan has no cost of a function that it would need.
     """
     if compiled is None:
-        return ()
+        return {}
 
     def known(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
         missing = [c.results[0] for c in candidates if c.key not in compiled.costs]
@@ -150,7 +150,8 @@ class _Chooser:
         found: dict[Part, PartFigures] = {}
         pending = list(parts)
         while pending:
-            fused = write_fused(self.graph, self.problem, self.schedule, pending)
+            unmeasured = dict.fromkeys(pending, PartFigures(0.0, 0))
+            fused = write_fused(self.graph, self.problem, self.schedule, unmeasured)
             self._learn(fused.texts)
             quick = {part for part, text in fused.texts.items() if self._pays(text)}
             found |= {part: self._figures(part, fused.texts[part]) for part in quick}

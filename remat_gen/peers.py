@@ -27,7 +27,7 @@ class Peer:
 
 def layered_peers(subject: Subject) -> Iterator[Peer]:
     """Yield eager, and checkpoints around every layer and every second one where there are any."""
-    yield Peer("eager", subject.judge(subject.plain())[1])
+    yield Peer("eager", subject.eager())
     layers = list(dict.fromkeys(o.layer for o in subject.whole.operations if o.layer))
     if len(layers) > 1:
         every = _checkpointed(subject, set(layers))

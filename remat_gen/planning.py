@@ -21,7 +21,6 @@ from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
-from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.room import Elsewhere
@@ -73,11 +72,6 @@ class Planned:
     def replay(self) -> Replay:
         """Return the figures of the step, with its compiled parts if it has any."""
         return self.fusion.replay if self.fusion else self.solution.replay
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return the parts of the schedule that are compiled."""
-        return self.fusion.parts if self.fusion else ()
 
     @property
     def problem(self) -> Problem:

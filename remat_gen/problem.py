@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from remat_gen.capture.metadata import layer_of
 from remat_gen.capture.signature import signature
+from remat_gen.codegen.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
@@ -21,11 +24,13 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     index = value_index(graph)
     held = _held(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
+    over = {name: index[storage] for name, storage in written_over(graph, held).items()}
+    operations = (
+        _operation(graph, operation, costs.operations[operation.name], index, mutated)
+        for operation in graph.operations
+    )
     return plain.Problem(
-        operations=tuple(
-            _operation(graph, operation, costs.operations[operation.name], index, mutated)
-            for operation in graph.operations
-        ),
+        operations=tuple(replace(o, over=over.get(o.name)) for o in operations),
         values=tuple(
             plain.Value(
                 name,

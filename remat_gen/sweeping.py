@@ -207,7 +207,7 @@ class _Sweeper:
         self._tell("what people use")
         from remat_gen.peers_torch import compiled_peers
 
-        subject = subject_of(self.found.problem)
+        subject = subject_of(self.found.problem.in_new_memory())
         for peer in (*layered_peers(subject), *compiled_peers(self.found.graph, subject)):
             self._tell(peer.name)
             ours = _solved(solver, peer.replay.peak_bytes)

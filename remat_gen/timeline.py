@@ -9,12 +9,13 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.replay import freed_next
+from remat_gen.solver.schedule import Run, Schedule
 
 
 class Part(Enum):
@@ -111,8 +112,12 @@ class _Walk:
                 self.backward_at = len(self.runs)
                 for v in self.problem.given:
                     self._begin(v, None, again=False)
-            for step in segment.steps:
-                self._free(step.value) if isinstance(step, Free) else self._run(step.operation)
+            for position, step in enumerate(segment.steps):
+                if isinstance(step, Run):
+                    self._write_over(step.operation, freed_next(segment, position))
+                    self._run(step.operation)
+                elif step.value in self.open:
+                    self._free(step.value)
             if segment.backward:
                 self._release(index, last_use)
         for v in list(self.open):
@@ -132,6 +137,12 @@ class _Walk:
         self.runs.append(RunMoment(p, self.time_us, end_us, again, own))
         self.time_us = end_us
         self.ran.add(p)
+
+    def _write_over(self, p: int, freed: Collection[int]) -> None:
+        """End the stay of an input where the stay of the result begins."""
+        over = self.problem.operations[p].over
+        if over is not None and over in freed:
+            self._free(over)
 
     def _begin(self, v: int, producer: int | None, *, again: bool) -> None:
         self.open[v] = Stay(v, producer, len(self.runs), -1, again)

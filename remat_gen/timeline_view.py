@@ -90,8 +90,7 @@ def _place(graph: Graph, p: int) -> str:
 
 
 def _eager(problem: Problem) -> Curve:
-    subject = subject_of(problem)
-    return curve_of(problem, subject.judge(subject.plain())[1])
+    return curve_of(problem, subject_of(problem).eager())
 
 
 def curve_of(problem: Problem, replayed: Replay) -> Curve:

@@ -30,7 +30,7 @@ class ProblemArrays:
 
     problem: Problem
     time_us: npt.NDArray[np.float64]
-    workspace_bytes: Ints
+    extra_bytes: Ints
     nbytes: Ints
     free: Flags
     to_the_end: Flags
@@ -66,7 +66,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     return ProblemArrays(
         problem,
         np.array([o.time_us for o in operations], dtype=np.float64),
-        _ints([o.workspace_bytes for o in operations]),
+        _ints([problem.extra_bytes(o) for o in operations]),
         _ints([value.nbytes for value in values]),
         np.array([h is Held.FREE for h in held], dtype=np.bool_),
         np.array([h is Held.STEP for h in held], dtype=np.bool_),

@@ -51,4 +51,4 @@ def floor_of(problem: Problem) -> int:
         return sum(problem.values[v].nbytes for v in {*inputs, *outputs})
 
     operations = problem.operations
-    return max((alone(o.inputs, o.outputs) + o.workspace_bytes for o in operations), default=0)
+    return max((alone(o.inputs, o.outputs) + problem.extra_bytes(o) for o in operations), default=0)

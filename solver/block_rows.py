@@ -146,4 +146,4 @@ class Rows:
 
     def _made(self, operation: LocalOperation) -> int:
         made = sum(self.block.values[v].nbytes for v in operation.outputs)
-        return made + operation.workspace_bytes
+        return made + operation.extra_bytes

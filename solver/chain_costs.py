@@ -114,7 +114,7 @@ class ChainCosts:
         for position, p in enumerate(runs):
             operation = self.problem.operations[p]
             made = sum(self.nbytes[v] for v in operation.outputs)
-            peak = max(peak, resident + made + operation.workspace_bytes)
+            peak = max(peak, resident + made + self.problem.extra_bytes(operation))
             resident += sum(self.nbytes[v] for v in operation.outputs if first or self._dies(v))
             for v in self._touched(p):
                 mortal = (v in own and self._dies(v)) or (v in entering and v not in shared)

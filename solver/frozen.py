@@ -71,4 +71,5 @@ def _decided(
         outputs=outputs,
         backward=True,
         rerunnable=False,
+        over=None if operation.over is None else newest.get(operation.over, operation.over),
     )

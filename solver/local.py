@@ -46,7 +46,7 @@ class LocalOperation:
     """An operation over the block's values."""
 
     time_us: float
-    workspace_bytes: int
+    extra_bytes: int  # inside, beside what is there before and what is made
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     rerunnable: bool
@@ -130,7 +130,7 @@ class _Localiser:
         inputs = [v for v in operation.inputs if v in self.number or self._enters(v)]
         return LocalOperation(
             operation.time_us,
-            operation.workspace_bytes,
+            self.problem.extra_bytes(operation),
             tuple(self.number[v] for v in inputs),
             tuple(self.number[v] for v in operation.outputs),
             operation.rerunnable,

@@ -50,7 +50,7 @@ def _inside(timeline: Timeline) -> Ints:
     inside: Ints = np.cumsum(total)[: timeline.length].astype(np.int64)
     for position, more in extra:
         inside[position] += more
-    return inside + arrays.workspace_bytes[timeline.runs]
+    return inside + arrays.extra_bytes[timeline.runs]
 
 
 def _held_stays(timeline: Timeline, stays: Ints) -> tuple[Ints, Ints, Ints, list[tuple[int, int]]]:

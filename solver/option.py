@@ -134,7 +134,7 @@ def forward_inside(
     for position, p in enumerate(runs):
         operation = block.forward[p]
         made = sum(block.values[v].nbytes for v in operation.outputs)
-        inside.append(resident + made + operation.workspace_bytes)
+        inside.append(resident + made + operation.extra_bytes)
         lasting = [v for v in operation.outputs if first or block.decided(v)]
         resident += sum(block.values[v].nbytes for v in lasting)
         for v in dict.fromkeys(operation.inputs + operation.outputs):
@@ -174,7 +174,7 @@ def backward_inside(
     inside = []
     for (t, p), operation, dead in zip(steps, operations, dies, strict=True):
         made = sum(block.values[v].nbytes for v in operation.outputs)
-        inside.append((resident + made + operation.workspace_bytes, t, p))
+        inside.append((resident + made + operation.extra_bytes, t, p))
         lasting = operation.outputs if p < 0 else filter(block.decided, operation.outputs)
         resident += sum(block.values[v].nbytes for v in lasting)
         resident -= sum(block.values[v].nbytes for v in dead)

@@ -5,8 +5,9 @@ identically, so that identical blocks arise and are solved once. A piece over a 
 the frontiers sum to the fewest bytes; neighbouring small pieces are merged.
 
 There are two limits: the number of operations, and the bytes of parameter gradients that a block
-holds until its backward returns, where eager lets go of one after the other. Both are local: one
-more layer changes no other block.
+holds until its backward returns, where eager lets go of one after the other. What is merged may
+hold less of them: at small budgets they would be all that is there. The limits are local: one more
+layer changes no other block.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from remat_gen.solver.problem import Held, Problem
 BLOCK_LIMIT = 30  # forward operations: about what z3 solves in a second
 LONE_LIMIT = 2  # operations between layers that are no block of their own
 HELD_SHARE = 1 / 2  # of what its backward needs a block may hold in gradients
+MERGED_SHARE = 1 / 2  # of what its largest operation takes merged pieces may hold in gradients
 
 
 class _Limits:
@@ -38,6 +40,10 @@ class _Limits:
         needed = needed_values(problem)
         self.needed = [
             sum(problem.values[v].nbytes for v in operation.outputs if v in needed)
+            for operation in problem.operations[: problem.forward_count]
+        ]
+        self.room = [
+            sum(problem.values[v].nbytes for v in {*operation.inputs, *operation.outputs})
             for operation in problem.operations[: problem.forward_count]
         ]
 
@@ -54,6 +60,12 @@ class _Limits:
     def allow(self, start: int, stop: int) -> bool:
         """Tell whether a range of operations may be a block."""
         return start in self.starts(start, stop)
+
+    def allow_merged(self, start: int, stop: int) -> bool:
+        """Tell whether neighbouring pieces may be one block."""
+        gradients = self.gradients[start:stop]
+        held = sum(gradients) - max(gradients)
+        return self.allow(start, stop) and held <= MERGED_SHARE * max(self.room[start:stop])
 
 
 def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
@@ -151,7 +163,7 @@ def _merge(
     merged: list[tuple[int, int]] = []
     for start, stop in pieces:
         alike = merged and _alike(problem, merged[-1][1] - 1, start)
-        if alike and limits.allow(merged[-1][0], stop):
+        if alike and limits.allow_merged(merged[-1][0], stop):
             merged[-1] = (merged[-1][0], stop)
         else:
             merged.append((start, stop))

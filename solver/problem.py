@@ -6,7 +6,7 @@ parameters and buffers are not part of it: their bytes are there before the step
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -39,6 +39,9 @@ class Operation:
     are recognised by it. `rerunnable` is False where a second run would be wrong. `layer` names
     the repeated layer of the model a forward operation belongs to, "" outside of all. `ordered`
     backward operations (random ones, mutations) run in the order in which they stand.
+
+    The result is written `over` an input, of as many bytes, where one is named: a backward
+    operation's that no other operation reads and nobody holds. Both are never there at once.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Operation:
     signature: str = ""
     layer: str = ""
     ordered: bool = False
+    over: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,16 @@ class Problem:
     def producers(self) -> dict[int, int]:
         """Return for each value the operation that makes it; given values are absent."""
         return {v: p for p, operation in enumerate(self.operations) for v in operation.outputs}
+
+    def extra_bytes(self, operation: Operation) -> int:
+        """Return what an operation needs beside what is there before it and what it makes.
+
+        That is its workspace, less the input that its result is written over.
+        """
+        over = 0 if operation.over is None else self.values[operation.over].nbytes
+        return operation.workspace_bytes - over
+
+    def in_new_memory(self) -> Problem:
+        """Return the problem of a step that writes nothing over, as eager's does not."""
+        operations = tuple(replace(operation, over=None) for operation in self.operations)
+        return replace(self, operations=operations)

@@ -1,7 +1,8 @@
 """Replay a schedule: its exact peak and time. The judge of every strategy.
 
 The memory model is that of the emitted code on the device's allocator:
-- while an operation runs, all that is resident, its outputs and its workspace are allocated;
+- while an operation runs, all that is resident, its outputs and its workspace are allocated; an
+  input that is written over, and freed before anything else runs, is not there beside the output;
 - a re-run of an operation makes *all* its outputs; those still resident are made a second time and
   dropped when it returns;
 - `Free` takes effect at once; only FREE-held values can be freed, and none twice;
@@ -14,6 +15,7 @@ The memory model is that of the emitted code on the device's allocator:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from remat_gen.solver.problem import Held, Operation, Problem
 from remat_gen.solver.schedule import Free, Run, Schedule, Segment
@@ -116,8 +118,9 @@ class _Machine:
             self._keep_order(p, operation)
         self.ran.add(p)
         self.time_us += operation.time_us
-        inside = self.nbytes + operation.workspace_bytes
-        inside += sum(self.problem.values[v].nbytes for v in operation.outputs)
+        inside = self.nbytes + sum(self.problem.values[v].nbytes for v in operation.outputs)
+        over = operation.over is not None and operation.over in freed_next(segment, position)
+        inside += self.problem.extra_bytes(operation) if over else operation.workspace_bytes
         if inside > self.peak:
             self.peak, self.peak_at = inside, p
         self._add(operation.outputs)
@@ -192,3 +195,9 @@ def _last_use_of_held(problem: Problem, schedule: Schedule) -> dict[int, int]:
         for v in problem.operations[step.operation].inputs
         if problem.values[v].held is Held.SEGMENT
     }
+
+
+def freed_next(segment: Segment, position: int) -> list[int]:
+    """Return the values that are freed behind a step before anything else runs."""
+    behind = takewhile(lambda step: isinstance(step, Free), segment.steps[position + 1 :])
+    return [step.value for step in behind if isinstance(step, Free)]

@@ -37,7 +37,7 @@ def room_bytes(problem: Problem, p: int) -> int:
     """Return the bytes of an operation's inputs, outputs and workspace."""
     operation = problem.operations[p]
     around = {*operation.inputs, *operation.outputs}
-    return operation.workspace_bytes + sum(problem.values[v].nbytes for v in around)
+    return problem.extra_bytes(operation) + sum(problem.values[v].nbytes for v in around)
 
 
 def with_more(problem: Problem, more: Mapping[int, int]) -> Problem:

@@ -66,8 +66,8 @@ class Subject:
         return schedule, replay(self.problem, schedule)
 
     def eager(self) -> Replay:
-        """Return the figures of the plain program, whatever is pinned."""
-        free = unpinned(self.problem)
+        """Return the figures of eager's step: the plain program, no pins, nothing written over."""
+        free = unpinned(self.problem).in_new_memory()
         return replay(free, to_schedule(free, self.plain()))
 
     def block_ranges(self) -> tuple[tuple[int, int], ...]:

@@ -51,7 +51,9 @@ class BitGraph:
         self.nbytes = [v.nbytes for v in problem.values]
         self.reads = [mask_of(o.inputs) for o in operations]
         self.makes = [mask_of(o.outputs) for o in operations]
-        self.room = [sum(self.nbytes[v] for v in o.outputs) + o.workspace_bytes for o in operations]
+        made = [sum(self.nbytes[v] for v in o.outputs) for o in operations]
+        extra = [problem.extra_bytes(o) for o in operations]
+        self.room = [a + b for a, b in zip(made, extra, strict=True)]
         self.producer = [-1] * len(problem.values)
         for v, p in problem.producers().items():
             self.producer[v] = p

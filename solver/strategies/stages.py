@@ -52,10 +52,10 @@ class Stages:
     producer: dict[int, int]
 
     def made_bytes(self, p: int) -> int:
-        """Return what an operation allocates: all outputs and its workspace."""
+        """Return what an operation needs beside what is there: all outputs and its workspace."""
         operation = self.problem.operations[p]
         made = sum(self.problem.values[v].nbytes for v in operation.outputs)
-        return made + operation.workspace_bytes
+        return made + self.problem.extra_bytes(operation)
 
     def decided(self, values: tuple[int, ...]) -> list[int]:
         """Return those of `values` that stages decide about."""
@@ -129,7 +129,7 @@ def _forward_steps(problem: Problem, producer: dict[int, int]) -> tuple[ForwardS
         there = [v for v in made if last.get(v, -1) >= p or problem.values[v].held is not Held.FREE]
         nbytes = sum(problem.values[v].nbytes for v in (*there, *operation.outputs))
         retained = tuple(v for v in made if v in producer and v not in there)
-        steps.append(ForwardStep(nbytes + operation.workspace_bytes, retained))
+        steps.append(ForwardStep(nbytes + problem.extra_bytes(operation), retained))
         made += operation.outputs
     return tuple(steps)
 

@@ -19,6 +19,7 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.outcome import State, run_steps
 from remat_gen.problem import problem_of
+from remat_gen.solver.fused import PartFigures
 from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
@@ -130,7 +131,7 @@ def emit(
             command=f"remat-gen {name}.py --budget 60% -o {name}_remat.py",
             device="cpu",
         )
-        fused = parts(traced.graph, problem, schedule)
+        fused = dict.fromkeys(parts(traced.graph, problem, schedule), PartFigures(0.0, 0))
         text = emit_body(target, traced, problem, schedule, fused)
     output.write_text(text.replace("@compiled\n", ""), encoding="utf-8")
     planned = load(output, loaded.builder, loaded.inputs_name, "cpu")

@@ -34,8 +34,11 @@ LARGER = GPT.replace("LAYERS = 4", "LAYERS = 5")
 ALLOWED = 20
 GONE = 3
 
-# The distance to the last block, to which the tied weight's gradient reaches, and the model's hash.
-COUNTED = re.compile(r"\bafter_\d+\b|step\[at \+ \d+\]|structure = '\w+'|LAYERS = \d")
+# The distance to the last block, to which the tied weight's gradient reaches, the model's hash, and
+# which layers a class is for.
+COUNTED = re.compile(
+    r"\bafter_\d+\b|step\[at \+ \d+\]|structure = '\w+'|LAYERS = \d|\bh\.[\d*](?=: )"
+)
 
 
 def per_layer(problem: Problem) -> Schedule:
@@ -116,10 +119,14 @@ def test_other_layers_lines_stay(texts: tuple[str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Emitted, Emitted]:
-    """Return a model whose layers are listed, and one with a layer of eight heads in the middle."""
+    """Return a model whose layers are listed, and one with another kind of layer in the middle."""
     folder = tmp_path_factory.mktemp("listed")
     one = GPT.replace("HEADS = 4", "HEADS = (4, 4, 4, 4)").replace(
         "Layer(width, HEADS) for _ in range(layers)", "Layer(width, heads) for heads in HEADS"
+    )
+    one = one.replace("F.gelu(self.up(x))", "self.act(self.up(x))").replace(
+        "self.mlp = Mlp(width)",
+        "self.mlp = Mlp(width)\n        self.mlp.act = F.relu if heads == 8 else F.gelu",
     )
     return both(folder, one, one.replace("(4, 4, 4, 4)", "(4, 4, 8, 4, 4)"), 60)
 

@@ -15,6 +15,7 @@ from remat_gen.codegen.fusible import is_fusible
 from remat_gen.codegen.fusing import write_fused
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
+from remat_gen.solver.fused import PartFigures
 from remat_gen.solver.parts import Part, ends_of, longest_parts
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Run, Schedule
@@ -57,7 +58,8 @@ def test_parts_of_any_schedule_are_bitwise_as_eager(case: Case, seed: int) -> No
 
     def choose(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Part, ...]:
         parts = some_parts(seed)(graph, problem, schedule)
-        written = write_fused(graph, problem, schedule, parts).texts
+        figures = dict.fromkeys(parts, PartFigures(0.0, 0))
+        written = write_fused(graph, problem, schedule, figures).texts
         assert set(written) == set(parts)
         for part, text in written.items():
             results = ends_of(problem, schedule, part).results

@@ -58,6 +58,7 @@ def test_what_is_written_is_the_number(operand: Operand) -> None:
         (size("//", size("+", "batch", 1), 2), "(b + 1) // 2"),
         (size("*", 2, size("//", "batch", 2)), "2 * (b // 2)"),
         (size("/", 1.0, size("float", "batch")), "1.0 / float(b)"),
+        (size("+", size("/", "batch", 3), size("+", "length", 1)), "b / 3 + (t + 1)"),
         (size("math.sqrt", size("float", "batch")), "math.sqrt(float(b))"),
     ],
 )

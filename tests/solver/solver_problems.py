@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
@@ -258,7 +259,10 @@ def problems(draw: st.DrawFn, max_forward: int = 8, *, hard: bool = True) -> Pro
             b.values[v] = replace(b.values[v], held=draw(held))
         forward += outputs
     _draw_backward(draw, b, forward, hard)
-    return replace(b.problem(), operations=tuple(_drawn_costs(draw, b.operations, hard)))
+    operations = _drawn_costs(draw, b.operations, hard)
+    if hard:
+        operations = _drawn_over(draw, b, operations)
+    return replace(b.problem(), operations=tuple(operations))
 
 
 def _draw_backward(draw: st.DrawFn, b: Builder, forward: list[int], hard: bool) -> None:
@@ -294,3 +298,17 @@ def _drawn_costs(draw: st.DrawFn, operations: list[Operation], hard: bool) -> li
         )
         for operation in operations
     ]
+
+
+def _drawn_over(draw: st.DrawFn, b: Builder, operations: list[Operation]) -> list[Operation]:
+    """Let backward operations write over inputs that no other one reads, made as large as those."""
+    read = Counter(v for operation in operations for v in operation.inputs)
+    found = []
+    for operation in operations:
+        mortal = [v for v in operation.inputs if b.values[v].held is Held.FREE and read[v] == 1]
+        if operation.backward and mortal and len(operation.outputs) == 1 and draw(st.booleans()):
+            over, made = draw(st.sampled_from(mortal)), operation.outputs[0]
+            b.values[made] = replace(b.values[made], nbytes=b.values[over].nbytes)
+            operation = replace(operation, over=over)
+        found.append(operation)
+    return found

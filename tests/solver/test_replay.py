@@ -107,3 +107,32 @@ def test_what_cannot_run_again_is_refused() -> None:
 def test_segments_stand_in_order() -> None:
     with pytest.raises(IllegalScheduleError, match="segments are not those"):
         replay(_problem(), Schedule(PLAIN.segments[::-1]))
+
+
+def _written_over() -> Problem:
+    """g1 as above makes c (4), h: c -> e (4, over c), g0: e, a -> w."""
+    problem = _problem()
+    over = Operation("h", 1.0, 2, (2,), (5,), True, over=2)
+    last = replace(problem.operations[3], inputs=(5, 0))
+    return replace(
+        problem,
+        operations=(*problem.operations[:3], over, last),
+        values=(*problem.values, Value("e", 4)),
+    )
+
+
+def test_what_is_written_over_is_not_there_twice() -> None:
+    problem = _written_over()
+    frees = [Free(2), Run(4), Free(5), Free(0), Free(3)]
+    schedule = _schedule([Run(0), Run(1)], [Run(2), Free(1), Run(3), *frees])
+    inside = [moment.nbytes for moment in replay(problem, schedule).timeline]
+    assert inside == [15, 30, 35, 10 + 1 + 4 + 2, 25]
+    plain = [moment.nbytes for moment in replay(problem.in_new_memory(), schedule).timeline]
+    assert plain == [*inside[:3], inside[3] + 4, 25]
+
+
+def test_what_is_freed_later_is_not_written_over() -> None:
+    frees = [Run(4), Free(2), Free(5), Free(0), Free(3)]
+    schedule = _schedule([Run(0), Run(1)], [Run(2), Free(1), Run(3), *frees])
+    timeline = replay(_written_over(), schedule).timeline
+    assert [moment.nbytes for moment in timeline] == [15, 30, 35, 21, 29]
