@@ -68,6 +68,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
         patch.setattr("remat_gen.fusion._GAIN", float("inf"))
+        patch.setattr("remat_gen.compiling.marginal_costs", lambda _graph, costs, _functions: costs)
+        patch.setattr("remat_gen.compiling._Compiler.gathered", lambda _self, planned: planned)
         patch.setattr("remat_gen.capture.compiled._EFFORT", Effort(fewest=1, most=1))
         patch.setattr("remat_gen.capture.compiled._ROUNDS", 1)
         generated = generate(request, Silent())
