@@ -140,5 +140,12 @@ def _legend(figure: Figure, result: Result, theirs: Sequence[Theirs]) -> None:
         for kind, style in marks.items()
     ]
     figure.legend(
-        handles=handles, loc="outside lower left", ncols=len(handles), frameon=False, fontsize=6.5
+        handles=handles,
+        loc="outside lower left",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=6.5,
+        handlelength=1.0,
+        handletextpad=0.3,
+        columnspacing=1.2,
     )

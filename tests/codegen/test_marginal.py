@@ -1,4 +1,4 @@
-"""The search gets what an operation adds to the reader that it fuses into; functions to learn it."""
+"""The search gets what an operation adds to the reader that it fuses into."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_masks_go_in_as_numbers_where_booleans_are_slow(made: Emitted) -> None:
 
     marginal_costs(made.traced.graph, model_costs(made.traced), note)
     scaled = [c for c in asked if ".to(torch.float32)" in c.code]
-    filled = [c for c in asked if "masked_fill" in c.code]
+    filled = [c for c in asked if "masked_fill(" in c.code]
     assert scaled and all(".view(torch.uint8)" in c.handed for c in scaled)
     assert filled and all(".int()" in c.handed and " != 0" in c.code for c in filled)
     assert all(" != 0" not in c.apart for c in filled)
