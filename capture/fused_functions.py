@@ -22,15 +22,19 @@ def compiled(part: Callable[Given, Made]) -> Callable[Given, Made]:
     kinds = [kind for name, kind in part.__annotations__.items() if name != "return"]
     tensors = len(kinds) - kinds.count(int) - kinds.count("int")
     known: dict[tuple[object, ...], Callable[..., Any]] = {}
-    varying = torch.compile(part, fullgraph=True, dynamic=True)
+
+    @functools.cache
+    def varying() -> Callable[..., Any]:
+        return torch.compile(part, fullgraph=True, dynamic=True)
 
     @functools.wraps(part)
     def call(*given: Given.args, **_: Given.kwargs) -> Made:
         lengths = given[tensors:]
         function = known.get(lengths)
         if function is None:
-            function = functools.partial(with_lengths, varying, lengths)
-            if not known:
+            if known:
+                function = functools.partial(with_lengths, varying(), lengths)
+            else:
                 function = fuse(part, given[:tensors], lengths)
             known[lengths] = function
         made: Made = function(*given[:tensors])
