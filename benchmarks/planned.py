@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
 
 
-def plan(source: Path, budget: str, strategy: str = "auto") -> Generated:
+def plan(source: Path, budget: str, strategy: str = "auto", *, compiled: bool = False) -> Generated:
     """Generate a module beside its source; costs of an earlier plan there are used again."""
     output = source.with_name(f"{source.stem}_remat.py")
-    request = Request(source, parse_budget(budget), output, strategy=Strategy(strategy))
-    return generate(request, Silent())
+    limit, how = parse_budget(budget), Strategy(strategy)
+    return generate(Request(source, limit, output, strategy=how, compiled=compiled), Silent())
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@
     python benchmarks/side_by_side.py [MODEL…] [--budgets 100%,80%,…] [--rounds N]
 
 A MODEL is one of the examples (all five are measured without one), gpt_4l, gpt_6l, resnet18, or the
-path of a model file that imports nothing from its own folder. Beside the generated modules stand
-eager, torch.utils.checkpoint around every layer and every second one, selective checkpointing with
-the products saved, and torch.compile at several activation_memory_budgets. Writes
-side_by_side.json, side_by_side.md and a picture per model; what an earlier run found about other
-models stays in them.
+path of a model file that imports nothing from its own folder. Beside the generated modules, those
+with compiled parts last, stand eager, torch.utils.checkpoint around every layer and every second
+one, selective checkpointing with the products saved, and torch.compile at several
+activation_memory_budgets. Writes side_by_side.json, side_by_side.md and a picture per model; what
+an earlier run found about other models stays in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from bench.contestants import contestants
+from bench.contestants import Module, contestants
 from bench.measuring import measure
 from bench.models import Case, case_of
 from bench.picture import write_picture_of
@@ -31,6 +31,7 @@ from remat_gen.ir.errors import InfeasibleBudgetError, RematError, UsageError
 from remat_gen.output import plan_path
 
 BUDGETS = "100%,80%,60%,50%,40%"
+COMPILED = "50%"
 RATIOS = "1,0.5,0.1"
 RESULTS = ROOT / "benchmarks" / "results"
 BUILD = ROOT / "build" / "bench"
@@ -57,6 +58,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", type=_case)
     parser.add_argument("--budgets", default=BUDGETS, help="shares or sizes, with commas between")
+    parser.add_argument("--compiled", default=COMPILED, help="budgets with --compile; '' for none")
     parser.add_argument(
         "--ratios", default=RATIOS, type=ratios, help="torch.compile's budgets; '' for none"
     )
@@ -92,23 +94,26 @@ def measured(case: Case, asked: argparse.Namespace) -> Result:
     """Plan a model at each budget and measure everybody with it."""
     source = case.write(BUILD / case.name)
     modules = []
-    for budget in filter(None, asked.budgets.split(",")):
-        tell(f"{case.name}: planning at {budget}")
-        modules.append((budget, planned(source, budget, keep=asked.keep_plans)))
+    for given, compiled in ((asked.budgets, False), (asked.compiled, True)):
+        for budget in filter(None, given.split(",")):
+            tell(f"{case.name}: planning at {budget}{', compiled' * compiled}")
+            path = planned(source, budget, keep=asked.keep_plans, compiled=compiled)
+            modules.append(Module(budget, path, compiled))
     return measure(source, contestants(source, modules, asked.ratios), asked.rounds, tell)
 
 
-def planned(source: Path, budget: str, *, keep: bool) -> Path | str:
+def planned(source: Path, budget: str, *, keep: bool, compiled: bool = False) -> Path | str:
     """Return a module within a budget in a folder of its own, or why there is none.
 
     All budgets of a model are planned from one measurement of its operations.
     """
-    folder = source.parent / budget.replace("%", "_percent")
+    name = budget.replace("%", "_percent")
+    folder = source.parent / (f"{name}_compiled" if compiled else name)
     module = folder / f"{source.stem}_remat.py"
     if keep and module.is_file():
         return module
     try:
-        made = plan(source, budget)
+        made = plan(source, budget, compiled=compiled)
     except InfeasibleBudgetError as error:
         return f"needs at least {human(error.smallest_bytes)}"
     assert made.output is not None

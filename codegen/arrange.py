@@ -50,7 +50,7 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
     owners: dict[int, int] = {body.block: 0}
 
     def canonical(mark: Mark) -> str:
-        if mark.kind == "length":
+        if mark.kind in ("length", "compiled"):
             return str(mark)
         number = numbers.setdefault(mark, len(numbers))
         owner = owners.setdefault(mark.owner, len(owners)) if mark.kind == "kept" else -1

@@ -51,6 +51,7 @@ class Writer:
     block_class: BlockClass
     kept_names: KeptNames
     global_names: frozenset[str] = frozenset()  # of this file, that its functions call
+    functions: Mapping[str, str] = field(default_factory=dict)  # names of what is compiled
     names: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*RESERVED, *keyword.kwlist, *dir(builtins)})
@@ -69,7 +70,7 @@ class Writer:
         for name in (*body.arguments(), *body.tangents):
             self._name(name)
         for mark in (*body.forward.marks(), *body.backward.marks()):
-            if mark.kind not in ("kept", "length"):
+            if mark.kind not in ("kept", "length", "compiled"):
                 self._name(mark.name)
 
     def write(self, name: str, title: str) -> BlockText:
@@ -172,6 +173,8 @@ class Writer:
     def _spell(self, mark: Mark) -> str:
         if mark.kind == "length":
             return self.lengths[mark.name]
+        if mark.kind == "compiled":
+            return self.functions[mark.name]
         if mark.kind != "kept":
             return self.names[mark.name]
         own = mark.owner == self.block_class.body.block
@@ -222,4 +225,4 @@ def without_companions(names: Iterable[str]) -> list[str]:
 
 
 def _targets(statement: Statement) -> list[Mark]:
-    return find(statement.text.partition(" = ")[0])
+    return find(statement.keeps or statement.text.partition(" = ")[0])

@@ -31,11 +31,13 @@ def _with_only_read(bodies: Iterable[Body]) -> tuple[Body, ...]:
 
 def write_bodies(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Body, ...]:
     """Write every block of a schedule."""
-    return _Writer(graph, problem, schedule).run()
+    return BodyWriter(graph, problem, schedule).run()
 
 
 @dataclass(slots=True)
-class _Writer:
+class BodyWriter:
+    """Writes the blocks of a schedule, step by step."""
+
     graph: Graph
     problem: Problem
     schedule: Schedule

@@ -28,6 +28,7 @@ class Heading:
     strategy: str
     highest_bytes: int = 0  # the peak at the lengths where it is above this one
     highest_at: str = ""
+    compiled: str = ""  # how much is, in words
 
 
 def with_header(body: str, heading: Heading) -> str:
@@ -43,6 +44,7 @@ def with_header(body: str, heading: Heading) -> str:
         *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
+        *([("compiled", "", heading.compiled, "")] if heading.compiled else []),
     ]
     table = [f"# {a:<18}{b:>12}{c:>15}{'     ' + d if d else ''}".rstrip() for a, b, c, d in rows]
     lines = [

@@ -10,7 +10,7 @@ layers stay one class.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.forms import method_of
@@ -24,21 +24,28 @@ from remat_gen.solver.schedule import Schedule
 
 @dataclass(slots=True)
 class InPlace:
-    """Decides for the operations of a schedule."""
+    """Decides for the operations of a schedule.
+
+    What it must not exceed is what was `judged`: the schedule's own figures, with `.grad` there and
+    without, or those of what is made of it.
+    """
 
     graph: Graph
     problem: Problem
     schedule: Schedule
+    judged: Sequence[tuple[Problem, Replay]] = ()
     _peaks: frozenset[str] = field(init=False)
     _short: frozenset[str] = field(init=False)
     _fits: Fits = field(init=False)
     _updates: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        operations = self.problem.operations
-        replays = [replay(self.problem, self.schedule, keep_gradients=k) for k in (False, True)]
-        self._peaks = frozenset(operations[r.peak_at].signature for r in replays)
-        self._short = frozenset(operations[p].signature for r in replays for p in self._short_in(r))
+        judged = self.judged or [
+            (self.problem, replay(self.problem, self.schedule, keep_gradients=keep))
+            for keep in (False, True)
+        ]
+        self._peaks = frozenset(_operation(problem, r.peak_at) for problem, r in judged)
+        self._short = frozenset(s for problem, r in judged for s in _short_in(problem, r))
         leaving = frozenset(v.name for v in self.problem.values if v.held is not Held.FREE)
         self._fits = Fits(self.graph, leaving)
         self._updates = updates_in_place(self.graph, leaving)
@@ -61,12 +68,15 @@ class InPlace:
         named = self.graph.operations[p].name in self._updates
         return named and self.problem.operations[p].signature not in self._peaks
 
-    def _short_in(self, judged: Replay) -> list[int]:
-        """Return the operations that would exceed the schedule's peak in new memory."""
-        highest = max(moment.nbytes for moment in judged.timeline)
-        found = []
-        for moment in judged.timeline:
-            over = self.problem.operations[moment.operation].over
-            if over is not None and moment.nbytes + self.problem.values[over].nbytes > highest:
-                found.append(moment.operation)
-        return found
+
+def _operation(problem: Problem, p: int) -> str:
+    return problem.operations[p].signature
+
+
+def _short_in(problem: Problem, judged: Replay) -> Iterator[str]:
+    """Yield the signatures of operations that would exceed the peak in new memory."""
+    highest = max(moment.nbytes for moment in judged.timeline)
+    for moment in judged.timeline:
+        over = problem.operations[moment.operation].over
+        if over is not None and moment.nbytes + problem.values[over].nbytes > highest:
+            yield _operation(problem, moment.operation)

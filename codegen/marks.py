@@ -5,7 +5,7 @@ the same work must read the same. A mark is `⟦kind:owner:name⟧`, with charac
 
     value     a local variable             kept   an attribute of what a block keeps (owner: block)
     argument  a parameter, buffer or input  tangent  an incoming gradient
-    length    a length of the inputs that varies
+    length    a length of the inputs that varies      compiled  a function that is compiled
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ def tangent(name: str) -> Mark:
 def length(name: str) -> Mark:
     """Mark a length of the inputs that varies from step to step."""
     return Mark("length", -1, name)
+
+
+def compiled(key: str) -> Mark:
+    """Mark the function of a part, by its text's key."""
+    return Mark("compiled", -1, key)
 
 
 def written(size: Size | int) -> str:

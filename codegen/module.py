@@ -7,20 +7,22 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
+from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_fields import block_fields
 from remat_gen.codegen.block_text import RESERVED, Writer
-from remat_gen.codegen.bodies import write_bodies
 from remat_gen.codegen.class_names import name_classes, title_of
 from remat_gen.codegen.environment import render
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.format import tidy
+from remat_gen.codegen.fusing import write_fused
 from remat_gen.codegen.merge import (
     add_imports,
     forward_signature,
@@ -31,8 +33,11 @@ from remat_gen.codegen.merge import (
     rename_function,
     replace_forward,
 )
+from remat_gen.codegen.part_names import NamedPart, name_parts
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.shared_views import share_views
+from remat_gen.solver.fused import PartFigures
+from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
@@ -41,6 +46,9 @@ _GENERATED_NAMES = frozenset(
     gradient_came incoming_gradient refuse_gradient check_planned check_structure structure_of
     hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
     MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
+)
+_COMPILED_NAMES = frozenset(
+    "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
 _HELPERS = (
     "draw_mask",
@@ -70,20 +78,31 @@ class Target:
     device: str  # "cpu" or "cuda"
 
 
-def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedule) -> str:
-    """Return the module's text without its header, formatted.
+def emit_body(
+    target: Target,
+    traced: Traced,
+    problem: Problem,
+    schedule: Schedule,
+    parts: Mapping[Part, PartFigures] = MappingProxyType({}),
+) -> str:
+    """Return the module's text without its header, formatted; `parts` of it are compiled.
 
     Raises:
         EmitError: the schedule cannot be printed (a defect).
         UsageError: names of the user's file are in the way.
     """
     graph = traced.graph
-    taken = names_in(target.source) | _GENERATED_NAMES
-    bodies, views = share_views(graph, write_bodies(graph, problem, schedule), taken | RESERVED)
+    generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
+    taken = names_in(target.source) | generated
+    fused = write_fused(graph, problem, schedule, parts)
+    bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
+    helper_names = frozenset(view.name for view in views)
+    named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
+    helper_names |= {part.name for part in named}
+    functions = {part.text.key: part.name for part in named}
     classes = group(graph, bodies)
     kept_names = KeptNames(graph, classes)
-    helper_names = frozenset(view.name for view in views)
-    writers = {c: Writer(graph, c, kept_names, helper_names) for c in classes}
+    writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
     names = name_classes(writers, target.model, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
@@ -91,10 +110,12 @@ def emit_body(target: Target, traced: Traced, problem: Problem, schedule: Schedu
         for c, name in names.items()
         for text in [writers[c].write(name, title_of(c))]
     ]
+    if named:
+        blocks.append(_parts(target, named))
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
-    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers])
+    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
 
 
@@ -138,7 +159,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
         "helpers.py.jinja",
-        file=target.output.name.replace('"', "'").replace("{", "(").replace("}", ")"),
+        file=_file(target),
         used={name for name in _HELPERS if f"{name}(" in blocks},
         device=target.device,
         regenerate=quoted(target.command),
@@ -154,12 +175,26 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     )
 
 
+def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
+    functions = (compiled, fuse, with_lengths, only_result)
+    sources = (inspect.getsource(function).rstrip() for function in functions)
+    compiler = "\n\n\n".join(sources).replace("torch.Tensor", "Tensor")
+    needs = "C++ compiler" if target.device == "cpu" else "Triton"
+    return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
+
+
+def _file(target: Target) -> str:
+    return target.output.name.replace('"', "'").replace("{", "(").replace("}", ")")
+
+
 def _strings(names: Iterable[str]) -> str:
     listed = [quoted(name) for name in names]
     return "{" + ", ".join(listed) + "}" if listed else ""
 
 
-def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
+def _merge(
+    target: Target, forward: ForwardText, parts: list[str], generated: frozenset[str]
+) -> str:
     planned = render("forward.py.jinja", forward=forward)
     own = _own_class(target)
     if own:
@@ -171,7 +206,7 @@ def _merge(target: Target, forward: ForwardText, parts: list[str]) -> str:
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
-    refuse_clashes(source, _GENERATED_NAMES)
+    refuse_clashes(source, generated)
     text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
     return add_imports(text, _imports(text, forward, target), "aten = torch.ops.aten")
 
@@ -194,6 +229,9 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
+    if "@compiled" in text:
+        lines += ["import functools", "from collections.abc import Callable"]
+        lines += ["from typing import ParamSpec, TypeVar"]
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import hashlib",

@@ -52,6 +52,7 @@ def _heading(group: list[Statement], spell: Callable[[str], str]) -> str:
         names = ", ".join(
             part.rpartition(".")[2] for s in again for part in spell(s.again).split(", ")
         )
-        return f"rematerialise {names}: {size(sum(s.nbytes for s in again))}"
+        nbytes = sum(s.nbytes for s in again)
+        return f"rematerialise {names}" + (f": {size(nbytes)}" if nbytes else "")
     source = next((s.source for s in group if s.source is not None), None)
     return user_line(source) if source else ""

@@ -13,7 +13,8 @@ from remat_gen.ir.graph import Operation, Source
 class Statement:
     """One line of code with marks.
 
-    `again` names what it rematerialises (`nbytes` of it); `retained` bytes of it stay for backward.
+    `again` names what it rematerialises (`nbytes` of it); `retained` bytes of it stay for backward:
+    those that it `keeps`, where that is not all it makes.
     """
 
     text: str
@@ -22,6 +23,7 @@ class Statement:
     again: str = ""
     nbytes: int = 0
     retained: int = 0
+    keeps: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

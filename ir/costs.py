@@ -38,3 +38,17 @@ class Costs:
     device: str  # "cpu", or the name of the GPU
     operations: Mapping[str, Cost]
     alignment_bytes: int = 1  # each storage is rounded up to a multiple of this
+
+
+@dataclass(frozen=True, slots=True)
+class PartCost:
+    """What operations take that stand together: one by one, and as one compiled function.
+
+    `workspace_bytes` is the peak inside the function beyond its results. `refused` says why it is
+    not compiled whatever it takes; it is "" otherwise.
+    """
+
+    apart_us: float
+    time_us: float
+    workspace_bytes: int
+    refused: str = ""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remat_gen.ir import coding
-from remat_gen.ir.costs import Cost, Costs, Smaller
+from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.reading import errors_name
 
 SCHEMA = 1
-_ROWS: frozenset[type] = frozenset({Cost, Smaller})
+_ROWS: frozenset[type] = frozenset({Cost, PartCost, Smaller})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,31 @@ class Modelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """What `--compile` did: `parts` of the schedule's blocks are compiled, each on its own.
+
+    `costs` has what was measured, by the hash of a function's text, of those that stayed apart too:
+    which are compiled follows from it. Without any of them the step would take `apart_us`. The
+    search saw it take `searched_us`, which `Solver.lower_bound_us` belongs to: the same, or with
+    the times that operations add to the reader that they fuse into.
+    """
+
+    parts: int
+    operations: int
+    apart_us: float
+    searched_us: float
+    costs: Mapping[str, PartCost]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
 
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
-    `recompute` are the patterns of values that the user pinned, sorted.
+    `recompute` are the patterns of values that the user pinned, sorted. `predicted` is the step
+    with its compiled parts, if there are any.
     """
 
     schema: int
@@ -148,6 +166,7 @@ class Plan:
     keep: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()
     modelled: Modelled | None = None
+    compiled: Compiled | None = None
 
     @property
     def device_type(self) -> str:

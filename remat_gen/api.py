@@ -59,6 +59,7 @@ def generate(
     force: bool = False,
     reprofile: bool = False,
     fresh: bool = False,
+    compile: bool = False,
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -98,6 +99,7 @@ def generate(
         force=force,
         reprofile=reprofile,
         fresh=fresh,
+        compile=compile,
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))

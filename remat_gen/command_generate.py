@@ -42,6 +42,7 @@ def generate(
     force: o.ForceOption = False,
     reprofile: o.ReprofileOption = False,
     fresh: o.FreshOption = False,
+    compile: o.CompileOption = False,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -72,6 +73,7 @@ def generate(
         force=force,
         reprofile=reprofile,
         fresh=fresh,
+        compile=compile,
     )
     if model_file is None:
         _refuse_options(options, output)

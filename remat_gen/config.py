@@ -38,7 +38,7 @@ TEXTS = (
     "effort",
 )
 LISTS = ("dynamic", "keep", "recompute")
-FLAGS = ("static",)
+FLAGS = ("static", "compile")
 _PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS)
 

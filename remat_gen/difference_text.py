@@ -62,6 +62,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
         "time_ratio": round(_ratio(plan), 6),
         "reruns": plan.predicted.reruns,
         "strategy": plan.solver.strategy,
+        "compiled_parts": plan.compiled.parts if plan.compiled else 0,
     }
 
 
@@ -78,7 +79,15 @@ def _rows(found: Difference) -> list[tuple[str, str, str]]:
         ("time against eager", f"× {_ratio(old):.3f}", f"× {_ratio(new):.3f}"),
         ("run again", str(old.predicted.reruns), str(new.predicted.reruns)),
         ("strategy", old.solver.strategy, new.solver.strategy),
+        *([("compiled", _compiled(old), _compiled(new))] if old.compiled or new.compiled else []),
     ]
+
+
+def _compiled(plan: Plan) -> str:
+    """Say how much of a step is compiled."""
+    if plan.compiled is None:
+        return "nothing"
+    return f"{plan.compiled.operations} operations in {plan.compiled.parts} parts"
 
 
 def _headline(found: Difference) -> Iterator[str]:

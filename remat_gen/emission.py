@@ -15,6 +15,8 @@ from remat_gen.capture.trace import Traced
 from remat_gen.codegen.guards import dims_of, varying_shape
 from remat_gen.codegen.header import Heading, with_header
 from remat_gen.codegen.module import Target, emit_body
+from remat_gen.elsewhere import elsewhere_of
+from remat_gen.fusion import planned_parts
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
@@ -64,6 +66,7 @@ def describe(
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=_solver(solution),
         predicted=_predicted(planned),
+        compiled=planned.fusion.compiled() if planned.fusion else None,
     )
 
 
@@ -100,13 +103,14 @@ def _shapes(graph: Graph) -> dict[str, str]:
 
 
 def _predicted(planned: Planned) -> Predicted:
+    without = planned.fusion.without_grads if planned.fusion else planned.without_grads
     return Predicted(
-        peak_bytes=planned.solution.replay.peak_bytes,
-        peak_bytes_without_grads=planned.without_grads.peak_bytes,
-        time_us=round(planned.solution.replay.time_us, 3),
+        peak_bytes=planned.replay.peak_bytes,
+        peak_bytes_without_grads=without.peak_bytes,
+        time_us=round(planned.replay.time_us, 3),
         eager_peak_bytes=planned.solution.eager.peak_bytes,
         eager_time_us=round(planned.solution.eager.time_us, 3),
-        reruns=len(planned.solution.replay.reruns),
+        reruns=len(planned.replay.reruns),
         highest_bytes=planned.highest.nbytes if planned.highest.where else 0,
         highest_at=planned.highest.where,
     )
@@ -120,7 +124,16 @@ def module_text(
     plan: Plan,
     output: Path,
 ) -> str:
-    """Return the generated module; all of it follows from the source, the trace and the plan."""
+    """Return the generated module; all of it follows from the source, the trace and the plan.
+
+    Raises:
+        GraphError: the plan compiles parts, and has no cost of one of them.
+    """
+    problems = [problem]
+    if plan.compiled:
+        problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
+    budget_bytes = plan.asked.budget_bytes
+    parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
     target = Target(
         source=loaded.source,
         file_name=loaded.path.name,
@@ -131,7 +144,7 @@ def module_text(
         command=plan.asked.command,
         device=loaded.device.type,
     )
-    return with_header(emit_body(target, traced, problem, schedule), _heading(plan, problem))
+    return with_header(emit_body(target, traced, problem, schedule, parts), _heading(plan, problem))
 
 
 def _heading(plan: Plan, problem: Problem) -> Heading:
@@ -153,6 +166,7 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         strategy=plan.solver.strategy,
         highest_bytes=predicted.highest_bytes,
         highest_at=predicted.highest_at,
+        compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
     )
 
 

@@ -49,6 +49,7 @@ class GenerateOptions:
     force: bool = False
     reprofile: bool = False
     fresh: bool = False
+    compile: bool = False
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -72,6 +73,7 @@ class GenerateOptions:
             reprofile=self.reprofile,
             fresh=self.fresh,
             live=live is not None,
+            compiled=self.compile,
         )
 
     def _limit(self) -> Budget | DeviceMemory:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from remat_gen.budget import Budget, human
 from remat_gen.capture.profile import device_name
 from remat_gen.capture.sized import smaller_lengths
+from remat_gen.fusion import Fusion
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
@@ -56,7 +57,8 @@ class Search:
 class Planned:
     """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`.
 
-    `highest` is the solution's peak at the lengths where it is the highest.
+    `highest` is the solution's peak at the lengths where it is the highest. `fusion` has what is
+    compiled of it, with figures of its own.
     """
 
     pinned: Pinned
@@ -64,6 +66,12 @@ class Planned:
     highest: Peak
     budget_bytes: int
     without_grads: Replay
+    fusion: Fusion | None = None
+
+    @property
+    def replay(self) -> Replay:
+        """Return the figures of the step, with its compiled parts if it has any."""
+        return self.fusion.replay if self.fusion else self.solution.replay
 
     @property
     def problem(self) -> Problem:

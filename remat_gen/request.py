@@ -71,7 +71,7 @@ class Request:
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
     (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
     `target` is the device that is planned for without being there. `live` where a built model, of
-    class `model`, was given."""
+    class `model`, was given; `compiled` where parts of blocks shall be."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -88,6 +88,7 @@ class Request:
     reprofile: bool = False
     fresh: bool = False
     live: bool = False
+    compiled: bool = False
 
     @property
     def target_word(self) -> str:
@@ -102,14 +103,15 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        words = [word for word in self._words()[2:] if word != "--static"]
+        flags = {"--static": "static=True", "--compile": "compile=True"}
+        words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):
             keyword = _KEYWORDS.get(option, option.removeprefix("--").replace("-", "_"))
             given.setdefault(keyword, []).append(value)
         given.pop("builder", None)
         said = [f"{k}={v if k in _SEQUENCES else repr(v[0])}" for k, v in given.items()]
-        said += ["static=True"] * ("--static" in self._words())
+        said += [keyword for flag, keyword in flags.items() if flag in self._words()]
         return f"remat_gen.generate({self.model}(…), inputs, {', '.join(said)})"
 
     def _words(self) -> list[str]:
@@ -125,6 +127,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
+        words += ["--compile"] * self.compiled
         return [*words, "-o", self._output_word()]
 
     def _pin_words(self) -> list[str]:

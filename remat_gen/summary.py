@@ -12,7 +12,7 @@ from remat_gen.budget import human
 from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
-    from remat_gen.ir.plan import Predicted
+    from remat_gen.ir.plan import Plan, Predicted
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
@@ -42,6 +42,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
+        *_compiled(plan),
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
@@ -61,6 +62,18 @@ def _highest(predicted: Predicted) -> list[str]:
     return [f"            {peak} at {where}, where kernels need more workspace"]
 
 
+def _compiled(plan: Plan) -> list[str]:
+    if plan.compiled is None:
+        return []
+    if not plan.compiled.parts:
+        return ["compiled    nothing: no part would be quicker"]
+    ratio = plan.compiled.apart_us / plan.predicted.eager_time_us
+    return [
+        f"compiled    {plan.compiled.operations} operations in {plan.compiled.parts} parts; "
+        f"× {ratio:.3f} without"
+    ]
+
+
 def _lengths(generated: Generated) -> str:
     if generated.plan.dynamic:
         return f"{generated.lengths} ({', '.join(generated.plan.dynamic)})"
@@ -74,11 +87,13 @@ def _strategy(generated: Generated) -> str:
 
 def _proof(generated: Generated) -> str:
     """Say how good the schedule is known to be, among all schedules or those of a class."""
-    solver, time_us = generated.plan.solver, generated.plan.predicted.time_us
+    plan, solver = generated.plan, generated.plan.solver
+    time_us = plan.compiled.searched_us if plan.compiled else plan.predicted.time_us
     notes = [note for note in solver.notes if note != INTERRUPTED]
     if solver.status == "optimal":
         pins = " for these pins" * bool(generated.pinned.pins)
-        return "; ".join([f"proved optimal{pins}", *notes])
+        compiled = " before parts are compiled" * bool(plan.compiled)
+        return "; ".join([f"proved optimal{pins}{compiled}", *notes])
     if any(note.startswith("optimal among") for note in notes):
         return "; ".join(notes)
     gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
@@ -123,6 +138,13 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "dynamic": list(plan.dynamic),
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
+        "compiled": {
+            "parts": plan.compiled.parts,
+            "operations": plan.compiled.operations,
+            "apart_us": plan.compiled.apart_us,
+        }
+        if plan.compiled
+        else None,
         "costs_reused": generated.costs_reused,
         "slower_than_best": generated.slower,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},

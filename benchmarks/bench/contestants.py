@@ -1,7 +1,4 @@
-"""Who takes part: each one builds a model whose step is trained on, or says why it cannot.
-
-A compiled form of the generated module would be one more line of `contestants`.
-"""
+"""Who takes part: each one builds a model whose step is trained on, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -36,21 +33,27 @@ class Contestant:
     """One way to train a model. `setting` is its budget, `predicted` what its plan promises."""
 
     name: str
-    kind: str  # "eager", "remat-gen", "checkpoint", "torch.compile"
+    kind: str  # "eager", "remat-gen", "remat-gen --compile", "checkpoint", "torch.compile"
     setting: str
     build: Callable[[], nn.Module]
     predicted: Predicted | None = None
 
 
-def contestants(
-    source: Path, modules: Sequence[tuple[str, Path | str]], ratios: Sequence[float]
-) -> list[Contestant]:
-    """Return all: eager first, then the generated modules by budget, then what people use.
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A generated module's path, or the reason why there is none."""
 
-    Instead of a module's path there may be the reason why there is none.
-    """
+    budget: str
+    path: Path | str
+    compiled: bool = False
+
+
+def contestants(
+    source: Path, modules: Sequence[Module], ratios: Sequence[float]
+) -> list[Contestant]:
+    """Return all: eager first, then the generated modules, then what people use."""
     found = [Contestant("eager", "eager", "", lambda: fresh(source).model)]
-    found += [_generated(budget, module) for budget, module in modules]
+    found += [_generated(module) for module in modules]
     found += [_layered(source, name, apply) for name, apply in LAYERED]
     return found + [_compiled(source, ratio) for ratio in ratios]
 
@@ -60,12 +63,13 @@ def fresh(source: Path) -> Loaded:
     return load(source, device="cpu")
 
 
-def _generated(budget: str, module: Path | str) -> Contestant:
-    name = f"remat-gen, {budget}"
-    if isinstance(module, str):
-        return Contestant(name, "remat-gen", budget, _refusing(module))
-    predicted = read_plan(plan_path(module)).predicted
-    return Contestant(name, "remat-gen", budget, lambda: fresh(module).model, predicted)
+def _generated(module: Module) -> Contestant:
+    kind = "remat-gen --compile" if module.compiled else "remat-gen"
+    name, path = f"{kind}, {module.budget}", module.path
+    if isinstance(path, str):
+        return Contestant(name, kind, module.budget, _refusing(path))
+    predicted = read_plan(plan_path(path)).predicted
+    return Contestant(name, kind, module.budget, lambda: fresh(path).model, predicted)
 
 
 def _refusing(reason: str) -> Callable[[], nn.Module]:

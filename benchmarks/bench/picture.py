@@ -32,6 +32,7 @@ _GREEN = "#009e73"  # Okabe and Ito's: the lighter one of areas is too light for
 _STYLES: dict[str, dict[str, Any]] = {
     "eager": {"color": INK, "marker": "s"},
     "remat-gen": {"color": BLUE, "marker": "o"},
+    "remat-gen --compile": {"color": BLUE, "marker": "P"},
     "checkpoint": {"color": _GREEN, "marker": "^"},
     "torch.compile": {"color": VERMILION, "marker": "D"},
 }
@@ -139,5 +140,12 @@ def _legend(figure: Figure, result: Result, theirs: Sequence[Theirs]) -> None:
         for kind, style in marks.items()
     ]
     figure.legend(
-        handles=handles, loc="outside lower left", ncols=len(handles), frameon=False, fontsize=6.5
+        handles=handles,
+        loc="outside lower left",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=6.5,
+        handlelength=1.0,
+        handletextpad=0.3,
+        columnspacing=1.2,
     )

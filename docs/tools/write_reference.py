@@ -17,7 +17,7 @@ import typer
 from remat_gen.cli import app
 from remat_gen.config import FLAGS, LISTS, TEXTS
 from remat_gen.ir import plan
-from remat_gen.ir.costs import Cost, Smaller
+from remat_gen.ir.costs import Cost, PartCost, Smaller
 
 FOLDER = Path(__file__).parents[1] / "reference"
 _CLI = """# Command line
@@ -97,7 +97,7 @@ def _kinds() -> Iterator[type]:
     own = (kind for kind in vars(plan).values() if getattr(kind, "__module__", "") == plan.__name__)
     kinds = (kind for kind in own if inspect.isclass(kind) and is_dataclass(kind))
     yield from (kind for kind in kinds if kind is not plan.Plan)
-    yield from (Cost, Smaller)
+    yield from (Cost, PartCost, Smaller)
 
 
 def _kind(kind: type) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench.contestants import NO_LAYERS, contestants
+from bench.contestants import NO_LAYERS, Module, contestants
 from bench.layers import checkpoint_layers, checkpoint_selectively, repeated_layers
 from bench.measuring import measure, reason
 from bench.models import Case, case_of
@@ -68,7 +68,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def measured(source: Path) -> dict[str, Row]:
-    everybody = contestants(source, [("9%", "needs at least 1 MiB")], ())
+    everybody = contestants(source, [Module("9%", "needs at least 1 MiB")], ())
     result = measure(source, everybody, 2, lambda _: None)
     return {row.name: row for row in result.rows}
 

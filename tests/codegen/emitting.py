@@ -16,8 +16,11 @@ from remat_gen.capture.trace import Traced, trace
 from remat_gen.codegen.module import Target, emit_body
 from remat_gen.compare import Comparison, Match, compare
 from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.graph import Graph
 from remat_gen.outcome import State, run_steps
 from remat_gen.problem import problem_of
+from remat_gen.solver.fused import PartFigures
+from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
 from remat_gen.solver.schedule import Schedule
@@ -25,6 +28,7 @@ from remat_gen.solver.solve import Solver
 
 CPU = torch.device("cpu")
 Choose = Callable[[Problem], Schedule]
+Parts = Callable[[Graph, Problem, Schedule], tuple[Part, ...]]
 
 HEAD = """\
 import torch
@@ -78,6 +82,11 @@ def keep_all(problem: Problem) -> Schedule:
     return Solver(problem, "none").solve(2**60).schedule
 
 
+def no_parts(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Part, ...]:
+    """Compile nothing."""
+    return ()
+
+
 def at_share(strategy: str, share: float) -> Choose:
     """Solve for a budget between the strategy's smallest (0.0) and the plain peak (1.0)."""
 
@@ -98,8 +107,12 @@ def emit(
     name: str = "net",
     model: str | None = None,
     costs: Callable[[Traced], Costs] = model_costs,
+    parts: Parts = no_parts,
 ) -> Emitted:
-    """Write a model file, plan it, and write the generated module beside it."""
+    """Write a model file, plan it, and write the generated module beside it.
+
+    `parts` of the schedule become functions, which run as plain Python in what is loaded.
+    """
     path = folder / f"{name}.py"
     path.write_text(source, encoding="utf-8")
     loaded = load(path, model, None, "cpu")
@@ -118,8 +131,9 @@ def emit(
             command=f"remat-gen {name}.py --budget 60% -o {name}_remat.py",
             device="cpu",
         )
-        text = emit_body(target, traced, problem, schedule)
-    output.write_text(text, encoding="utf-8")
+        fused = dict.fromkeys(parts(traced.graph, problem, schedule), PartFigures(0.0, 0))
+        text = emit_body(target, traced, problem, schedule, fused)
+    output.write_text(text.replace("@compiled\n", ""), encoding="utf-8")
     planned = load(output, loaded.builder, loaded.inputs_name, "cpu")
     return Emitted(loaded, traced, problem, schedule, text, output, planned)
 

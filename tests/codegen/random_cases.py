@@ -6,7 +6,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from emitting import CPU, Emitted, assert_bitwise, at_share, emit, measured_workspace
+from emitting import (
+    CPU,
+    Emitted,
+    Parts,
+    assert_bitwise,
+    at_share,
+    emit,
+    measured_workspace,
+    no_parts,
+)
 from hypothesis import strategies as st
 from random_models import sources
 from random_schedules import random_order, random_schedule
@@ -59,10 +68,10 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def emitted(case: Case) -> Emitted:
+def emitted(case: Case, parts: Parts = no_parts) -> Emitted:
     """Plan a case in a folder of its own, with the workspace of each operation as it is."""
     with tempfile.TemporaryDirectory() as folder:
-        return emit(Path(folder), case.source, case.choose, costs=measured_workspace)
+        return emit(Path(folder), case.source, case.choose, costs=measured_workspace, parts=parts)
 
 
 def assert_right(case: Case) -> None:

@@ -1,0 +1,46 @@
+"""Which operations a compiler fuses: those that go through their tensors element by element, or
+row by row.
+
+Everything else stays a call of its own: matrix products, convolutions and other kernels of
+libraries, which a compiler would only call in turn; what draws random numbers, so that the streams
+are eager's; and what is written back into a buffer.
+"""
+
+from __future__ import annotations
+
+from remat_gen.ir.graph import Graph, Operation, Trait
+
+_POINTWISE = frozenset(
+    """abs acos add addcdiv addcmul asin atan atan2 bitwise_and bitwise_not bitwise_or bitwise_xor
+    ceil clamp clamp_max clamp_min clone copysign cos cosh div elu elu_backward eq erf erfc exp
+    exp2 expm1 fill floor fmax fmin ge gelu gelu_backward gt hardsigmoid hardsigmoid_backward
+    hardswish hardswish_backward hardtanh hardtanh_backward isinf isnan le leaky_relu
+    leaky_relu_backward lerp log log10 log1p log2 log_sigmoid_backward logical_and logical_not
+    logical_or logical_xor lt masked_fill maximum minimum mish mish_backward mul ne neg pow
+    reciprocal relu round rsqrt rsub sigmoid sigmoid_backward sign silu silu_backward sin sinh
+    softplus softplus_backward sqrt square sub tan tanh tanh_backward threshold_backward tril triu
+    trunc where _to_copy""".split()
+)
+_REDUCTIONS = frozenset(
+    """amax amin mean native_layer_norm native_layer_norm_backward _log_softmax
+    _log_softmax_backward_data _softmax _softmax_backward_data sum var var_mean""".split()
+)
+_SHAPING = frozenset(("cat", "constant_pad_nd", "embedding", "stack"))
+_OWN = frozenset(("remat.dropout_scale.default",))
+_DTYPES = frozenset("float32 float64 bfloat16 float16 bool int64 int32 int16 int8 uint8".split())
+
+
+def is_fusible(graph: Graph, operation: Operation) -> bool:
+    """Tell whether an operation can be part of what is compiled."""
+    if Trait.RANDOM in operation.traits or operation.state or not _is_known(operation.target):
+        return False
+    written_back = {mutation.tensor for mutation in graph.mutations}
+    made = [graph.tensors[output] for output in operation.outputs if output]
+    updates = any(graph.tensors[w].storage in {t.storage for t in made} for w in written_back)
+    return not updates and all(t.dtype in _DTYPES and 0 not in t.shape for t in made)
+
+
+def _is_known(target: str) -> bool:
+    namespace, name, *overload = target.split(".")
+    known = name in _POINTWISE or name in _REDUCTIONS or name in _SHAPING
+    return target in _OWN or (namespace == "aten" and overload != ["out"] and known)

@@ -1,0 +1,27 @@
+"""A few operations as a function, apart from any schedule: to learn what they cost together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remat_gen.codegen.expressions import Expressions
+from remat_gen.codegen.marks import value
+from remat_gen.codegen.part_text import PartText, write_part
+from remat_gen.codegen.statements import Statement
+from remat_gen.ir.graph import Graph, Operation
+
+
+def write_operations(graph: Graph, operations: tuple[Operation, ...]) -> PartText:
+    """Write operations, one after another, as a function that returns what the last one makes."""
+    expressions = Expressions(graph, value)
+    statements = [
+        Statement(f"{', '.join(_targets(graph, o))} = {expressions.call(o, again=False)}")
+        for o in operations
+    ]
+    results = tuple(map(value, graph.writes(operations[-1])))
+    return write_part(graph, statements, [s.text for s in statements], results, operations)
+
+
+def _targets(graph: Graph, operation: Operation) -> Iterator[str]:
+    for output in operation.outputs:
+        yield str(value(graph.tensors[output].storage)) if output else "_"

@@ -1,0 +1,195 @@
+"""Which parts of a schedule are compiled: those that are quicker so, and that fit the budget.
+
+The longest runs of fusible operations are tried first. A run that is no quicker compiled than its
+operations one by one, or that would raise the peak above the budget, is halved, and halved again.
+All of it follows from the schedule and from the costs of functions, so that a plan that has both
+gives the same module again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from remat_gen.capture.compiled import Candidate
+from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusing import write_fused
+from remat_gen.codegen.part_text import PartText
+from remat_gen.ir.costs import PartCost
+from remat_gen.ir.errors import GraphError
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import Compiled
+from remat_gen.solver.fused import PartFigures, fuse, replay_fused
+from remat_gen.solver.parts import Part, longest_parts
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.sums import added
+
+# Returns what candidates cost, by key.
+Measure: TypeAlias = Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+
+_GAIN = 0.97  # of the time one by one: less is what two measurements of the same differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """The parts of a schedule that are compiled, and the step that they make.
+
+    `without_grads` starts with `.grad` set to None. `costs` are of all functions that were tried.
+    One by one its operations take `apart_us`; the search saw the schedule take `searched_us`.
+    """
+
+    parts: Mapping[Part, PartFigures]
+    operations: int
+    replay: Replay
+    without_grads: Replay
+    costs: Mapping[str, PartCost]
+    apart_us: float
+    searched_us: float
+
+    def compiled(self) -> Compiled:
+        """Return what the plan says of it."""
+        return Compiled(
+            parts=len(self.parts),
+            operations=self.operations,
+            apart_us=self.apart_us,
+            searched_us=self.searched_us,
+            costs=self.costs,
+        )
+
+
+def choose_parts(
+    graph: Graph,
+    problems: Sequence[Problem],
+    schedule: Schedule,
+    budget_bytes: int,
+    measure: Measure,
+) -> Fusion:
+    """Choose what is compiled of a schedule that fits a budget.
+
+    `problems` are the example's, then those at smaller lengths that the schedule fits in as well.
+    """
+    problem = problems[0]
+    fusible = [is_fusible(graph, operation) for operation in graph.operations]
+    chooser = _Chooser(graph, problems, schedule, measure)
+    chosen = chooser.worth(longest_parts(problem, schedule, fusible))
+    while (too_large := chooser.above(chosen, budget_bytes)) is not None:
+        del chosen[too_large]
+        chosen |= chooser.worth(too_large.halves(schedule))
+    figures, without = replay_fused(problem, schedule, chosen)
+    apart_us = round(replay(problem, schedule).time_us, 3)
+    return Fusion(
+        parts=dict(sorted(chosen.items())),
+        operations=sum(len(part.runs(schedule)) for part in chosen),
+        replay=figures,
+        without_grads=without,
+        costs=dict(sorted(chooser.costs.items())),
+        apart_us=apart_us,
+        searched_us=apart_us,
+    )
+
+
+def planned_parts(
+    graph: Graph,
+    problems: Sequence[Problem],
+    schedule: Schedule,
+    compiled: Compiled | None,
+    budget_bytes: int,
+) -> Mapping[Part, PartFigures]:
+    """Return what a plan compiles of its schedule; nothing is measured.
+
+    Raises:
+        GraphError: the plan has no cost of a function that it would need.
+    """
+    if compiled is None:
+        return {}
+
+    def known(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+        missing = [c.results[0] for c in candidates if c.key not in compiled.costs]
+        if missing:
+            raise GraphError(f"has no cost of the compiled part that makes {missing[0]}")
+        return {c.key: compiled.costs[c.key] for c in candidates}
+
+    return choose_parts(graph, problems, schedule, budget_bytes, known).parts
+
+
+def candidate_of(graph: Graph, text: PartText, operations: tuple[str, ...]) -> Candidate:
+    """Return what is measured of a function that runs operations, by name."""
+    lengths = {length.name: length.maximum for length in graph.lengths}
+    return Candidate(
+        key=text.sha256,
+        code=text.code,
+        apart=text.code_apart,
+        tensors=tuple(mark.name for mark in text.given if mark.kind != "length"),
+        handed=tuple(way.value for way in text.handed),
+        lengths=tuple(lengths[mark.name] for mark in text.given if mark.kind == "length"),
+        results=tuple(mark.name for mark in text.results),
+        operations=operations,
+    )
+
+
+@dataclass(slots=True)
+class _Chooser:
+    """Knows what functions cost, and asks for what it does not know."""
+
+    graph: Graph
+    problems: Sequence[Problem]
+    schedule: Schedule
+    measure: Measure
+    costs: dict[str, PartCost] = field(default_factory=dict)
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem of the example's lengths."""
+        return self.problems[0]
+
+    def worth(self, parts: Iterable[Part]) -> dict[Part, PartFigures]:
+        """Return those parts, or parts of them, that are quicker when they are compiled."""
+        found: dict[Part, PartFigures] = {}
+        pending = list(parts)
+        while pending:
+            unmeasured = dict.fromkeys(pending, PartFigures(0.0, 0))
+            fused = write_fused(self.graph, self.problem, self.schedule, unmeasured)
+            self._learn(fused.texts)
+            quick = {part for part, text in fused.texts.items() if self._pays(text)}
+            found |= {part: self._figures(part, fused.texts[part]) for part in quick}
+            slow = [part for part in pending if part not in quick]
+            pending = [half for part in slow for half in part.halves(self.schedule)]
+        return found
+
+    def above(self, parts: Mapping[Part, PartFigures], budget_bytes: int) -> Part | None:
+        """Return the part that sets a peak above the budget at some lengths, if one does."""
+        for problem in self.problems:
+            fused = fuse(problem, self.schedule, parts)
+            figures = replay(fused.problem, fused.schedule)
+            if figures.peak_bytes > budget_bytes:
+                return fused.part_at(figures.peak_at)
+        return None
+
+    def _learn(self, texts: Mapping[Part, PartText]) -> None:
+        unknown = {
+            text.sha256: candidate_of(self.graph, text, self._names(part))
+            for part, text in texts.items()
+            if text.sha256 not in self.costs
+        }
+        if unknown:
+            self.costs.update(self.measure(list(unknown.values())))
+
+    def _names(self, part: Part) -> tuple[str, ...]:
+        return tuple(self.problem.operations[p].name for p in part.runs(self.schedule))
+
+    def _pays(self, text: PartText) -> bool:
+        cost = self.costs[text.sha256]
+        return not cost.refused and cost.time_us < _GAIN * cost.apart_us
+
+    def _figures(self, part: Part, text: PartText) -> PartFigures:
+        """Return a part's figures: it takes the share of its operations' time that was measured.
+
+        Both times of a share are of the same minutes, and what else a machine did then is in both.
+        """
+        cost = self.costs[text.sha256]
+        runs = part.runs(self.schedule)
+        apart_us = added(self.problem.operations[p].time_us for p in runs)
+        return PartFigures(apart_us * cost.time_us / cost.apart_us, cost.workspace_bytes)
