@@ -118,7 +118,7 @@ class Expressions:
             return self._dropout_mask(operation)
         if operation.target == DROPOUT_SCALE:
             mask, keep, dtype = map(self.argument, operation.args)
-            return f"{mask}.to({dtype}).div_", keep
+            return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
