@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# the machine is shared: how long a draw takes says nothing about the test
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 LIMIT = "limit(what, then): a row of docs/limits.md: what is not supported, and what happens then"
 
