@@ -48,7 +48,6 @@ def generate(
     debug: o.DebugOption = False,
 ) -> None:
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
-    MODEL.py has build_model() and example_inputs().
 
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
