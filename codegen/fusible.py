@@ -8,6 +8,7 @@ are eager's; and what is written back into a buffer.
 
 from __future__ import annotations
 
+from remat_gen.codegen.expressions import DROPOUT_SCALE
 from remat_gen.ir.graph import Graph, Operation, Trait
 
 _POINTWISE = frozenset(
@@ -26,7 +27,6 @@ _REDUCTIONS = frozenset(
     _log_softmax_backward_data _softmax _softmax_backward_data sum var var_mean""".split()
 )
 _SHAPING = frozenset(("cat", "constant_pad_nd", "embedding", "stack"))
-_OWN = frozenset(("remat.dropout_scale.default",))
 _DTYPES = frozenset("float32 float64 bfloat16 float16 bool int64 int32 int16 int8 uint8".split())
 
 
@@ -43,4 +43,4 @@ def is_fusible(graph: Graph, operation: Operation) -> bool:
 def _is_known(target: str) -> bool:
     namespace, name, *overload = target.split(".")
     known = name in _POINTWISE or name in _REDUCTIONS or name in _SHAPING
-    return target in _OWN or (namespace == "aten" and overload != ["out"] and known)
+    return target == DROPOUT_SCALE or (namespace == "aten" and overload != ["out"] and known)

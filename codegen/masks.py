@@ -15,10 +15,10 @@ import math
 from collections.abc import Iterable
 from enum import Enum
 
+from remat_gen.codegen.expressions import DROPOUT_SCALE
 from remat_gen.ir.graph import Graph, Operation
 
 _SMALL = 8  # times as many elements in the largest result
-_SCALE = "remat.dropout_scale.default"
 
 
 class Handed(Enum):
@@ -36,7 +36,7 @@ def handed(graph: Graph, storage: str, operations: Iterable[Operation]) -> Hande
         return Handed.AS_IS
     operations = tuple(operations)
     readers = {o.target for o in operations if storage in graph.reads(o)}
-    if readers == {_SCALE}:
+    if readers == {DROPOUT_SCALE}:
         return Handed.BYTES
     made = (math.prod(graph.tensors[n].shape) for o in operations for n in o.outputs if n)
     small = _SMALL * math.prod(mask.shape) <= max(made, default=0)

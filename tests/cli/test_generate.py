@@ -185,7 +185,8 @@ def test_every_strategy_generates(strategy: str, folder: Path, remat: Remat) -> 
 def test_a_whole_budget_runs_nothing_again(folder: Path, remat: Remat) -> None:
     predicted = json.loads(remat("small.py", "--budget", "100%", "--json").out)["predicted"]
     assert predicted["reruns"] == 0
-    assert predicted["peak_bytes"] <= predicted["eager_peak_bytes"]
+    # eager does not write the loss's gradient over the one that it is made from: some rows of 4 bytes
+    assert 0 <= predicted["eager_peak_bytes"] - predicted["peak_bytes"] < 1024
 
 
 def test_device_memory_is_broken_down(folder: Path, remat: Remat) -> None:

@@ -107,21 +107,23 @@ def emitted(
     return emit(folder, text, choose)
 
 
+def assert_as_predicted(made: Emitted) -> None:
+    measured = model_peak(made.planned.model, made.loaded.args, made.loaded.kwargs, CPU)
+    assert measured.peak_bytes == made.peak_bytes
+    assert_bitwise(made)
+
+
 @pytest.mark.parametrize("act", ["F.gelu", "F.silu", "F.leaky_relu", "torch.tanh"])
 def test_where_memory_is_short_the_gradient_is_written_over(tmp_path: Path, act: str) -> None:
     made = emitted(tmp_path, smallest, act)
     assert "grad_input=" in made.text
-    measured = model_peak(made.planned.model, made.loaded.args, made.loaded.kwargs, CPU)
-    assert measured.peak_bytes == made.peak_bytes
-    assert_bitwise(made)
+    assert_as_predicted(made)
 
 
 def test_the_gradient_of_the_loss_is_written_over(tmp_path: Path) -> None:
     made = emitted(tmp_path, smallest, "F.gelu", classes=4096)
     assert "_log_softmax_backward_data.out" in made.text
-    measured = model_peak(made.planned.model, made.loaded.args, made.loaded.kwargs, CPU)
-    assert measured.peak_bytes == made.peak_bytes
-    assert_bitwise(made)
+    assert_as_predicted(made)
 
 
 def test_where_there_is_room_gradients_are_new(tmp_path: Path) -> None:
