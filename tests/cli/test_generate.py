@@ -185,7 +185,7 @@ def test_every_strategy_generates(strategy: str, folder: Path, remat: Remat) -> 
 def test_a_whole_budget_runs_nothing_again(folder: Path, remat: Remat) -> None:
     predicted = json.loads(remat("small.py", "--budget", "100%", "--json").out)["predicted"]
     assert predicted["reruns"] == 0
-    # eager does not write the loss's gradient over the one that it is made from: some rows of 4 bytes
+    # eager writes nothing over; what this step writes over at its peak is small
     assert 0 <= predicted["eager_peak_bytes"] - predicted["peak_bytes"] < 1024
 
 
