@@ -1,8 +1,9 @@
 """Measure what each operation of a graph costs on the training device.
 
 One operation at a time, on synthetic inputs, never the whole step: what does not fit as a whole
-can still be measured. Operations with equal signatures are measured once. Times are those of the
-example's lengths, workspace is measured at smaller ones too.
+can still be measured. Operations with equal signatures are measured once, as a step would come to
+them (`in_step`). Times are those of the example's lengths, workspace is measured at smaller ones
+too.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import torch
 from remat_gen.capture.at_lengths import AtLengths, at_all_lengths, more_room
 from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.in_step import Place, copies_needed, newest_inputs, time_in_step_us
 from remat_gen.capture.roofline import measured_rates, roofline_us
 from remat_gen.capture.synthesize import Fill, Synthesizer
-from remat_gen.capture.timing import median_time_us, round_time_us
+from remat_gen.capture.timing import round_time_us
 from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes
 from remat_gen.ir.costs import Cost, Costs, Smaller
 from remat_gen.ir.graph import Graph, Operation
@@ -64,7 +66,8 @@ def profile(
     for name, text in example.signatures.items():
         distinct.setdefault(text, example.operations[name])
     with torch.no_grad(), kept_generators():
-        runnables = _time_all(example.synthesizer, distinct, device, progress or _silent)
+        timer = _Timer(example.synthesizer, newest_inputs(graph), device)
+        runnables = timer.time_all(distinct, progress or _silent)
         inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
     measured = _costs(example, distinct, runnables, inside, device)
     return Costs(
@@ -122,53 +125,61 @@ def _with_smaller(cost: Cost, smaller: tuple[Smaller, ...]) -> Cost:
     return replace(cost, smaller=smaller) if smaller else cost
 
 
-def _time_all(
-    synthesizer: Synthesizer,
-    distinct: Mapping[str, Operation],
-    device: torch.device,
-    progress: Progress,
-) -> dict[str, _Runnable]:
-    """Time each operation that runs, at two moments, and keep the lower time.
+@dataclass(frozen=True, slots=True)
+class _Timer:
+    """Times operations; `newest` has the input of each that the step made last, where one is."""
 
-    What else a machine does only adds time, and often for longer than all repeats of one take.
-    """
-    runnables: dict[str, _Runnable] = {}
-    for done, (text, operation) in enumerate(distinct.items()):
-        progress(operation.target, done, 2 * len(distinct))
-        timed = _time(synthesizer, operation, device, tuple(Fill))
-        if timed:
-            runnables[text] = timed
-    for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
-        progress(first.operation.target, done, 2 * len(distinct))
-        again = _time(synthesizer, first.operation, device, (first.fill,))
-        if again and again.time_us < first.time_us:
-            runnables[text] = again
-    return runnables
+    synthesizer: Synthesizer
+    newest: Mapping[str, str]
+    device: torch.device
 
+    def time_all(
+        self, distinct: Mapping[str, Operation], progress: Progress
+    ) -> dict[str, _Runnable]:
+        """Time each operation that runs, at two moments, and keep the lower time.
 
-def _time(
-    synthesizer: Synthesizer, operation: Operation, device: torch.device, fills: Iterable[Fill]
-) -> _Runnable | None:
-    """Time an operation; None where none of the kinds of synthetic input makes it run."""
-    if operation.target in _OPAQUE:
+        What else a machine does only adds time, and often for longer than all repeats of one take.
+        """
+        runnables: dict[str, _Runnable] = {}
+        for done, (text, operation) in enumerate(distinct.items()):
+            progress(operation.target, done, 2 * len(distinct))
+            timed = self._time(operation, tuple(Fill))
+            if timed:
+                runnables[text] = timed
+        for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
+            progress(first.operation.target, done, 2 * len(distinct))
+            again = self._time(first.operation, (first.fill,))
+            if again and again.time_us < first.time_us:
+                runnables[text] = again
+        return runnables
+
+    def _time(self, operation: Operation, fills: Iterable[Fill]) -> _Runnable | None:
+        """Time an operation; None where none of the kinds of synthetic input makes it run."""
+        if operation.target in _OPAQUE:
+            return None
+        copies = copies_needed(self.synthesizer.graph, operation)
+        for fill in fills:
+            try:
+                places = [self._place(operation, fill) for _ in range(copies)]
+                return _Runnable(operation, fill, time_in_step_us(places, self.device))
+            except _REFUSALS:
+                free_unused(self.device)  # what a failed attempt left behind would fail the next
         return None
-    for fill in fills:
-        try:
-            time_us = median_time_us(_prepare(synthesizer, operation, fill)(), device)
-        except _REFUSALS:
-            free_unused(device)  # what a failed attempt left behind would fail the next one
-            continue
-        return _Runnable(operation, fill, time_us)
-    return None
+
+    def _place(self, operation: Operation, fill: Fill) -> Place:
+        inputs = self.synthesizer.inputs(operation, fill)
+        newest = self.newest.get(operation.name)
+        return Place(_call(operation, inputs), inputs[newest] if newest else None)
 
 
 def _prepare(synthesizer: Synthesizer, operation: Operation, fill: Fill) -> Prepare:
-    def prepare() -> Callable[[], object]:
-        function = resolve(operation.target)
-        args, kwargs = bind(operation, synthesizer.inputs(operation, fill))
-        return lambda: function(*args, **kwargs)
+    return lambda: _call(operation, synthesizer.inputs(operation, fill))
 
-    return prepare
+
+def _call(operation: Operation, inputs: Mapping[str, torch.Tensor]) -> Callable[[], object]:
+    function = resolve(operation.target)
+    args, kwargs = bind(operation, inputs)
+    return lambda: function(*args, **kwargs)
 
 
 def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:

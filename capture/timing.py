@@ -25,14 +25,20 @@ class Effort:
 
 
 def median_time_us(
-    call: Callable[[], object], device: torch.device, effort: Effort | None = None
+    call: Callable[[], object],
+    device: torch.device,
+    effort: Effort | None = None,
+    prepare: Callable[[], object] = lambda: None,
 ) -> float:
-    """Return the median time of a call in microseconds, after warm-up runs."""
-    once_us = min(clock_us(call, device), clock_us(call, device))  # the first one initialises
+    """Return the median time of a call in microseconds, after warm-up runs.
+
+    `prepare` is called before each of them, outside of the measured time.
+    """
+    once_us = min(_prepared_us(call, device, prepare) for _ in range(2))  # the first initialises
     repeats = (effort or Effort()).repeats(once_us)
     if device.type == "cuda":
-        return statistics.median(_cuda_times_us(call, device, repeats))
-    return statistics.median([clock_us(call, device) for _ in range(repeats)])
+        return statistics.median(_cuda_times_us(call, device, repeats, prepare))
+    return statistics.median([_prepared_us(call, device, prepare) for _ in range(repeats)])
 
 
 def clock_us(call: Callable[[], object], device: torch.device) -> float:
@@ -60,11 +66,24 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _cuda_times_us(call: Callable[[], object], device: torch.device, repeats: int) -> list[float]:
+def _prepared_us(
+    call: Callable[[], object], device: torch.device, prepare: Callable[[], object]
+) -> float:
+    prepare()
+    return clock_us(call, device)
+
+
+def _cuda_times_us(
+    call: Callable[[], object],
+    device: torch.device,
+    repeats: int,
+    prepare: Callable[[], object],
+) -> list[float]:
     """Time by events on the stream, so that the host's way to the device is not counted twice."""
     pairs = []
     with torch.cuda.device(device):
         for _ in range(repeats):
+            prepare()
             start = torch.cuda.Event(enable_timing=True)
             end = torch.cuda.Event(enable_timing=True)
             start.record()

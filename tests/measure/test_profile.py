@@ -175,5 +175,5 @@ def test_a_disturbance_at_one_moment_is_not_measured(
     build.tensor("y", (4,))
     build.operation("aten.relu.default", [x], ["y"], name="relu")
     moments = iter((9_000.0, 3.0))
-    monkeypatch.setattr("remat_gen.capture.profile.median_time_us", lambda *_: next(moments))
+    monkeypatch.setattr("remat_gen.capture.profile.time_in_step_us", lambda *_: next(moments))
     assert costs(build).operations["relu"].time_us == 3.0
