@@ -1,38 +1,29 @@
 """Measure functions that torch.compile fuses, beside the same operations one by one.
 
-Both run on the same synthetic inputs, in turn; what is written over is put back between the
-measured times. A function whose compiled results are not laid out as the plain ones, share memory,
-or are other numbers is refused: it stays as it is.
+A function whose compiled results are not laid out as the plain ones, share memory, or are other
+numbers is refused: it stays as it is.
 """
 
 from __future__ import annotations
 
-import statistics
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from remat_gen.capture.fused_functions import compiled
 from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.in_step import copies_of, newest_of
+from remat_gen.capture.race import Given, Race
 from remat_gen.capture.synthesize import Fill, Synthesizer
-from remat_gen.capture.timing import Effort, clock_us, round_time_us
+from remat_gen.capture.timing import round_time_us
 from remat_gen.capture.workspace import inside_bytes
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Operation, Phase, Ref, Source
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
-_EFFORT = Effort(fewest=5, most=15, enough_us=40_000.0)
-_WAYS: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
-    "": None,
-    ".view(torch.uint8)": lambda mask: mask.view(torch.uint8),
-    ".int()": torch.Tensor.int,
-}
-_SIDE = 512  # of a product that takes some milliseconds
-_ROUNDS = 2  # what else a machine does only adds time, and often for longer than one round
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +89,8 @@ def _next(x: torch.Tensor) -> torch.Tensor:
 def _measure(synthesizer: Synthesizer, device: torch.device, candidate: Candidate) -> PartCost:
     for fill in Fill:
         try:
-            race = _Race.of(candidate, _Given.of(synthesizer, candidate, fill))
+            given = _copies(synthesizer, candidate, fill)
+            race = Race.of(candidate.code, candidate.apart, candidate.handed, given)
             refused = race.difference()
         except _REFUSALS:
             continue
@@ -108,103 +100,37 @@ def _measure(synthesizer: Synthesizer, device: torch.device, candidate: Candidat
     return PartCost(0.0, 0.0, 0, "cannot be run alone")
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The arguments of a function, and copies of its tensors."""
-
-    args: tuple[Any, ...]
-    copies: tuple[torch.Tensor, ...]
-
-    @classmethod
-    def of(cls, synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> _Given:
-        tensors = synthesizer.inputs(_reader_of(candidate.tensors), fill)
-        args = tuple(tensors[name] for name in candidate.tensors)
-        for mask in (tensor for tensor in args if tensor.dtype is torch.bool):
-            mask.bernoulli_(0.5)  # what it costs to look at one depends on what is in it
-        return cls((*args, *candidate.lengths), tuple(t.clone() for t in args))
-
-    def restore(self) -> None:
-        """Put the tensors back as they were."""
-        for tensor, copy in zip(self.args, self.copies, strict=False):
-            tensor.copy_(copy)
+def _copies(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> list[Given]:
+    """Return arguments of a function, as often as caches do not hold them."""
+    graph = synthesizer.graph
+    read = {graph.tensors[name].storage for name in candidate.tensors}
+    nbytes = sum(graph.storages[name].nbytes for name in (*read, *candidate.results))
+    newest = newest_of(graph, candidate.tensors, candidate.operations[-1])
+    copies = [_tensors(synthesizer, candidate, fill) for _ in range(copies_of(nbytes))]
+    values = tuple(tensor.clone() for tensor in copies[0].values())
+    return [
+        Given((*copy.values(), *candidate.lengths), values, copy[newest] if newest else None)
+        for copy in copies
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Race:
-    """Two ways to do the same; `plain` is what is compiled."""
-
-    given: _Given
-    apart: Callable[..., Any]
-    plain: Callable[..., Any]
-    fused: Callable[..., Any]
-    factor: torch.Tensor
-
-    @classmethod
-    def of(cls, candidate: Candidate, given: _Given) -> _Race:
-        plain = _function(candidate.code)
-        fused = compiled(plain)
-        handed = candidate.handed
-        apart = _function(candidate.apart)
-        return cls(
-            given, apart, _with(handed, plain), _with(handed, fused), torch.ones(_SIDE, _SIDE)
-        )
-
-    def difference(self) -> str:
-        """Say in what the compiled results differ from the others, or nothing."""
-        expected = [t.clone() for t in _tensors(self.apart(*self.given.args))]
-        self.given.restore()
-        plain, fused = (_tensors(f(*self.given.args)) for f in (self.plain, self.fused))
-        if _shares(fused, self.given.args):
-            return "results share memory"
-        if list(map(_layout, plain)) != list(map(_layout, fused)):
-            return "results are laid out otherwise"
-        return "" if all(map(_close, expected, fused)) else "other numbers"
-
-    def times_us(self, device: torch.device) -> tuple[float, float]:
-        """Return the median times, apart and fused, each the lower one of some rounds."""
-        self.clock(self.apart, device), self.clock(self.fused, device)
-        rounds = [self._round(device) for _ in range(_ROUNDS)]
-        return min(apart for apart, _ in rounds), min(fused for _, fused in rounds)
-
-    def _round(self, device: torch.device) -> tuple[float, float]:
-        once_us = max(self.clock(self.apart, device), self.clock(self.fused, device))
-        times = [
-            (self.clock(self.apart, device), self.clock(self.fused, device))
-            for _ in range(_EFFORT.repeats(once_us))
-        ]
-        apart, fused = zip(*times, strict=True)
-        return statistics.median(apart), statistics.median(fused)
-
-    def clock(self, function: Callable[..., Any], device: torch.device) -> float:
-        """Time a call as it comes in a step: behind a product, which leaves no cache warm.
-
-        There a call's own Python and C++ takes ten times as long as in a loop.
-        """
-        self.given.restore()
-        if device.type == "cpu":
-            torch.mm(self.factor, self.factor)
-        return clock_us(lambda: function(*self.given.args), device)
+def _tensors(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> dict[str, torch.Tensor]:
+    made = synthesizer.inputs(_reader_of(candidate.tensors), fill)
+    for mask in (tensor for tensor in made.values() if tensor.dtype is torch.bool):
+        # what it costs to look at one depends on what is in it
+        mask.bernoulli_(0.5, generator=torch.Generator(mask.device).manual_seed(0))
+    return {name: made[name] for name in candidate.tensors}
 
 
-def _cost(graph: Graph, device: torch.device, candidate: Candidate, race: _Race) -> PartCost:
+def _cost(graph: Graph, device: torch.device, candidate: Candidate, race: Race) -> PartCost:
     apart_us, fused_us = race.times_us(device)
 
     def prepare() -> Callable[[], object]:
-        return lambda: race.fused(*race.given.args)
+        return functools.partial(race.fused, *race.given[0].args)
 
     inside = inside_bytes({candidate.key: prepare}, device)[candidate.key]
     results = sum(graph.storages[name].nbytes for name in candidate.results)
     return PartCost(round_time_us(apart_us), round_time_us(fused_us), max(0, inside - results))
-
-
-def _function(code: str) -> Callable[..., Any]:
-    """Return the function that a text defines; it is ours, made of the graph's operators."""
-    names: dict[str, Any] = {"torch": torch, "F": F, "aten": torch.ops.aten}
-    names["Tensor"] = torch.Tensor
-    names["pick_results"] = lambda results, *wanted: [results[i] for i in wanted]
-    exec(compile(code, "<part>", "exec"), names)
-    part: Callable[..., Any] = names["part"]
-    return part
 
 
 def _reader_of(tensors: Iterable[str]) -> Operation:
@@ -222,46 +148,3 @@ def _reader_of(tensors: Iterable[str]) -> Operation:
         module="",
         hint="",
     )
-
-
-def _with(handed: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that hands its arguments on as a part's call does."""
-    ways = [_WAYS[way] for way in handed]
-
-    def call(*args: Any) -> Any:
-        return function(*map(_apply, ways, args), *args[len(ways) :])
-
-    return call
-
-
-def _apply(way: Callable[[torch.Tensor], torch.Tensor] | None, value: Any) -> Any:
-    return way(value) if way else value
-
-
-def _shares(results: Sequence[torch.Tensor], given: Sequence[Any]) -> bool:
-    """Tell whether two results, or a result and an argument, are in the same memory."""
-    made = [t.untyped_storage().data_ptr() for t in results]
-    inputs = (value for value in given if isinstance(value, torch.Tensor))
-    return len(set(made)) < len(made) or any(t.untyped_storage().data_ptr() in made for t in inputs)
-
-
-def _tensors(results: Any) -> list[torch.Tensor]:
-    return [results] if isinstance(results, torch.Tensor) else list(results)
-
-
-def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
-    nbytes = tensor.untyped_storage().nbytes()
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.storage_offset(), nbytes
-
-
-def _close(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Tell whether numbers are the same but for roundings.
-
-    A compiler keeps 16-bit values in 32 bits between operations, and sums in another order.
-    """
-    if not x.is_floating_point():
-        return torch.equal(x, y)
-    factor = 1024 if x.dtype.itemsize > 2 else 16
-    x, y = (torch.nan_to_num(t.double()) for t in (x, y))
-    eps = torch.finfo(torch.float32 if factor == 1024 else torch.bfloat16).eps
-    return float((x - y).norm()) <= factor * eps * float(x.norm())

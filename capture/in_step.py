@@ -10,13 +10,13 @@ step made last is touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from remat_gen.capture.timing import Effort, median_time_us
-from remat_gen.ir.graph import Graph, Operation, refs_in
+from remat_gen.ir.graph import Graph, Operation, Phase, refs_in
 
 _MORE_THAN_CACHES = 1 << 26  # bytes; with an eighth of it products and sums stay too quick
 _MOST_COPIES = Effort().most
@@ -28,6 +28,7 @@ class Place:
 
     call: Callable[[], object]
     newest: torch.Tensor | None = None
+    restore: Callable[[], object] = lambda: None  # what the call wrote over
 
 
 def newest_inputs(graph: Graph) -> dict[str, str]:
@@ -36,16 +37,48 @@ def newest_inputs(graph: Graph) -> dict[str, str]:
     What the other phase made is old: an operation of backward that reads only what forward kept has
     no newest input, as one that reads only parameters.
     """
-    made: dict[tuple[str, object], int] = {}  # when each storage was written, in which phase
-    newest: dict[str, str] = {}
-    for index, operation in enumerate(graph.operations):
-        refs = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
-        ages = {name: made.get((graph.tensors[name].storage, operation.phase)) for name in refs}
-        known = {name: at for name, at in ages.items() if at is not None}
-        if known:
-            newest[operation.name] = max(known, key=lambda name: known[name])
-        made.update(((storage, operation.phase), index) for storage in graph.writes(operation))
+    ages, newest = _Ages(graph), {}
+    for operation in graph.operations:
+        read = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
+        found = ages.newest(read, operation.phase)
+        if found is not None:
+            newest[operation.name] = found
+        ages.see(operation)
     return newest
+
+
+def newest_of(graph: Graph, names: Iterable[str], last: str) -> str | None:
+    """Return which tensor a run of operations finds newest, of those that it reads, by name.
+
+    `last` is its last operation, by name.
+    """
+    ages = _Ages(graph)
+    for operation in graph.operations:
+        if operation.name == last:
+            return ages.newest(names, operation.phase)
+        ages.see(operation)
+    raise KeyError(last)
+
+
+@dataclass(slots=True)
+class _Ages:
+    """When each storage was last written in each phase."""
+
+    graph: Graph
+    written: dict[tuple[str, Phase], int] = field(default_factory=dict)
+    now: int = 0
+
+    def see(self, operation: Operation) -> None:
+        """Go past an operation."""
+        self.now += 1
+        for storage in self.graph.writes(operation):
+            self.written[storage, operation.phase] = self.now
+
+    def newest(self, names: Iterable[str], phase: Phase) -> str | None:
+        """Return the tensor whose storage a phase wrote last, if it wrote one of them."""
+        keys = {name: (self.graph.tensors[name].storage, phase) for name in names}
+        known = {name: self.written[key] for name, key in keys.items() if key in self.written}
+        return max(known, key=lambda name: known[name], default=None)
 
 
 def copies_needed(graph: Graph, operation: Operation) -> int:
@@ -80,7 +113,9 @@ class Turns:
     at: int = -1
 
     def prepare(self) -> None:
-        """Go on to the next place: let its old result go, touch its newest tensor."""
+        """Restore this place and go on: let the next one's result go, touch its newest tensor."""
+        if self.at >= 0:
+            self.places[self.at].restore()
         self.at = (self.at + 1) % len(self.places)
         self.results.pop(self.at, None)
         touch(self.places[self.at].newest)
