@@ -27,6 +27,8 @@ _REDUCTIONS = frozenset(
     _log_softmax_backward_data _softmax _softmax_backward_data sum var var_mean""".split()
 )
 _SHAPING = frozenset(("cat", "constant_pad_nd", "embedding", "stack"))
+# Kernels made by hand, which a compiler's may be slower than.
+_OWN_KERNEL = _REDUCTIONS | _SHAPING | {"clone", "gelu", "gelu_backward"}
 _DTYPES = frozenset("float32 float64 bfloat16 float16 bool int64 int32 int16 int8 uint8".split())
 
 
@@ -40,7 +42,16 @@ def is_fusible(graph: Graph, operation: Operation) -> bool:
     return not updates and all(t.dtype in _DTYPES and 0 not in t.shape for t in made)
 
 
+def has_own_kernel(operation: Operation) -> bool:
+    """Tell whether torch's kernel of a fusible operation may be as quick alone as a compiler's."""
+    return _name(operation.target) in _OWN_KERNEL
+
+
 def _is_known(target: str) -> bool:
     namespace, name, *overload = target.split(".")
     known = name in _POINTWISE or name in _REDUCTIONS or name in _SHAPING
     return target == DROPOUT_SCALE or (namespace == "aten" and overload != ["out"] and known)
+
+
+def _name(target: str) -> str:
+    return target.split(".")[1]

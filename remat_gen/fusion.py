@@ -1,9 +1,9 @@
 """Which parts of a schedule are compiled: those that are quicker so, and that fit the budget.
 
-The longest runs of fusible operations are tried first. A run that is no quicker compiled than its
-operations one by one, or that would raise the peak above the budget, is halved, and halved again.
-All of it follows from the schedule and from the costs of functions, so that a plan that has both
-gives the same module again.
+The longest runs of fusible operations are cut into pieces, and of the stretches of pieces the
+cheapest are compiled; one that would raise the peak above the budget is not. All of it follows from
+the schedule and from the costs of functions, so that a plan that has both gives the same module
+again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from remat_gen.capture.compiled import Candidate
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import has_own_kernel, is_fusible
 from remat_gen.codegen.fusing import write_fused
 from remat_gen.codegen.part_text import PartText
 from remat_gen.ir.costs import PartCost
@@ -22,6 +22,7 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Compiled
 from remat_gen.solver.fused import PartFigures, fuse, replay_fused
 from remat_gen.solver.parts import Part, longest_parts
+from remat_gen.solver.pieces import cheapest, pieces_of, stretches
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule
@@ -72,12 +73,11 @@ def choose_parts(
     `problems` are the example's, then those at smaller lengths that the schedule fits in as well.
     """
     problem = problems[0]
-    fusible = [is_fusible(graph, operation) for operation in graph.operations]
     chooser = _Chooser(graph, problems, schedule, measure)
-    chosen = chooser.worth(longest_parts(problem, schedule, fusible))
+    chosen = chooser.choose()
     while (too_large := chooser.above(chosen, budget_bytes)) is not None:
-        del chosen[too_large]
-        chosen |= chooser.worth(too_large.halves(schedule))
+        chooser.bar(too_large)
+        chosen = chooser.choose()
     figures, without = replay_fused(problem, schedule, chosen)
     apart_us = round(replay(problem, schedule).time_us, 3)
     return Fusion(
@@ -139,25 +139,38 @@ class _Chooser:
     schedule: Schedule
     measure: Measure
     costs: dict[str, PartCost] = field(default_factory=dict)
+    texts: dict[Part, PartText] = field(default_factory=dict)
+    runs: list[tuple[Part, ...]] = field(init=False)  # in pieces
+    barred: set[Part] = field(default_factory=set)  # would raise the peak above the budget
+
+    def __post_init__(self) -> None:
+        fusible = [is_fusible(self.graph, operation) for operation in self.graph.operations]
+        own_kernel = [has_own_kernel(operation) for operation in self.graph.operations]
+        longest = longest_parts(self.problem, self.schedule, fusible)
+        self.runs = [pieces_of(self.problem, self.schedule, part, own_kernel) for part in longest]
+        self._learn(self.runs)
 
     @property
     def problem(self) -> Problem:
         """Return the problem of the example's lengths."""
         return self.problems[0]
 
-    def worth(self, parts: Iterable[Part]) -> dict[Part, PartFigures]:
-        """Return those parts, or parts of them, that are quicker when they are compiled."""
-        found: dict[Part, PartFigures] = {}
-        pending = list(parts)
-        while pending:
-            unmeasured = dict.fromkeys(pending, PartFigures(0.0, 0))
-            fused = write_fused(self.graph, self.problem, self.schedule, unmeasured)
-            self._learn(fused.texts)
-            quick = {part for part, text in fused.texts.items() if self._pays(text)}
-            found |= {part: self._figures(part, fused.texts[part]) for part in quick}
-            slow = [part for part in pending if part not in quick]
-            pending = [half for part in slow for half in part.halves(self.schedule)]
-        return found
+    def choose(self) -> dict[Part, PartFigures]:
+        """Return the stretches to compile that together save the most time."""
+        return {
+            part: self._figures(part)
+            for pieces in self.runs
+            for part in cheapest(pieces, self._apart_us, self._compiled_us)
+        }
+
+    def bar(self, part: Part) -> None:
+        """Compile no such part; where it is a single piece, try its halves."""
+        self.barred.add(part)
+        for index, pieces in enumerate(self.runs):
+            if part in pieces and (halves := part.halves(self.schedule)):
+                at = pieces.index(part)
+                self.runs[index] = (*pieces[:at], *halves, *pieces[at + 1 :])
+                self._learn([self.runs[index]])
 
     def above(self, parts: Mapping[Part, PartFigures], budget_bytes: int) -> Part | None:
         """Return the part that sets a peak above the budget at some lengths, if one does."""
@@ -168,28 +181,50 @@ class _Chooser:
                 return fused.part_at(figures.peak_at)
         return None
 
-    def _learn(self, texts: Mapping[Part, PartText]) -> None:
-        unknown = {
-            text.sha256: candidate_of(self.graph, text, self._names(part))
-            for part, text in texts.items()
-            if text.sha256 not in self.costs
+    def _learn(self, runs: Iterable[tuple[Part, ...]]) -> None:
+        """Write the functions of all stretches of runs, and measure those that are not known."""
+        parts = [part for pieces in runs for part in stretches(pieces) if part not in self.texts]
+        for layer in _layers(parts):
+            unmeasured = dict.fromkeys(layer, PartFigures(0.0, 0))
+            self.texts |= write_fused(self.graph, self.problem, self.schedule, unmeasured).texts
+        candidates = {
+            self.texts[part].sha256: candidate_of(self.graph, self.texts[part], self._names(part))
+            for part in parts
         }
-        if unknown:
-            self.costs.update(self.measure(list(unknown.values())))
+        self.costs.update(self.measure(list(candidates.values())))
 
     def _names(self, part: Part) -> tuple[str, ...]:
         return tuple(self.problem.operations[p].name for p in part.runs(self.schedule))
 
-    def _pays(self, text: PartText) -> bool:
-        cost = self.costs[text.sha256]
-        return not cost.refused and cost.time_us < _GAIN * cost.apart_us
+    def _apart_us(self, part: Part) -> float:
+        return added(self.problem.operations[p].time_us for p in part.runs(self.schedule))
 
-    def _figures(self, part: Part, text: PartText) -> PartFigures:
+    def _compiled_us(self, part: Part) -> float | None:
+        if part not in self.texts or part in self.barred:
+            return None
+        cost = self.costs[self.texts[part].sha256]
+        pays = not cost.refused and cost.time_us < _GAIN * cost.apart_us
+        return self._figures(part).time_us if pays else None
+
+    def _figures(self, part: Part) -> PartFigures:
         """Return a part's figures: it takes the share of its operations' time that was measured.
 
         Both times of a share are of the same minutes, and what else a machine did then is in both.
         """
-        cost = self.costs[text.sha256]
-        runs = part.runs(self.schedule)
-        apart_us = added(self.problem.operations[p].time_us for p in runs)
-        return PartFigures(apart_us * cost.time_us / cost.apart_us, cost.workspace_bytes)
+        cost = self.costs[self.texts[part].sha256]
+        time_us = self._apart_us(part) * cost.time_us / cost.apart_us
+        return PartFigures(time_us, cost.workspace_bytes)
+
+
+def _layers(parts: Iterable[Part]) -> list[list[Part]]:
+    """Return parts in lists within which none overlap."""
+    layers: list[list[Part]] = []
+    for part in sorted(parts):
+        for layer in layers:
+            last = layer[-1]
+            if (last.segment, last.stop) <= (part.segment, part.start):
+                layer.append(part)
+                break
+        else:
+            layers.append([part])
+    return layers
