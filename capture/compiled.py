@@ -116,9 +116,8 @@ def _copies(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> list[
 
 def _tensors(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> dict[str, torch.Tensor]:
     made = synthesizer.inputs(_reader_of(candidate.tensors), fill)
-    for mask in (tensor for tensor in made.values() if tensor.dtype is torch.bool):
-        # what it costs to look at one depends on what is in it
-        mask.bernoulli_(0.5, generator=torch.Generator(mask.device).manual_seed(0))
+    for mask in (t for t in made.values() if t.dtype is torch.bool and t.dim()):
+        mask[..., mask.shape[-1] // 2 :] = True  # as a causal one: what it costs depends on it
     return {name: made[name] for name in candidate.tensors}
 
 

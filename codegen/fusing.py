@@ -63,6 +63,11 @@ class FusingWriter(BodyWriter):
     dying: list[int] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)  # what runs where the part is not compiled
     calls: tuple[str, str] = ("", "")  # of the operation, and in place
+    alone: InPlace = field(init=False)  # decides for the schedule without parts
+
+    def __post_init__(self) -> None:
+        BodyWriter.__post_init__(self)
+        self.alone = self.in_place
 
     def _run(self, segment: int, p: int) -> None:
         if self.moment in self.parts:
@@ -79,7 +84,7 @@ class FusingWriter(BodyWriter):
             return BodyWriter._call(self, p, again=again)
         operation = self.graph.operations[p]
         call = self.expressions.call(operation, again=again)
-        position = self.in_place.argument(p, self._freed_next())
+        position = self.alone.argument(p, self._freed_next())
         over = None if position is None else self.expressions.call_in_place(operation, position)
         self.calls = call, over or call
         return call
