@@ -7,7 +7,7 @@ stamp, host or absolute path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,6 +179,11 @@ class Plan:
     def described_device(self) -> str:
         """Return the device for people: "NVIDIA H200 SXM (modelled, not measured)"."""
         return f"{self.device} (modelled, not measured)" if self.modelled else self.device
+
+    def steps(self) -> Iterator[str]:
+        """Yield the steps of all segments in order, for `ir.steps` to read."""
+        for segment in self.schedule:
+            yield from segment.steps
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""
