@@ -13,7 +13,7 @@ from pathlib import Path
 
 from remat_gen.ir import coding
 from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
-from remat_gen.ir.errors import GraphError
+from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.reading import errors_name
 
 SCHEMA = 1
@@ -223,3 +223,11 @@ def read_plan(path: Path) -> Plan:
     """
     with errors_name(path, missing="no such plan; generate the module again"):
         return parse_plan(path.read_text(encoding="utf-8"))
+
+
+def plan_there(path: Path) -> Plan | None:
+    """Read a plan that would only save work: None where there is none that can be read."""
+    try:
+        return read_plan(path)
+    except UsageError:
+        return None
