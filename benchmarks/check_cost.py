@@ -27,6 +27,7 @@ from remat_gen.capture.trace import Traced, trace
 from remat_gen.emission import describe, module_text
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.plan import plan_text
+from remat_gen.measured_step import MeasuredStep
 from remat_gen.output import plan_path, write_all
 from remat_gen.pins import Pins, pin
 from remat_gen.planning import Search, make_plan, rounded
@@ -102,7 +103,7 @@ def plan_fake(path: Path, strategy: Strategy) -> int:
         pinned = pin(problem_of(traced.graph, costs), traced.graph, Pins())
         search = Search(strategy.value, Effort.QUICK, Silent().stage("solve"))
         planned = make_plan(pinned, traced.graph, parse_budget(BUDGET), search)
-        plan = describe(request, loaded, traced, planned, costs)
+        plan = describe(MeasuredStep(request, loaded, traced, costs), planned)
         text = module_text(loaded, traced, planned.problem, planned.schedule, plan, output)
     write_all({plan_path(output): plan_text(plan), output: text})
     return sum(p.numel() for p in loaded.model.parameters())

@@ -24,7 +24,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests/codegen"))
+sys.path[:0] = [str(ROOT / "tests/codegen"), str(ROOT / "tests")]
 
 from random_cases import Case, assert_right, cases  # noqa: E402
 

@@ -17,6 +17,7 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from remat_gen.capture.attention import attention
 from remat_gen.capture.dropout import dropout, dropout_, dropout_of_gpu
+from remat_gen.capture.resampling import RESAMPLING
 
 _KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 _Kernels: TypeAlias = Mapping[torch._ops.OpOverload, Callable[..., torch.Tensor]]
@@ -31,13 +32,10 @@ _OF_GPU: _Kernels = {
 }
 
 # Packets of operators whose kernels have a backward of their own on every device.
-_PACKETS = """
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d
-    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
-    upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
-    _upsample_bilinear2d_aa _upsample_bicubic2d_aa
-    hardshrink softshrink multi_margin_loss multilabel_margin_loss_forward
-""".split()
+_PACKETS = (
+    *RESAMPLING,
+    *"hardshrink softshrink multi_margin_loss multilabel_margin_loss_forward".split(),
+)
 
 
 @contextlib.contextmanager

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
-from torch._functorch._aot_autograd.descriptors import (
-    BufferAOTInput,
-    GradAOTOutput,
-    InputMutationAOTOutput,
-    ParamAOTInput,
-    PlainAOTInput,
-    PlainAOTOutput,
-    TangentAOTInput,
-)
 
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
+from remat_gen.capture.ends import End, Ends
 from remat_gen.capture.literals import argument
 from remat_gen.capture.made_operations import make_constant, record_generator
 from remat_gen.capture.nodes import (
@@ -56,18 +48,16 @@ def lower(
         TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
             large constants.
     """
-    prefix = "" if strict else "model."
-    table = TensorTable(sizes)
-    return _Lowering(joint, call, returned, model_file, prefix, table=table).run()
+    ends = Ends(joint, call, prefix="" if strict else "model.")
+    return _Lowering(joint, ends, returned, model_file, table=TensorTable(sizes)).run()
 
 
 @dataclass(slots=True)
 class _Lowering:
     joint: torch.fx.Graph
-    call: Call
+    ends: Ends
     returned: tuple[Leaf, ...]
     model_file: str
-    prefix: str  # before the names of parameters and buffers
     namer: naming.Namer = field(default_factory=naming.Namer)
     table: TensorTable = field(default_factory=TensorTable)
     storages: Storages = field(default_factory=Storages)
@@ -101,43 +91,23 @@ class _Lowering:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             return
-        descriptor = node.meta["desc"]
-        if isinstance(descriptor, TangentAOTInput):
-            hint = f"d_output_{self._output_index(descriptor)}"
+        output = self.ends.output_of(node)
+        if output is not None:
+            hint = f"d_output_{output}"
             module, kind, path = "", ir.Kind.TANGENT, ""
         else:
-            kind, path = self._place(descriptor)
+            kind, path = self.ends.place(node)
             module, _, _ = path.rpartition(".") if kind is not ir.Kind.INPUT else ("", "", "")
             hint = input_hint(path)
         hint = naming.identifier(hint)
         name = self.namer.unique(module.rpartition(".")[0], hint)
         self.table.add(node, 0, value, name, hint, kind)
         self.storages.name(node, (hint,))
-        if isinstance(descriptor, TangentAOTInput):
-            self.tangents[self._output_index(descriptor)] = name
+        if output is not None:
+            self.tangents[output] = name
             return
         self.by_path[path] = name
         self.inputs.append(ir.Input(name, kind, path, requires_grad=False))
-
-    def _output_index(self, descriptor: TangentAOTInput) -> int:
-        if isinstance(descriptor.output, InputMutationAOTOutput):
-            _, path = self._place(descriptor.output.mutated_input)
-            raise TraceError(
-                f"forward writes into {path}, which requires a gradient: do it outside of forward, "
-                "after the optimizer's step, or make it a buffer"
-            )
-        if not isinstance(descriptor.output, PlainAOTOutput):
-            raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")
-        return descriptor.output.idx
-
-    def _place(self, descriptor: Any) -> tuple[ir.Kind, str]:
-        if isinstance(descriptor, ParamAOTInput):
-            return ir.Kind.PARAMETER, descriptor.target.removeprefix(self.prefix)
-        if isinstance(descriptor, BufferAOTInput):
-            return ir.Kind.BUFFER, descriptor.target.removeprefix(self.prefix)
-        if isinstance(descriptor, PlainAOTInput):
-            return ir.Kind.INPUT, self.call.leaves[descriptor.idx].path
-        raise TraceError(f"the trace has an input of an unknown kind: {descriptor}")
 
     # -- operations and views -----------------------------------------------------------
 
@@ -261,38 +231,23 @@ class _Lowering:
 
     # -- the step's ends -------------------------------------------------------------------
 
-    def _ends(self) -> list[tuple[Any, Any]]:
-        output = next(n for n in reversed(self.joint.nodes) if n.op == "output")
-        return list(zip(output.args[0], output.meta["desc"], strict=True))
-
     def _gradient_hints(self) -> dict[int, str]:
-        hints = {}
-        for node, descriptor in self._ends():
-            if isinstance(descriptor, GradAOTOutput) and isinstance(node, torch.fx.Node):
-                _, path = self._place(descriptor.grad_of)
-                hints[Storages.key(tensors_of(node)[0])] = naming.identifier(input_hint(path))
-        return hints
+        return {
+            Storages.key(tensors_of(end)[0]): naming.identifier(input_hint(path))
+            for path, end in self.ends.gradients()
+            if isinstance(end, torch.fx.Node)
+        }
 
     def _graph(self) -> ir.Graph:
-        outputs, gradients, mutations = {}, [], []
-        for node, descriptor in self._ends():
-            if isinstance(descriptor, PlainAOTOutput):
-                outputs[descriptor.idx] = self._output(node, descriptor.idx)
-            elif isinstance(descriptor, GradAOTOutput):
-                path = self._place(descriptor.grad_of)[1]
-                name = self.table.name(node) if isinstance(node, torch.fx.Node) else None
-                gradients.append(ir.Gradient(self.by_path[path], name))
-            elif isinstance(descriptor, InputMutationAOTOutput):
-                target = self.by_path[self._place(descriptor.mutated_input)[1]]
-                mutations.append(ir.Mutation(target, self.table.name(node)))
-            elif descriptor is not None:
-                raise TraceError(f"the model returns what cannot be planned: {descriptor}")
+        self.ends.refuse_others()
+        outputs = {i: self._output(end, i) for i, end in self.ends.outputs()}
         if len(outputs) != len(self.returned):
             raise TraceError("the trace does not return what the model returns")
         for i, leaf in enumerate(self.returned):
             if leaf.same_as is not None:
                 outputs[i] = outputs[leaf.same_as]
         self._name_tangents(outputs)
+        gradients = tuple(self._gradients())
         differentiated = {gradient.of for gradient in gradients}
         graph = ir.Graph(
             inputs=tuple(replace(i, requires_grad=i.tensor in differentiated) for i in self.inputs),
@@ -301,12 +256,20 @@ class _Lowering:
             tensors=self.table.tensors,
             storages=self.table.stored,
             outputs=tuple(outputs[i] for i in sorted(outputs)),
-            gradients=tuple(gradients),
-            mutations=tuple(mutations),
+            gradients=gradients,
+            mutations=tuple(
+                ir.Mutation(self.by_path[path], self.table.name(end))
+                for path, end in self.ends.mutations()
+            ),
             lengths=self._lengths(),
             layouts=self.table.layouts,
         )
         return ir.verify(graph)
+
+    def _gradients(self) -> Iterator[ir.Gradient]:
+        for path, end in self.ends.gradients():
+            name = self.table.name(end) if isinstance(end, torch.fx.Node) else None
+            yield ir.Gradient(self.by_path[path], name)
 
     def _lengths(self) -> tuple[Length, ...]:
         return tuple(self.table.sizes.lengths.values()) if self.table.sizes else ()
@@ -320,11 +283,11 @@ class _Lowering:
                     self.table.tensors[output.tangent], hint=hint
                 )
 
-    def _output(self, node: Any, index: int) -> ir.Output:
-        if not isinstance(node, torch.fx.Node):
-            return ir.Output(None, self.table.argument(node), None, False)
+    def _output(self, end: End, index: int) -> ir.Output:
+        if not isinstance(end, torch.fx.Node):
+            return ir.Output(None, self.table.argument(end), None, False)
         tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
-        return ir.Output(self.table.name(behind(node)), None, tangent, requires_grad)
+        return ir.Output(self.table.name(behind(end)), None, tangent, requires_grad)
 
 
 def input_hint(path: str) -> str:

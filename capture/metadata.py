@@ -45,15 +45,6 @@ def clean_path(path: str) -> str:
     return path.strip(".")
 
 
-def layer_of(path: str) -> str:
-    """Return the outermost repeated layer in a path: `h.0` of `h.0.attn.qkv`, or ""."""
-    parts = path.split(".")
-    for i, part in enumerate(parts):
-        if part.isdigit():
-            return ".".join(parts[: i + 1])
-    return ""
-
-
 def hint_of(node: torch.fx.Node) -> tuple[str, bool]:
     """Return the user's name for a node's result, and whether it is a variable of the user's.
 

@@ -18,7 +18,7 @@ from torch._prims_common import suggest_memory_format
 Kernel: TypeAlias = Callable[..., torch.Tensor]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _META = torch._C.DispatchKey.Meta
-_PACKETS = """
+RESAMPLING = """
     upsample_nearest1d upsample_nearest2d upsample_nearest3d
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d
@@ -41,7 +41,7 @@ def symbolic_resampling() -> Iterator[None]:
 
 
 def _kernels() -> Iterator[tuple[torch._ops.OpOverload, torch._C.DispatchKey, Kernel]]:
-    for name in _PACKETS:
+    for name in RESAMPLING:
         forward, backward = (getattr(torch.ops.aten, n) for n in (name, f"{name}_backward"))
         yield forward.vec, _COMPOSITE, _resampling(forward.default)
         yield forward.default, _META, _resized

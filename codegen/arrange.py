@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 from remat_gen.capture.naming import identifier
 from remat_gen.codegen.marks import Mark, fill
-from remat_gen.codegen.paths import relative, root, roots
+from remat_gen.codegen.paths import layers_in, relative
 from remat_gen.codegen.statements import Body, Function
 from remat_gen.ir.graph import Graph, Input, Kind
+from remat_gen.ir.paths import layer_in, layer_of
 
 _TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
@@ -69,7 +70,8 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
     arguments = tuple(inputs[name] for name in body.arguments())
     paths = tuple(i.path if i.kind is Kind.INPUT else relative(i.path) for i in arguments)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
-    which = tuple(roots(models).index(r) for r in map(lambda p: roots([p])[0], models))
+    layers = layers_in(models)
+    which = tuple(layers.index(layer_in(path)) for path in models)
     given = tuple(body.backward.returns).__len__()
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
@@ -174,7 +176,7 @@ def kept_hint(graph: Graph, storage: str) -> str:
 
 def turns_of(body: Body) -> dict[str, str]:
     """Return which in turn each layer of a block is, in words: `next` for its second."""
-    layers = [layer for layer in roots(f"{o.module}." for o in body.operations) if layer]
+    layers = filter(None, dict.fromkeys(layer_of(o.module) for o in body.operations))
     return dict(zip(layers, _TURNS, strict=False))
 
 
@@ -183,9 +185,10 @@ def free_name(hint: str, path: str, taken: set[str], turns: Mapping[str, str]) -
 
     `turns` tells the layers of one block apart by their order, as the block may stand for several.
     """
-    turn = turns.get(root(path), "")
+    layer = layer_in(path)
+    turn = turns.get(layer, "")
     prefix = f"{turn}_" if turn else ""
-    containers = [part for part in root(path).split(".") if not part.isdigit()]
+    containers = [part for part in layer.split(".") if not part.isdigit()]
     *parents, last = filter(None, [*containers, *relative(path).split(".")])
     own = dict.fromkeys(name for name in (hint, identifier(last)) if hint in name)
     suffixes = ("_".join(parents[-n:]) for n in range(1, len(parents) + 1))

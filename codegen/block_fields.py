@@ -8,9 +8,10 @@ from string import ascii_lowercase
 from torch import nn
 
 from remat_gen.codegen.block_text import BlockText, Writer
-from remat_gen.codegen.paths import access, relative, root, roots
+from remat_gen.codegen.paths import access, layers_in, relative
 from remat_gen.codegen.reach import partly_reached
 from remat_gen.ir.graph import Graph, Input, Kind
+from remat_gen.ir.paths import layer_in
 
 
 def block_fields(
@@ -22,7 +23,7 @@ def block_fields(
     arguments = [inputs[a] for a in body.arguments()]
     order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
     owned = [i for i in arguments if i.kind is not Kind.INPUT]
-    layers = roots(i.path for i in owned)
+    layers = layers_in(i.path for i in owned)
     constant = [
         position
         for position, i in enumerate(body.forward.returns)
@@ -57,7 +58,7 @@ def _letters(number: int) -> str:
 
 
 def _parameter(model: nn.Module, found: Input, layers: list[str]) -> str:
-    layer = root(found.path)
+    layer = layer_in(found.path)
     start = _layer_names(layers)[layers.index(layer)]
     return access(start, model.get_submodule(layer), relative(found.path))
 

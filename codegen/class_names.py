@@ -16,10 +16,9 @@ from torch import nn
 from remat_gen.capture.naming import identifier
 from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
-from remat_gen.codegen.paths import root
 from remat_gen.codegen.prose import camel, prose
 from remat_gen.codegen.statements import Body
-from remat_gen.ir.graph import Operation
+from remat_gen.ir.paths import layer_in, layer_of
 
 
 def name_classes(
@@ -66,7 +65,8 @@ class _ClassNamer:
         yield from (f"{base}{place}" for place in self._before(block_class))
         operations = block_class.body.operations
         places = [f"To{camel(identifier(operations[-1].hint))}"] if operations else []
-        places += [camel(identifier(root(a))) for a in block_class.body.arguments() if root(a)][:1]
+        layers = map(layer_in, block_class.body.arguments())
+        places += [camel(identifier(layer)) for layer in layers if layer][:1]
         yield from (f"{base}{place}" for place in places)
         yield f"{base}{''.join(places)}"
         yield f"{base}{_digest(block_class)}"
@@ -86,7 +86,7 @@ class _ClassNamer:
         if len(block_class.bodies) == 1 and not layer_of_class(block_class):
             following = block_class.body.block + 1
             after = [b for c in self.writers for b in c.bodies if b.block == following]
-            layers = [_layer(o) for b in after for o in b.operations[:1]]
+            layers = [layer_of(o.module) for b in after for o in b.operations[:1]]
             yield from (f"Before{camel(identifier(layer))}" for layer in layers if layer)
 
 
@@ -94,12 +94,8 @@ def _at_edge(model: nn.Module, body: Body, place: int) -> bool:
     """Tell whether a block begins in the first (0) or ends in the last (-1) of a list of layers."""
     if not body.operations:
         return False
-    path, _, number = _layer(body.operations[place]).rpartition(".")
+    path, _, number = layer_of(body.operations[place].module).rpartition(".")
     return bool(number) and number == list(model.get_submodule(path)._modules)[place]
-
-
-def _layer(operation: Operation) -> str:
-    return root(f"{operation.module}.")
 
 
 def _digest(block_class: BlockClass) -> str:
@@ -110,7 +106,7 @@ def _digest(block_class: BlockClass) -> str:
 
 def layer_of_class(block_class: BlockClass) -> str:
     """Return the repeated layer that a block's forward lies in, or ""."""
-    layers = {_layer(o) for o in block_class.body.operations if o.module}
+    layers = {layer_of(o.module) for o in block_class.body.operations if o.module}
     return layers.pop() if len(layers) == 1 else ""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.bodies import BodyWriter
 from remat_gen.codegen.in_place import InPlace
-from remat_gen.codegen.marks import Mark, compiled
+from remat_gen.codegen.marks import compiled
 from remat_gen.codegen.part_text import PartText, write_part
 from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body, Statement
@@ -70,13 +70,13 @@ class FusingWriter(BodyWriter):
         self.alone = self.in_place
 
     def _run(self, segment: int, p: int) -> None:
-        if self.moment in self.parts:
-            self.part = self.parts[self.moment]
+        if self.now.moment in self.parts:
+            self.part = self.parts[self.now.moment]
             self.outer, self.statements, self.dying, self.apart = self.statements, [], [], []
         BodyWriter._run(self, segment, p)
         if self.part is not None:
             self.apart.append(self.statements[-1].text.replace(*self.calls))
-        if self.moment in self.stops:
+        if self.now.moment in self.stops:
             self._close()
 
     def _call(self, p: int, *, again: bool) -> str:
@@ -84,7 +84,7 @@ class FusingWriter(BodyWriter):
             return BodyWriter._call(self, p, again=again)
         operation = self.graph.operations[p]
         call = self.expressions.call(operation, again=again)
-        position = self.alone.argument(p, self._freed_next())
+        position = self.alone.argument(p, self.now.freed_next())
         over = None if position is None else self.expressions.call_in_place(operation, position)
         self.calls = call, over or call
         return call
@@ -120,9 +120,6 @@ class FusingWriter(BodyWriter):
     def _outputs(self, p: int) -> tuple[int, ...]:
         return self.problem.operations[p].outputs
 
-    def _mark(self, v: int) -> Mark:
-        return self._place(self.problem.values[v].name)
-
     def _call_of(self, text: PartText, inner: list[Statement]) -> Statement:
         results = ", ".join(map(str, text.results))
         pairs = zip(text.given, text.handed, strict=True)
@@ -141,7 +138,9 @@ class FusingWriter(BodyWriter):
         if not again:
             return statement
         left = [m.name for m in text.results if any(m.name in s.again for s in again)]
-        return replace(statement, again=", ".join(s.again for s in again), nbytes=self._bytes(left))
+        return replace(
+            statement, again=", ".join(s.again for s in again), nbytes=self.now.nbytes(left)
+        )
 
 
 def _target(statement: Statement) -> str:

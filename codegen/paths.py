@@ -1,4 +1,4 @@
-"""Paths of parameters as Python expressions, and the layer that a path belongs to."""
+"""Paths of parameters as Python expressions, from the model or from the layer that owns them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,17 @@ from collections.abc import Iterable
 from torch import nn
 
 from remat_gen.codegen.expressions import quoted
+from remat_gen.ir.paths import layer_in
 
 
-def root(path: str) -> str:
-    """Return the outermost repeated layer of a path: `h.0` of `h.0.attn.qkv.weight`, or ""."""
-    parts = path.split(".")
-    for i, part in enumerate(parts[:-1]):
-        if part.isdigit():
-            return ".".join(parts[: i + 1])
-    return ""
-
-
-def roots(paths: Iterable[str]) -> list[str]:
-    """Return the layers of paths, each once, in order."""
-    return list(dict.fromkeys(map(root, paths)))
+def layers_in(paths: Iterable[str]) -> list[str]:
+    """Return the layers that own parameters, each once, in order; "" for those in none."""
+    return list(dict.fromkeys(map(layer_in, paths)))
 
 
 def relative(path: str) -> str:
-    """Return a path from its layer: `attn.qkv.weight`."""
-    return path.removeprefix(root(path)).removeprefix(".")
+    """Return a parameter's path from its layer: `attn.qkv.weight`."""
+    return path.removeprefix(layer_in(path)).removeprefix(".")
 
 
 def access(start: str, module: nn.Module, path: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from remat_gen.codegen.block_text import Writer
-from remat_gen.codegen.paths import root
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body
+from remat_gen.ir.paths import layer_in
 
 
 def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
 def _row(body: Body, writer: Writer) -> tuple[str, str, str, str]:
     operations = body.operations
     first, last = (operations[0].name, operations[-1].name) if operations else ("", "")
-    layer = root(f"{first}.")
+    layer = layer_in(first)
     last = last.removeprefix(f"{layer}.") if layer else last
     name = prose(f"{first} … {last}" if last and last != first else first)
     retained, again = shorten(writer.retained()), shorten(writer.rematerialised())

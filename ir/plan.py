@@ -7,13 +7,13 @@ stamp, host or absolute path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from remat_gen.ir import coding
 from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
-from remat_gen.ir.errors import GraphError
+from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.reading import errors_name
 
 SCHEMA = 1
@@ -180,6 +180,11 @@ class Plan:
         """Return the device for people: "NVIDIA H200 SXM (modelled, not measured)"."""
         return f"{self.device} (modelled, not measured)" if self.modelled else self.device
 
+    def steps(self) -> Iterator[str]:
+        """Yield the steps of all segments in order, for `ir.steps` to read."""
+        for segment in self.schedule:
+            yield from segment.steps
+
     def measured(self) -> Costs:
         """Return the costs, to be used again."""
         return Costs(self.device, self.costs, self.alignment_bytes)
@@ -218,3 +223,11 @@ def read_plan(path: Path) -> Plan:
     """
     with errors_name(path, missing="no such plan; generate the module again"):
         return parse_plan(path.read_text(encoding="utf-8"))
+
+
+def plan_there(path: Path) -> Plan | None:
+    """Read a plan that would only save work: None where there is none that can be read."""
+    try:
+        return read_plan(path)
+    except UsageError:
+        return None

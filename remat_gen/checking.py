@@ -21,6 +21,7 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.header import is_unedited, read_header
 from remat_gen.ir.plan import plan_text, text_sha256
+from remat_gen.ir.steps import runs_in
 from remat_gen.output import plan_path
 from remat_gen.pins import Pins, pin
 from remat_gen.planned import schedule_of
@@ -108,8 +109,7 @@ def _text_diff(existing: Existing, loaded: Loaded, traced: Traced) -> str:
 
 
 def _operations_diff(existing: Existing, graph: Graph) -> str:
-    ran = (step for segment in existing.plan.schedule for step in segment.steps)
-    planned = dict.fromkeys(step[len("run ") :] for step in ran if step.startswith("run "))
+    planned = dict.fromkeys(runs_in(existing.plan.steps()))
     traced = [operation.name for operation in graph.operations]
     old, new = ("".join(f"{name}\n" for name in names) for names in (planned, traced))
     return _unified(old, new, "operations of the plan", "operations of the model")

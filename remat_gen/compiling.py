@@ -25,9 +25,8 @@ from remat_gen.elsewhere import elsewhere_of
 from remat_gen.emission import torch_version
 from remat_gen.fusion import choose_parts
 from remat_gen.ir.costs import Costs, PartCost
-from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import read_plan
+from remat_gen.ir.plan import plan_there
 from remat_gen.marginal import marginal_costs
 from remat_gen.planning import Planned
 from remat_gen.progress import Step
@@ -135,11 +134,10 @@ class _Compiler:
 
 def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:
     """Return the costs of a plan of this device and this torch, whose compiler it is."""
-    try:
-        plan = read_plan(plan_file)
-    except UsageError:
+    plan = plan_there(plan_file)
+    if plan is None or plan.compiled is None:
         return {}
     same = plan.device == device_name(loaded.device) and plan.modelled is None
-    if plan.compiled is None or not same or plan.versions.torch != torch_version():
+    if not same or plan.versions.torch != torch_version():
         return {}
     return plan.compiled.costs

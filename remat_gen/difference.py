@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from remat_gen.ir.plan import Block, Plan
+from remat_gen.ir.steps import FREE, RUN, read_step, runs_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,7 @@ def difference(old: Plan, new: Plan) -> Difference:
 
 def _first_runs(plan: Plan) -> dict[str, int]:
     """Return the operations in the order in which they first run, with their position."""
-    runs = (step.split(" ")[1] for _, step in _steps(plan) if step.startswith("run "))
-    return {name: i for i, name in enumerate(dict.fromkeys(runs))}
-
-
-def _steps(plan: Plan) -> Iterator[tuple[bool, str]]:
-    for segment in plan.schedule:
-        for step in segment.steps:
-            yield segment.backward, step
+    return {name: i for i, name in enumerate(dict.fromkeys(runs_in(plan.steps())))}
 
 
 # -- retained and run again --------------------------------------------------------------------
@@ -162,11 +156,10 @@ def _deaths(plan: Plan, order: Mapping[str, int]) -> dict[str, int]:
     deaths: dict[str, int] = {}
     ran: set[str] = set()
     now = -1
-    for _, step in _steps(plan):
-        verb, *names = step.split(" ")
-        if verb == "free":
+    for verb, names in map(read_step, plan.steps()):
+        if verb == FREE:
             deaths.update(dict.fromkeys(names, now))
-        elif names[0] not in ran:
-            ran.add(names[0])
-            now = max(now, order.get(names[0], -1))
+        elif verb == RUN and ran.isdisjoint(names):
+            ran.update(names)
+            now = max([now, *(order.get(name, -1) for name in names)])
     return deaths

@@ -17,7 +17,6 @@ from remat_gen.codegen.header import Heading, with_header
 from remat_gen.codegen.module import Target, emit_body
 from remat_gen.elsewhere import elsewhere_of
 from remat_gen.fusion import planned_parts
-from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.plan import (
@@ -38,14 +37,15 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 if TYPE_CHECKING:
+    from remat_gen.measured_step import MeasuredStep
     from remat_gen.planning import Planned
     from remat_gen.solver.solve import Solution
 
 
-def describe(
-    request: Request, loaded: Loaded, traced: Traced, planned: Planned, costs: Costs
-) -> Plan:
+def describe(measured: MeasuredStep, planned: Planned) -> Plan:
     """Return the plan of a module that is about to be emitted."""
+    request, loaded, costs = measured.request, measured.loaded, measured.costs
+    graph = measured.traced.graph
     output = request.output or default_output(request.model_file)
     solution = planned.solution
     return Plan(
@@ -55,14 +55,14 @@ def describe(
         asked=_asked(request, planned),
         device=costs.device,
         alignment_bytes=costs.alignment_bytes,
-        graph_sha256=graph_sha256(traced.graph),
-        inputs=_shapes(traced.graph),
-        dynamic=traced.dynamic,
+        graph_sha256=graph_sha256(graph),
+        inputs=_shapes(graph),
+        dynamic=measured.traced.dynamic,
         keep=request.pins.keep,
         recompute=request.pins.recompute,
         costs=dict(costs.operations),
         modelled=Modelled(request.target_word, loaded.device.type) if request.target else None,
-        blocks=blocks_of(traced.graph, planned.problem, planned.schedule),
+        blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=_solver(solution),
         predicted=_predicted(planned),

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from remat_gen.capture.metadata import layer_of
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_text import RESERVED, Writer
 from remat_gen.codegen.bodies import write_bodies
@@ -22,6 +21,7 @@ from remat_gen.codegen.shared_views import share_views
 from remat_gen.codegen.statements import Body
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.paths import layer_in
 from remat_gen.retrace import Retraced
 
 _FRAME = re.compile(r"^(?:own|step|layer|self|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
@@ -102,4 +102,4 @@ def _spellings(graph: Graph, storage: str, shown: str) -> Iterator[str]:
     """Yield the name alone, and behind the module and the layer that the value belongs to."""
     yield shown
     path = storage.rpartition(".")[0]
-    yield from (f"{prefix}.{shown}" for prefix in {path, layer_of(storage)} if prefix)
+    yield from (f"{prefix}.{shown}" for prefix in {path, layer_in(storage)} if prefix)

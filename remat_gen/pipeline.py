@@ -5,15 +5,11 @@ Heavy modules are imported where they are used: `remat-gen --help` must not wait
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remat_gen.budget import Breakdown, Budget, Resident
-from remat_gen.interrupt import Interruptible
+from remat_gen.budget import Breakdown, Budget
 from remat_gen.ir.errors import UsageError
 from remat_gen.output import (
     check_module,
@@ -23,15 +19,17 @@ from remat_gen.output import (
     read_header,
     write_all,
 )
-from remat_gen.pins import Pinned, pin
-from remat_gen.progress import Progress, Step
+from remat_gen.pins import Pinned
+from remat_gen.progress import Progress
 from remat_gen.request import Request, default_output
+from remat_gen.stages import Stages
 
 if TYPE_CHECKING:
     from remat_gen.capture.load import Loaded
     from remat_gen.capture.trace import Traced
     from remat_gen.ir.costs import Costs
     from remat_gen.ir.plan import Plan
+    from remat_gen.measured_step import MeasuredStep
     from remat_gen.planning import Planned
 
 
@@ -62,20 +60,6 @@ class Generated:
         return "\n".join(summary_lines(self))
 
 
-@dataclass(slots=True)
-class _Stages:
-    """Times the stages and reports them."""
-
-    progress: Progress
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[Step]:
-        start = time.perf_counter()
-        yield self.progress.stage(name)
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-
-
 def generate(request: Request, progress: Progress, live: Loaded | None = None) -> Generated:
     """Plan the request's model, or one that was built already, and write the module and its plan.
 
@@ -83,14 +67,16 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         RematError: anything a user can act on; nothing is written then.
     """
     _check_output(request)
-    stages = _Stages(progress)
+    stages = Stages(progress)
     loaded, traced = _load_and_trace(request, stages, live)
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
-    plan_it = _compile if request.compiled else _plan
-    planned = plan_it(request, loaded, traced, costs, breakdown, stages)
+    from remat_gen.measured_step import MeasuredStep, plan_step
+
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown)
+    planned = plan_step(measured, stages)
     with stages("emit"), loaded.importable():
-        plan, plan_text, text = _emit(request, loaded, traced, planned, costs)
+        plan, plan_text, text = _emit(measured, planned)
     with stages("write"):
         plan_file = _write(request, loaded, text, plan_text)
     return Generated(
@@ -113,9 +99,7 @@ def _check_output(request: Request) -> None:
         check_plan(plan_path(request.output), force=request.force)
 
 
-def _load_and_trace(
-    request: Request, stages: _Stages, live: Loaded | None
-) -> tuple[Loaded, Traced]:
+def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tuple[Loaded, Traced]:
     with stages("load"):
         from remat_gen.capture.load import read_source
 
@@ -148,29 +132,12 @@ def _require_compiler(request: Request, live: Loaded | None) -> None:
 def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
     if isinstance(request.limit, Budget):
         return None
+    from remat_gen.resident import resident
+
     return request.limit.break_down(resident(loaded))
 
 
-def resident(loaded: Loaded) -> Resident:
-    """Return what a loaded model and its inputs hold on the device outside of the step."""
-    from torch import Tensor
-    from torch.utils import _pytree as pytree
-
-    def total(tensors: Sequence[Tensor]) -> int:
-        storages = {t.untyped_storage()._cdata: t.untyped_storage() for t in tensors}
-        return sum(storage.nbytes() for storage in storages.values())
-
-    parameters = list(loaded.model.parameters())
-    leaves = pytree.tree_leaves((loaded.args, loaded.kwargs))
-    return Resident(
-        parameters_bytes=total(parameters),
-        trained_bytes=total([p for p in parameters if p.requires_grad]),
-        buffers_bytes=total(list(loaded.model.buffers())),
-        inputs_bytes=total([leaf for leaf in leaves if isinstance(leaf, Tensor)]),
-    )
-
-
-def _costs(request: Request, loaded: Loaded, traced: Traced, stages: _Stages) -> tuple[Costs, bool]:
+def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> tuple[Costs, bool]:
     """Return costs and whether they are those of the plan that stands at the output already."""
     with stages("profile") as step:
         from remat_gen.costing import costs_of
@@ -180,61 +147,14 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: _Stages) ->
         return costs_of(traced, loaded, request.target, plan_file, step)
 
 
-def _plan(
-    request: Request,
-    loaded: Loaded,
-    traced: Traced,
-    costs: Costs,
-    breakdown: Breakdown | None,
-    stages: _Stages,
-) -> Planned:
-    with stages("solve") as step:
-        from remat_gen.elsewhere import elsewhere_of
-        from remat_gen.planning import Search, known_schedule, make_plan
-        from remat_gen.problem import problem_of
-
-        problem = pin(problem_of(traced.graph, costs), traced.graph, request.pins)
-        limit = breakdown.activations_bytes if breakdown else request.limit
-        assert isinstance(limit, int | Budget)
-        strategy, old = request.strategy.value, None if request.fresh else request.output
-        committed = known_schedule(plan_path(old), strategy) if old else None
-        search = Search(strategy, request.effort, step, stages.progress.news, committed)
-        elsewhere = elsewhere_of(traced.graph, costs)
-        planned = make_plan(problem, traced.graph, limit, search, elsewhere)
-        if isinstance(stages.progress, Interruptible):
-            stages.progress.pardon()
-        return planned
-
-
-def _compile(
-    request: Request,
-    loaded: Loaded,
-    traced: Traced,
-    costs: Costs,
-    breakdown: Breakdown | None,
-    stages: _Stages,
-) -> Planned:
-    """Plan with compiled parts; what a function costs may stand in the old plan."""
-    from remat_gen.compiling import function_costs, plan_compiled
-
-    old = None if request.reprofile or request.output is None else plan_path(request.output)
-    functions = function_costs(request.target, loaded, traced, costs, old, stages)
-
-    def plan(times: Costs) -> Planned:
-        return _plan(request, loaded, traced, times, breakdown, stages)
-
-    return plan_compiled(traced.graph, costs, functions, plan)
-
-
-def _emit(
-    request: Request, loaded: Loaded, traced: Traced, planned: Planned, costs: Costs
-) -> tuple[Plan, str, str]:
+def _emit(measured: MeasuredStep, planned: Planned) -> tuple[Plan, str, str]:
     from remat_gen.emission import describe, module_text
     from remat_gen.ir.plan import plan_text
 
-    plan = describe(request, loaded, traced, planned, costs)
+    request, loaded = measured.request, measured.loaded
+    plan = describe(measured, planned)
     output = request.output or default_output(request.model_file)
-    text = module_text(loaded, traced, planned.problem, planned.schedule, plan, output)
+    text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
     return plan, plan_text(plan), text
 
 

@@ -7,13 +7,14 @@ from itertools import groupby, takewhile
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Block, PlannedSegment
+from remat_gen.ir.steps import FREE, RUN, read_step, runs_in, step_line
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
 
 
 def planned_schedule(problem: Problem, schedule: Schedule) -> tuple[PlannedSegment, ...]:
-    """Write a schedule down by name: `run OPERATION`, `free VALUE VALUE …`."""
+    """Write a schedule down by name, in the lines of `ir.steps`."""
     return tuple(
         PlannedSegment(s.block, s.backward, tuple(_lines(problem, s.steps)))
         for s in schedule.segments
@@ -24,7 +25,7 @@ def _lines(problem: Problem, steps: tuple[Step, ...]) -> list[str]:
     lines: list[str] = []
     for is_run, group in groupby(steps, key=lambda step: isinstance(step, Run)):
         names = [_name(problem, step) for step in group]
-        lines += [f"run {name}" for name in names] if is_run else ["free " + " ".join(names)]
+        lines += [step_line(RUN, [name]) for name in names] if is_run else [step_line(FREE, names)]
     return lines
 
 
@@ -44,10 +45,10 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
     values = {value.name: i for i, value in enumerate(problem.values)}
 
     def steps(line: str) -> list[Step]:
-        verb, *names = line.split(" ")
-        if verb == "run" and len(names) == 1 and names[0] in operations:
+        verb, names = read_step(line)
+        if verb == RUN and len(names) == 1 and names[0] in operations:
             return [Run(operations[names[0]])]
-        if verb == "free" and names and all(name in values for name in names):
+        if verb == FREE and names and all(name in values for name in names):
             return [Free(values[name]) for name in names]
         raise GraphError(f"the schedule's step {line!r} is none of this graph")
 
@@ -62,7 +63,7 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
 def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
     """Return what a plan runs in each segment, by name, whatever graph it is of."""
     n = len(planned) // 2
-    runs = tuple(tuple(s[4:] for s in one.steps if s.startswith("run ")) for one in planned)
+    runs = tuple(runs_in(segment.steps) for segment in planned)
     return Committed(runs[:n], runs[n:])
 
 

@@ -15,7 +15,7 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import read_plan
+from remat_gen.ir.plan import plan_there
 from remat_gen.pins import Pinned
 from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
@@ -152,11 +152,8 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
 
     Costs that were modelled are none to re-use: modelling them again takes no time.
     """
-    try:
-        plan = read_plan(plan_file)
-    except UsageError:
-        return None
-    if plan.modelled is not None:
+    plan = plan_there(plan_file)
+    if plan is None or plan.modelled is not None:
         return None
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
     complete = all(operation.name in plan.costs for operation in graph.operations)
@@ -171,11 +168,10 @@ def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
 
 def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
     """Return the schedule of an existing plan, if the same strategy was asked for it."""
-    try:
-        plan = read_plan(plan_file)
-    except UsageError:
+    plan = plan_there(plan_file)
+    if plan is None or plan.asked.strategy != strategy:
         return None
-    return committed_runs(plan.schedule) if plan.asked.strategy == strategy else None
+    return committed_runs(plan.schedule)
 
 
 def rounded(costs: Costs) -> Costs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,12 +70,8 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Iterator[Figure]:
-    """Give a figure of a size in inches; draw and save it inside of the block.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
+def _new_figure(width: float, height: float) -> Iterator[Figure]:
+    """Give a figure; its style holds inside of the block, where it is drawn and saved."""
     require_matplotlib()
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -89,7 +85,24 @@ def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Iterator[Figure]
         yield figure
 
 
-def svg_bytes(figure: Figure, title: str) -> bytes:
+def picture_bytes(
+    form: str,
+    title: str,
+    draw: Callable[[Figure], None],
+    width: float = WIDTH,
+    height: float = HEIGHT,
+) -> bytes:
+    """Return what `draw` puts on a figure of a size in inches, as "svg" or "png".
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    with _new_figure(width, height) as figure:
+        draw(figure)
+        return _svg_bytes(figure, title) if form == "svg" else _png_bytes(figure, title)
+
+
+def _svg_bytes(figure: Figure, title: str) -> bytes:
     """Return a figure as SVG that needs nothing besides: no date, no fonts, no random ids."""
     out = io.BytesIO()
     metadata = {"Date": None, "Creator": "remat-gen", "Title": title}
@@ -98,7 +111,7 @@ def svg_bytes(figure: Figure, title: str) -> bytes:
     return b"\n".join(line.rstrip() for line in text.splitlines()) + b"\n"
 
 
-def png_bytes(figure: Figure, title: str) -> bytes:
+def _png_bytes(figure: Figure, title: str) -> bytes:
     """Return a figure as PNG of 300 dots per inch."""
     out = io.BytesIO()
     figure.savefig(out, format="png", metadata={"Software": "remat-gen", "Title": title})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remat_gen.capture.metadata import layer_of
 from remat_gen.capture.signature import signature
 from remat_gen.codegen.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
+from remat_gen.ir.paths import layer_of
 from remat_gen.solver import problem as plain
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"

@@ -14,11 +14,8 @@ from remat_gen.plot_figure import (
     ORANGE,
     SOFT_INK,
     VERMILION,
-    WIDTH,
-    new_figure,
+    picture_bytes,
     picture_format,
-    png_bytes,
-    svg_bytes,
     write_picture,
 )
 from remat_gen.sweeping import Curve, Rival, Sweep
@@ -42,9 +39,7 @@ def sweep_svg(found: Sweep) -> bytes:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    with new_figure(WIDTH, _HEIGHT) as figure:
-        _draw(figure, found)
-        return svg_bytes(figure, found.title)
+    return _picture(found, "svg")
 
 
 def sweep_png(found: Sweep) -> bytes:
@@ -53,9 +48,7 @@ def sweep_png(found: Sweep) -> bytes:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    with new_figure(WIDTH, _HEIGHT) as figure:
-        _draw(figure, found)
-        return png_bytes(figure, found.title)
+    return _picture(found, "png")
 
 
 def write_sweep(found: Sweep, output: Path) -> None:
@@ -64,8 +57,11 @@ def write_sweep(found: Sweep, output: Path) -> None:
     Raises:
         UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
     """
-    form = picture_format(output)
-    write_picture(output, sweep_svg(found) if form == "svg" else sweep_png(found))
+    write_picture(output, _picture(found, picture_format(output)))
+
+
+def _picture(found: Sweep, form: str) -> bytes:
+    return picture_bytes(form, found.title, lambda figure: _draw(figure, found), height=_HEIGHT)
 
 
 def _draw(figure: Figure, found: Sweep) -> None:

@@ -10,7 +10,7 @@ from remat_gen.capture.trace import trace_loaded
 from remat_gen.costing import costs_of, load_for
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import read_plan
+from remat_gen.ir.plan import plan_there
 from remat_gen.output import plan_path, read_header
 from remat_gen.problem import problem_of
 from remat_gen.progress import Progress
@@ -66,7 +66,5 @@ def measured(source: Source, progress: Progress) -> Measured:
 
 def _dynamic(plan_file: Path) -> tuple[str, ...] | None:
     """Return the dimensions that may vary: as in an existing plan, for its costs."""
-    try:
-        return read_plan(plan_file).dynamic
-    except UsageError:
-        return DEFAULT_DYNAMIC
+    plan = plan_there(plan_file)
+    return DEFAULT_DYNAMIC if plan is None else plan.dynamic

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat_gen.capture.metadata import layer_of
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.paths import layer_of
 from remat_gen.timeline import Part, Residence, Stay, bytes_by_run
 
 MODULES = 8  # bands of retained bytes at most; neighbours are merged

@@ -19,9 +19,7 @@ from remat_gen.plot_figure import (
     ORANGE,
     SOFT_INK,
     VERMILION,
-    new_figure,
-    png_bytes,
-    svg_bytes,
+    picture_bytes,
 )
 from remat_gen.timeline import Part
 from remat_gen.timeline_view import Curve, TimelineView, peak_text, thinned
@@ -43,9 +41,7 @@ def timeline_svg(view: TimelineView) -> bytes:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    with new_figure() as figure:
-        _draw(figure, view)
-        return svg_bytes(figure, view.title)
+    return picture_bytes("svg", view.title, lambda figure: _draw(figure, view))
 
 
 def timeline_png(view: TimelineView) -> bytes:
@@ -54,9 +50,7 @@ def timeline_png(view: TimelineView) -> bytes:
     Raises:
         UsageError: matplotlib is not installed.
     """
-    with new_figure() as figure:
-        _draw(figure, view)
-        return png_bytes(figure, view.title)
+    return picture_bytes("png", view.title, lambda figure: _draw(figure, view))
 
 
 def _draw(figure: Figure, view: TimelineView) -> None:

@@ -1,1 +1,1 @@
-"""Plain numbers in, schedule out. Imports neither torch nor the other folders."""
+"""Plain numbers in, schedule out. Imports neither torch nor the other folders, but `ir.paths`."""

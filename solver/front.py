@@ -14,7 +14,7 @@ from remat_gen.solver.chain import ChainTable, Progress
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.effort import work_for
 from remat_gen.solver.improve import Candidate, started
-from remat_gen.solver.ladder import Ladder, by_time, pareto, started_from
+from remat_gen.solver.ladder import Ladder, pareto, quickest, started_from
 from remat_gen.solver.local import LocalBlock, gradients, localise
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.option_grid import grid_choices, grid_for
@@ -50,9 +50,7 @@ class Front:
 
     def known(self, budget: int) -> Candidate | None:
         """Return the quickest program that fits `budget` units as it was found, or None."""
-        return min(
-            (c for c in self.candidates if c.peak_bytes <= budget), key=by_time, default=None
-        )
+        return quickest(self.candidates, budget)
 
     def best(self, budget: int) -> Candidate | None:
         """Return the quickest program whose peak fits `budget` units, improved; or None."""

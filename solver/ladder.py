@@ -43,9 +43,7 @@ class Ladder:
 
     def known(self, budget: int) -> Candidate | None:
         """Return the quickest program that fits without improving any."""
-        return min(
-            (c for c in self.candidates if c.peak_bytes <= budget), key=by_time, default=None
-        )
+        return quickest(self.candidates, budget)
 
     def best(self, budget: int) -> Candidate | None:
         """Return the quickest program that fits, of those known and of all rungs up to it."""
@@ -126,6 +124,11 @@ def started_from(arrays: ProblemArrays, program: Program) -> Candidate:
 def by_time(c: Candidate) -> tuple[float, int, int]:
     """Return the order of preference: quick, of low peak, short."""
     return (c.time_us, c.peak_bytes, len(c.program.flat()))
+
+
+def quickest(candidates: Iterable[Candidate], budget: int) -> Candidate | None:
+    """Return the candidate of least time that fits a budget, or None."""
+    return min((c for c in candidates if c.peak_bytes <= budget), key=by_time, default=None)
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -10,26 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from remat_gen.ir.paths import layer_in
+
 Kind = tuple[str, ...]
 """What a layer is made of: the names of its operations, without its own."""
 
 _Score = tuple[int, int, int]  # layers matched, less the blocks parted, names kept
 
 
-def layer_of(name: str) -> str:
-    """Return the outermost repeated layer in an operation's name: `h.0` of `h.0.mlp.up`, or ""."""
-    path = name.split(".")[:-1]
-    for i, part in enumerate(path):
-        if part.isdigit():
-            return ".".join(path[: i + 1])
-    return ""
-
-
 def kinds_of(names: Iterable[str]) -> dict[str, Kind]:
     """Return the layers in the order of their first operations, and what each is made of."""
     found: dict[str, list[str]] = {}
     for name in names:
-        if layer := layer_of(name):
+        if layer := layer_in(name):
             found.setdefault(layer, []).append(name.removeprefix(layer))
     return {layer: tuple(inside) for layer, inside in found.items()}
 

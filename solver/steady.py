@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from remat_gen.ir.paths import layer_in
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.contest import Contest, Entry
 from remat_gen.solver.exact.search import search
 from remat_gen.solver.frozen import frozen
-from remat_gen.solver.layers import layer_of
 from remat_gen.solver.liveness import prune
 from remat_gen.solver.program import Program
 from remat_gen.solver.replay import IllegalScheduleError
@@ -130,7 +130,7 @@ class Steady:
         return tuple(
             tuple(name.removeprefix(prefix) for name in again)
             for anchor, again in self.transfer.reruns.items()
-            if layer_of(anchor) == layer
+            if layer_in(anchor) == layer
         )
 
     def _widened(self) -> Iterator[set[int]]:
@@ -151,5 +151,5 @@ class Steady:
         """Return the operations of each layer, of forward and of backward."""
         found: dict[str, set[int]] = {}
         for p, name in enumerate(self.transfer.names):
-            found.setdefault(layer_of(name), set()).add(p)
+            found.setdefault(layer_in(name), set()).add(p)
         return found

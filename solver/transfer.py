@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from remat_gen.ir.paths import layer_in
 from remat_gen.solver.blocks import build_chain
 from remat_gen.solver.committed import Committed
-from remat_gen.solver.layers import Kind, kinds_of, layer_of, matched
+from remat_gen.solver.layers import Kind, kinds_of, matched
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
 from remat_gen.solver.straight import in_segments
@@ -32,7 +33,7 @@ class Transfer:
         self.reruns = committed.reruns()
         self.old_kinds: dict[str, Kind] = committed.kinds()
         self.new_kinds: dict[str, Kind] = kinds_of(self.names[: problem.forward_count])
-        starting = {layer_of(name) for name in committed.starts()}
+        starting = {layer_in(name) for name in committed.starts()}
         self.matched = matched(self.old_kinds, self.new_kinds, starting)
 
     @cached_property
@@ -42,7 +43,7 @@ class Transfer:
         return tuple(
             p
             for p in range(self.problem.forward_count)
-            if not renamer.stays(layer_of(self.names[p])) or renamer.old(self.names[p]) not in old
+            if not renamer.stays(layer_in(self.names[p])) or renamer.old(self.names[p]) not in old
         )
 
     @property
@@ -71,7 +72,7 @@ class Transfer:
         place = {name: i for i, name in enumerate(self.reruns)}
         traced = range(self.problem.forward_count, len(self.names))
         at = {p: place[old] for p in traced if (old := renamer.old(self.names[p])) in place}
-        stays = {p for p in at if renamer.stays(layer_of(self.names[p]))}
+        stays = {p for p in at if renamer.stays(layer_in(self.names[p]))}
         slots = _in_old_order([p for p in at if p not in stays], self.names, at)
         behind: dict[int, list[int]] = {-1: []}
         last = -1
@@ -124,7 +125,7 @@ def _in_old_order(slots: Sequence[int], names: list[str], at: Mapping[int, int])
     """Return what stands in each slot when those of one layer are in the old order."""
     by_layer: dict[str, list[int]] = {}
     for p in slots:
-        by_layer.setdefault(layer_of(names[p]), []).append(p)
+        by_layer.setdefault(layer_in(names[p]), []).append(p)
     pairs = (zip(mine, sorted(mine, key=at.__getitem__), strict=True) for mine in by_layer.values())
     return {slot: p for layer in pairs for slot, p in layer}
 
@@ -145,16 +146,16 @@ class _Renamer:
 
     def old(self, name: str) -> str:
         """Return the name of the operation that a new one takes its re-runs from, or ""."""
-        layer = layer_of(name)
+        layer = layer_in(name)
         if not layer:
             return name
         return f"{self.source[layer]}{name.removeprefix(layer)}" if layer in self.source else ""
 
     def new(self, again: str, anchor: str) -> str:
         """Return the name of what runs again before `anchor`, where `again` did in the old one."""
-        layer = layer_of(again)
+        layer = layer_in(again)
         return (
-            f"{self._layer(layer, layer_of(anchor))}{again.removeprefix(layer)}" if layer else again
+            f"{self._layer(layer, layer_in(anchor))}{again.removeprefix(layer)}" if layer else again
         )
 
     def _layer(self, layer: str, here: str) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from remat_gen.capture.metadata import layer_of
+from remat_gen.ir.paths import layer_of
 
 _ATEN = torch.ops.aten
 PRODUCTS = (

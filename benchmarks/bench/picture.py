@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,8 @@ from remat_gen.plot_figure import (
     INK,
     SOFT_INK,
     VERMILION,
-    WIDTH,
-    new_figure,
+    picture_bytes,
     picture_format,
-    png_bytes,
-    svg_bytes,
     write_picture,
 )
 
@@ -55,11 +52,13 @@ def write_picture_of(result: Result, theirs: Sequence[Theirs], path: Path) -> No
     Raises:
         UsageError: matplotlib is not installed, or the file cannot be written.
     """
-    form = picture_format(path)
-    to_bytes: Callable[[Figure, str], bytes] = svg_bytes if form == "svg" else png_bytes
-    with new_figure(WIDTH, _HEIGHT) as figure:
-        _draw(figure, result, theirs)
-        write_picture(path, to_bytes(figure, f"{result.model}, side by side"))
+    content = picture_bytes(
+        picture_format(path),
+        f"{result.model}, side by side",
+        lambda figure: _draw(figure, result, theirs),
+        height=_HEIGHT,
+    )
+    write_picture(path, content)
 
 
 def _draw(figure: Figure, result: Result, theirs: Sequence[Theirs]) -> None:

@@ -18,7 +18,7 @@ from remat_gen.solver.strategies.articulation import (
     forward_vertices,
 )
 from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.local_forwards import droppable_values, with_local_forwards
+from remat_gen.solver.strategies.local_forwards import all_local_forwards, droppable_values
 
 GRID = {Effort.QUICK: 30, Effort.NORMAL: 150, Effort.THOROUGH: 1000}
 """Thresholds b that are tried: all bytes divided by 1, 2, 3, …"""
@@ -37,11 +37,7 @@ def search(
     thresholds = [sum(made.values()) // parts for parts in range(1, GRID[effort] + 1)]
     chosen = dict.fromkeys(tuple(greedy_cuts(made, cuts, b)) for b in thresholds)
     dropped = [frozenset[int](), *(dropped_between(problem, some) for some in chosen)]
-    judge.offer_all(
-        with_local_forwards(problem, values, keep_last=keep_last)
-        for values in dropped
-        for keep_last in (True, False)
-    )
+    judge.offer_all(all_local_forwards(problem, dropped))
     return judge.found()
 
 

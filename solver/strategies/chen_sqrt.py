@@ -22,7 +22,7 @@ from remat_gen.solver.strategies.articulation import (
     forward_vertices,
 )
 from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.local_forwards import with_local_forwards
+from remat_gen.solver.strategies.local_forwards import all_local_forwards
 
 
 def search(
@@ -34,11 +34,7 @@ def search(
     """Return the √n schedule if it fits the budget; `effort` makes no difference."""
     judge = Judge(problem, budget_bytes, on_better)
     dropped = dropped_between(problem, equal_cuts(problem))
-    judge.offer_all(
-        with_local_forwards(problem, values, keep_last=keep_last)
-        for values in (frozenset[int](), dropped)
-        for keep_last in (True, False)
-    )
+    judge.offer_all(all_local_forwards(problem, (frozenset[int](), dropped)))
     return judge.found()
 
 

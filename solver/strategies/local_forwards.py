@@ -8,22 +8,26 @@ results backward needs ("local forward"); they then live until their last use.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks import needed_values
-from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.pins import recomputable
+from remat_gen.solver.problem import Problem
 
 
 def droppable_values(problem: Problem) -> frozenset[int]:
     """Return the forward values that backward may need and that a second run gives back."""
-    needed = needed_values(problem)
-    return frozenset(
-        v
-        for operation in problem.operations[: problem.forward_count]
-        if operation.rerunnable
-        for v in operation.outputs
-        if v in needed and problem.values[v].held is Held.FREE
-    )
+    return recomputable(problem) & needed_values(problem)
+
+
+def all_local_forwards(
+    problem: Problem, choices: Iterable[AbstractSet[int]]
+) -> Iterator[tuple[int, ...]]:
+    """Yield the runs for each choice of dropped values: the last segment kept, and run again."""
+    for dropped in choices:
+        for keep_last in (True, False):
+            yield with_local_forwards(problem, dropped, keep_last=keep_last)
 
 
 def with_local_forwards(

@@ -20,7 +20,7 @@ from remat_gen.solver.search import Effort, Found, Incumbent
 from remat_gen.solver.strategies.checkpoints import Weights, cheapest, division_tree, limits
 from remat_gen.solver.strategies.division import Dag
 from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.local_forwards import droppable_values, with_local_forwards
+from remat_gen.solver.strategies.local_forwards import all_local_forwards, droppable_values
 
 LIMITS = {Effort.QUICK: 60, Effort.NORMAL: 250, Effort.THOROUGH: 2000}
 """Limits on a segment that are tried, evenly among all there are."""
@@ -39,11 +39,7 @@ def search(
     judge = Judge(problem, budget_bytes, on_better)
     choices = checkpoint_choices(problem, LIMITS[effort])
     dropped = dict.fromkeys([frozenset[int](), *choices])
-    judge.offer_all(
-        with_local_forwards(problem, values, keep_last=keep_last)
-        for values in dropped
-        for keep_last in (True, False)
-    )
+    judge.offer_all(all_local_forwards(problem, dropped))
     return judge.found()
 
 

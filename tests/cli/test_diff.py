@@ -66,6 +66,11 @@ def test_what_is_freed_at_another_operation(plan: Plan) -> None:
     assert "operations added       added\n" in as_text(found)
 
 
+def test_steps_that_nobody_wrote_are_no_operations(plan: Plan) -> None:
+    odd = steps(plan, "run a", "", "hold x", "run", "free x")
+    assert difference(steps(plan, "run a", "free x"), odd).empty
+
+
 def test_another_budget_of_a_real_model(existing: Path, remat: Remat) -> None:
     tighter = existing.with_name("tight_remat.py")
     shutil.copy(existing.with_suffix(".plan.json"), tighter.with_suffix(".plan.json"))  # its costs

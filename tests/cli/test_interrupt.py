@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli_runs import Remat
+from signalled import signalled
 
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.header import split_header
@@ -44,18 +43,8 @@ def _contents(folder: Path) -> dict[Path, bytes]:
 
 def test_sigint_before_any_schedule_is_found(existing: Path) -> None:
     before = _contents(existing.parent)
-    process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "small.py", "--budget", "80%"],
-        cwd=existing.parent,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    while "SOLVING" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    rest = process.stderr.read()
-    assert process.wait(timeout=30) == 130
+    code, rest = signalled(_PROGRAM, existing.parent, "SOLVING", signal.SIGINT)
+    assert code == 130
     assert "remat-gen: interrupted; nothing was written" in rest
     assert _contents(existing.parent) == before
 

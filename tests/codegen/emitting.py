@@ -6,14 +6,15 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import torch
+from emitting_parts import CPU as CPU
+from emitting_parts import measured_workspace as measured_workspace
+from emitting_parts import target_of
 
 from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.profile import profile
 from remat_gen.capture.trace import Traced, trace
-from remat_gen.codegen.module import Target, emit_body
+from remat_gen.codegen.module import emit_body
 from remat_gen.compare import Comparison, Match, compare
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
@@ -26,7 +27,6 @@ from remat_gen.solver.replay import replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.solve import Solver
 
-CPU = torch.device("cpu")
 Choose = Callable[[Problem], Schedule]
 Parts = Callable[[Graph, Problem, Schedule], tuple[Part, ...]]
 
@@ -46,13 +46,6 @@ def model_costs(traced: Traced) -> Costs:
         for o in graph.operations
     }
     return Costs("cpu", costs)
-
-
-def measured_workspace(traced: Traced) -> Costs:
-    """Return costs with the workspace of each operation as it is; times are all the same."""
-    once = mock.Mock(side_effect=lambda places, device: (places[0].call(), 1.0)[1])
-    with mock.patch("remat_gen.capture.profile.time_in_step_us", once):
-        return profile(traced.graph, CPU, traced.examples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +114,8 @@ def emit(
         traced = trace(loaded.model, loaded.args, loaded.kwargs, path)
         problem = problem_of(traced.graph, costs(traced))
         schedule = choose(problem)
-        target = Target(
-            source=loaded.source,
-            file_name=path.name,
-            namespace=vars(loaded.module),
-            model=loaded.model,
-            builder=loaded.builder,
-            output=output,
-            command=f"remat-gen {name}.py --budget 60% -o {name}_remat.py",
-            device="cpu",
-        )
         fused = dict.fromkeys(parts(traced.graph, problem, schedule), PartFigures(0.0, 0))
-        text = emit_body(target, traced, problem, schedule, fused)
+        text = emit_body(target_of(loaded, output), traced, problem, schedule, fused)
     output.write_text(text.replace("@compiled\n", ""), encoding="utf-8")
     planned = load(output, loaded.builder, loaded.inputs_name, "cpu")
     return Emitted(loaded, traced, problem, schedule, text, output, planned)

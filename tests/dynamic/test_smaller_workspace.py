@@ -9,10 +9,9 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
-import torch
+from emitting_parts import CPU, equal_times
 from varying_models import GPT, model
 
 from remat_gen.budget import parse_budget
@@ -25,7 +24,6 @@ from remat_gen.progress import Silent
 from remat_gen.request import Request, Strategy
 from remat_gen.summary import summary_lines
 
-CPU = torch.device("cpu")
 LARGEST = 3
 # For one sample torch unfolds the input of a small 3-D convolution: 27 times its size.
 CONVOLUTIONS = model(
@@ -59,8 +57,7 @@ def plan(
     output = folder / f"net_{budget.rstrip('%')}.py"
     request = Request(folder / "net.py", parse_budget(budget), output, device="cpu")
     request = replace(request, strategy=Strategy.ROTOR, dynamic=dynamic)
-    once = mock.Mock(side_effect=lambda places, device: (places[0].call(), 1.0)[1])
-    with mock.patch("remat_gen.capture.profile.time_in_step_us", once):
+    with equal_times():
         return generate(request, Silent())
 
 

@@ -9,25 +9,21 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
+from emitting_parts import CPU, measured_workspace, target_of
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.profile import profile
 from remat_gen.capture.trace import Traced, trace
-from remat_gen.codegen.module import Target, emit_body
+from remat_gen.codegen.module import emit_body
 from remat_gen.compare import Match, compare
-from remat_gen.ir.costs import Costs
 from remat_gen.ir.size import Length
 from remat_gen.measure import model_peak
 from remat_gen.outcome import Outcome, State, run_steps
 from remat_gen.problem import problem_of
 from remat_gen.solver.replay import replay
 from remat_gen.solver.solve import Solver
-
-CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +90,10 @@ def varying(source: str, dynamic: tuple[str, ...] | None = None) -> Varying:
     loaded = load(path, None, None, "cpu")
     with loaded.importable():
         traced = trace(loaded.model, loaded.args, loaded.kwargs, path, dynamic)
-        problem = problem_of(traced.graph, _costs(traced))
+        problem = problem_of(traced.graph, measured_workspace(traced))
         solver = Solver(problem, "rotor")
         schedule = solver.solve(solver.smallest_budget().nbytes).schedule
-        target = Target(
-            source=loaded.source,
-            file_name=path.name,
-            namespace=vars(loaded.module),
-            model=loaded.model,
-            builder=loaded.builder,
-            output=output,
-            command="remat-gen net.py --budget 60% -o net_remat.py",
-            device="cpu",
-        )
-        text = emit_body(target, traced, problem, schedule)
+        text = emit_body(target_of(loaded, output), traced, problem, schedule)
     output.write_text(text, encoding="utf-8")
     replayed = replay(problem, schedule)
     planned = load(output, loaded.builder, loaded.inputs_name, "cpu")
@@ -120,13 +106,6 @@ def varying(source: str, dynamic: tuple[str, ...] | None = None) -> Varying:
         reruns=len(replayed.reruns),
         state=State.of(loaded.model),
     )
-
-
-def _costs(traced: Traced) -> Costs:
-    """Return costs with the workspace of each operation as it is; times are all the same."""
-    once = mock.Mock(side_effect=lambda places, device: (places[0].call(), 1.0)[1])
-    with mock.patch("remat_gen.capture.profile.time_in_step_us", once):
-        return profile(traced.graph, CPU, traced.examples)
 
 
 def assert_as_eager(planned: Varying, number: int) -> None:

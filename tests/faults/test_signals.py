@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from signalled import signalled
 from stages import STAGES
 
 from remat_gen.cli import main
@@ -120,18 +119,8 @@ sys.exit(main())
 
 def test_a_process_that_is_terminated(folder: Path, contents: Contents) -> None:
     before = contents()
-    process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, "small.py", "--budget", "80%"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    while "STAGE" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    rest = process.stderr.read()
-    assert process.wait(timeout=30) == 143
+    code, rest = signalled(_PROGRAM, folder, "STAGE", signal.SIGTERM)
+    assert code == 143
     assert "remat-gen: terminated; nothing was written" in rest
     assert "Traceback" not in rest
     assert contents() == before

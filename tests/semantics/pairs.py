@@ -26,6 +26,7 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
+from remat_gen.ir.steps import runs_in
 from remat_gen.pipeline import Generated, generate
 from remat_gen.progress import Silent
 from remat_gen.request import Request, Strategy
@@ -67,15 +68,13 @@ class Pair:
     @property
     def reruns_across(self) -> bool:
         """Tell whether some block's backward runs an operation of another block again."""
-        forward = {s.block: set(s.steps) for s in self.plan.schedule if not s.backward}
+        segments = self.plan.schedule
+        block_of = {name: s.block for s in segments if not s.backward for name in runs_in(s.steps)}
         return any(
-            step in steps
-            for s in self.plan.schedule
+            block_of.get(name, s.block) != s.block
+            for s in segments
             if s.backward
-            for step in s.steps
-            if step.startswith("run ")
-            for block, steps in forward.items()
-            if block != s.block
+            for name in runs_in(s.steps)
         )
 
 

@@ -10,6 +10,8 @@ from pairs import Pair, make_pair, make_pair_of
 from sources import model_source
 from steps import assert_right, run_steps
 
+from remat_gen.ir.steps import runs_in
+
 STRATEGIES = [
     ("mixed", "1GB", "per-layer"),
     ("mixed", "66%", "rotor"),
@@ -137,10 +139,11 @@ def test_nothing_is_computed_for_the_gradients_of_frozen_parameters() -> None:
 
 
 def _backward_operations(pair: Pair) -> set[str]:
-    steps = [s for s in pair.plan.schedule if s.backward for s in s.steps]
-    runs = {step.removeprefix("run ") for step in steps if step.startswith("run ")}
-    forward = {s for s in pair.plan.schedule if not s.backward for s in s.steps}
-    return {name for name in runs if f"run {name}" not in forward}
+    forward, backward = (
+        {name for s in pair.plan.schedule if s.backward is late for name in runs_in(s.steps)}
+        for late in (False, True)
+    )
+    return backward - forward
 
 
 def test_tied_weights_stay_one(mixed: Pair) -> None:

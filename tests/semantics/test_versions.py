@@ -12,10 +12,11 @@ from sources import model_source
 from torch import Tensor
 
 from remat_gen.ir.plan import Plan
+from remat_gen.ir.steps import runs_in
 
 CHANGED = "modified by an inplace operation"
-RERUN = r"run layers\.\d+\.up"
-BACKWARD = r"run layers\.\d+\.up\.d_up_weight"
+RERUN = r"layers\.\d+\.up"
+BACKWARD = r"layers\.\d+\.up\.d_up_weight"
 NEEDED = [
     "head.weight",
     "layers.0.up.weight",
@@ -39,8 +40,9 @@ def test_a_changed_parameter_or_buffer_is_noticed(deep: Pair, name: str) -> None
 def reruns_elsewhere(plan: Plan) -> Iterator[tuple[int, int]]:
     """Yield (layer whose `up` runs again, layer whose backward runs in that segment)."""
     for segment in plan.schedule:
-        reruns = [int(s.split(".")[1]) for s in segment.steps if re.fullmatch(RERUN, s)]
-        backward = {int(s.split(".")[1]) for s in segment.steps if re.fullmatch(BACKWARD, s)}
+        runs = runs_in(segment.steps)
+        reruns = [int(name.split(".")[1]) for name in runs if re.fullmatch(RERUN, name)]
+        backward = {int(name.split(".")[1]) for name in runs if re.fullmatch(BACKWARD, name)}
         for layer in reruns:
             if backward and layer not in backward:
                 yield layer, max(backward)

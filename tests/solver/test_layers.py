@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.solver.layers import Kind, kinds_of, layer_of, matched
+from remat_gen.solver.layers import Kind, kinds_of, matched
 
 
 def layers(kinds: str, first: int = 0) -> dict[str, Kind]:
@@ -17,12 +17,6 @@ def layers(kinds: str, first: int = 0) -> dict[str, Kind]:
 
 def indices(pairs: dict[str, str]) -> list[tuple[int, int]]:
     return [(int(new[2:]), int(old[2:])) for new, old in pairs.items()]
-
-
-def test_the_layer_of_a_name() -> None:
-    assert layer_of("h.0.attn.qkv") == "h.0"
-    assert layer_of("encoder.layers.1.experts.3.up") == "encoder.layers.1"
-    assert layer_of("ln_f.d_x") == layer_of("loss") == layer_of("7") == ""
 
 
 def test_what_layers_are_made_of() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from committed_problems import committed, gpt, renamed, solved, written
 
+from remat_gen.ir.paths import layer_in
 from remat_gen.solver.committed import Committed
-from remat_gen.solver.layers import layer_of
 from remat_gen.solver.pins import pinned
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
@@ -23,8 +23,8 @@ def by_layer(problem: Problem, schedule: Schedule) -> dict[str, list[tuple[str, 
     """Return what runs again before each backward operation of each layer."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for anchor, again in written(problem, schedule).reruns().items():
-        inside = tuple(name.removeprefix(layer_of(anchor)) for name in again)
-        found.setdefault(layer_of(anchor), []).append(inside)
+        inside = tuple(name.removeprefix(layer_in(anchor)) for name in again)
+        found.setdefault(layer_in(anchor), []).append(inside)
     return found
 
 
