@@ -13,7 +13,7 @@ from remat_gen.codegen.marks import Mark, fill, find, length
 from remat_gen.codegen.masks import Handed, handed
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
 from remat_gen.codegen.statements import Statement
-from remat_gen.ir.graph import Graph, Operation
+from remat_gen.ir.graph import Graph, Operation, Tensor
 from remat_gen.ir.size import lengths_in
 
 _RESERVED = frozenset("aten torch F Tensor math pick_results".split())
@@ -24,12 +24,14 @@ class PartText:
     """A function that is compiled: of tensors, then of the lengths that these depend on.
 
     `given` and `results` are the marks of its ends, in order; `handed` says how each of `given`
-    goes in. `parameters` has name and type of each; `hints` are the user's words for the results.
-    `lines` are its statements without comments, `apart` those that run where it is not compiled.
+    goes in, `layouts` how the tensors among them lie in memory: compiled code is for those only.
+    `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
+    are its statements without comments, `apart` those that run where it is not compiled.
     """
 
     given: tuple[Mark, ...]
     handed: tuple[Handed, ...]
+    layouts: tuple[str, ...]
     results: tuple[Mark, ...]
     parameters: tuple[tuple[str, str], ...]
     returned: tuple[str, ...]
@@ -55,18 +57,21 @@ class PartText:
 
     @property
     def sha256(self) -> str:
-        """Return the first digits of the hash of the code, and of how its arguments go in.
+        """Return the first digits of the hash of the code, and of how its arguments go in and lie.
 
         A plan knows a part's cost by it.
         """
-        ways = "".join(f"{way.name} " for way in self.handed)
-        return hashlib.sha256(f"{ways}{self.code}".encode()).hexdigest()[:12]
+        return self._hash(self.code)
 
     @property
     def key(self) -> str:
-        """Return what tells this text from others, comments included."""
+        """Return what tells this function from others, comments included."""
         comments = "\n".join(paragraph.comment for paragraph in self.paragraphs)
-        return hashlib.sha256(f"{self.code}\n{comments}".encode()).hexdigest()[:12]
+        return self._hash(f"{self.code}\n{comments}")
+
+    def _hash(self, text: str) -> str:
+        ways = " ".join((*(way.name for way in self.handed), *self.layouts))
+        return hashlib.sha256(f"{ways}\n{text}".encode()).hexdigest()[:12]
 
     @property
     def returns(self) -> str:
@@ -101,6 +106,7 @@ def write_part(
     return PartText(
         given=tuple(mark for mark, _ in types),
         handed=tuple(ways.get(mark, Handed.AS_IS) for mark, _ in types),
+        layouts=tuple(layout(graph.tensors[mark.name]) for mark in given),
         results=results,
         parameters=tuple((names[mark], kind) for mark, kind in types),
         returned=tuple(names[mark] for mark in results),
@@ -109,6 +115,12 @@ def write_part(
         apart=tuple(map(names.fill, apart)),
         paragraphs=tuple(paragraphs(statements, names.fill_compiled)),
     )
+
+
+def layout(tensor: Tensor) -> str:
+    """Return how a tensor lies in memory, in the example."""
+    shape, stride = (",".join(map(str, numbers)) for numbers in (tensor.shape, tensor.stride))
+    return f"{tensor.dtype}[{shape}]({stride})+{tensor.offset}"
 
 
 @dataclass(slots=True)

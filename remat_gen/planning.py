@@ -37,20 +37,32 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a schedule is searched, and what hears of it; one to keep where it is about as good."""
+    """How a schedule is searched, and what hears of it; one to keep where it is about as good.
+
+    `alike`: layers are planned alike where that is about as good.
+    """
 
     strategy: str
     effort: Effort
     progress: Step
     news: News | None = None
     committed: Committed | None = None
+    alike: bool = True
 
     def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
         """Return the search of a problem that has other sizes `elsewhere`."""
         return EverywhereSolver(self._one(problem), elsewhere, self._one)
 
     def _one(self, problem: Problem) -> Solver:
-        return Solver(problem, self.strategy, self.progress, self.effort, self.news, self.committed)
+        return Solver(
+            problem,
+            self.strategy,
+            self.progress,
+            self.effort,
+            self.news,
+            self.committed,
+            alike=self.alike,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from remat_gen.budget import human
+from remat_gen.solver.committed import NAME as KEPT
 from remat_gen.solver.search import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"took        {_seconds(generated)}",
     ]
     if generated.slower is not None:
-        lines.append(f"kept        the existing schedule: {_slower(generated.slower)}")
+        lines.append(_chosen(plan, generated.slower))
     if generated.costs_reused:
         lines.append("costs       those of the existing plan; --reprofile measures again")
     if generated.output:
@@ -100,11 +101,16 @@ def _proof(generated: Generated) -> str:
     return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
 
 
-def _slower(share: float) -> str:
-    """Say what it costs to keep a schedule; what was decided beside it may even be quicker."""
-    word = "slower" if share > 0 else "quicker"
-    by = f"{100 * abs(share):.2f}% {word} than" if abs(share) >= 5e-5 else "as quick as"
-    return f"{by} the best; --fresh takes that"
+def _chosen(plan: Plan, slower: float) -> str:
+    """Say which schedule was taken instead of the best, what it costs, and how to get that.
+
+    What was decided beside a kept one may even be quicker.
+    """
+    word = "slower" if slower > 0 else "quicker"
+    by = f"{100 * abs(slower):.2f}% {word} than" if abs(slower) >= 5e-5 else "as quick as"
+    if plan.solver.strategy == KEPT:
+        return f"kept        the existing schedule: {by} the best; --fresh takes that"
+    return f"alike       layers are planned alike: {by} the best; --effort thorough takes that"
 
 
 def _seconds(generated: Generated) -> str:

@@ -10,6 +10,9 @@ from itertools import chain
 
 from remat_gen.solver.layers import Kind, kinds_of
 
+NAME = "committed"
+"""The strategy of a schedule that was kept, or decided again beside what was kept."""
+
 Segments = tuple[tuple[str, ...], ...]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from remat_gen.solver.alike import Alike
 from remat_gen.solver.bare import BareGraph
 from remat_gen.solver.chain import Progress
 from remat_gen.solver.committed import Committed
@@ -69,8 +70,8 @@ class Solution:
     z3 proved all options it was asked for. No schedule of any kind takes less than
     `lower_bound_us`; bounds of smaller classes are among the `notes`, sentences for the user.
     `blocks` are the ranges of forward operations. An interrupted search kept its best schedule.
-    Where a committed schedule was kept, `slower` is by what share of the time of the best found;
-    else, or where they are the same, it is None.
+    Where a committed schedule was kept, or layers were planned alike, `slower` is by what share of
+    the time of the best found; else, or where they are the same, it is None.
     """
 
     strategy: str
@@ -107,10 +108,13 @@ class Solver:
         effort: Effort = Effort.NORMAL,
         news: News | None = None,
         committed: Committed | None = None,
+        *,
+        alike: bool = False,
     ) -> None:
         """Set up; nothing is searched yet. `news` hears how far each search has come.
 
-        A `committed` schedule is kept where it is about as good (see `steady`).
+        A `committed` schedule is kept where it is about as good (see `steady`). With `alike`, auto
+        plans layers alike where that is about as good.
 
         Raises:
             ValueError: the strategy is unknown.
@@ -127,6 +131,7 @@ class Solver:
         if committed is not None:
             searching = strategy == AUTO and len(self.problem.operations) <= SHORT_SEARCH
             self._steady = Steady(self.subject, committed, effort, searching)
+        self._alike = Alike(self.subject, effort) if alike and strategy == AUTO else None
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.
@@ -140,6 +145,8 @@ class Solver:
         try:
             self._entrant.enter(contest)
             kept = self._steady.kept(contest) if self._steady else None
+            if kept is None and self._alike:
+                kept = self._alike.kept(contest)
         except KeyboardInterrupt:
             if contest.best is None:
                 raise

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from remat_gen.ir.paths import layer_in
-from remat_gen.solver.committed import Committed
+from remat_gen.solver.committed import NAME, Committed
 from remat_gen.solver.contest import Contest, Entry
 from remat_gen.solver.exact.search import search
 from remat_gen.solver.frozen import frozen
@@ -31,7 +31,6 @@ from remat_gen.solver.search import Effort
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.transfer import Source, Transfer
 
-NAME = "committed"
 TOLERANCE = {Effort.QUICK: 5e-3, Effort.NORMAL: 5e-3, Effort.THOROUGH: 0.0}
 """By what part of a step's time a kept schedule may be slower: measured costs are not as exact."""
 RELATED = 1 / 2  # of the operations of forward must be old ones: else it is another model
@@ -118,20 +117,11 @@ class Steady:
         """Return old layers made of the same as a new one: one for each schedule, by frequency."""
         kind = self.transfer.new_kinds[layer]
         alike = [old for old, other in self.transfer.old_kinds.items() if other == kind]
-        schedules = {old: self._schedule(old) for old in alike}
+        schedules = {old: self.transfer.reruns_in(old) for old in alike}
         often = Counter(schedules.values())
         firsts = {schedule: old for old, schedule in reversed(schedules.items())}
         ordered = sorted(firsts, key=lambda schedule: -often[schedule])
         return [firsts[schedule] for schedule in ordered[:TEMPLATES]]
-
-    def _schedule(self, layer: str) -> tuple[tuple[str, ...], ...]:
-        """Return what an old layer runs again, its own operations without its name."""
-        prefix = f"{layer}."
-        return tuple(
-            tuple(name.removeprefix(prefix) for name in again)
-            for anchor, again in self.transfer.reruns.items()
-            if layer_in(anchor) == layer
-        )
 
     def _widened(self) -> Iterator[set[int]]:
         """Yield larger and larger sets of operations that are decided again."""

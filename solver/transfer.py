@@ -46,6 +46,15 @@ class Transfer:
             if not renamer.stays(layer_in(self.names[p])) or renamer.old(self.names[p]) not in old
         )
 
+    def reruns_in(self, layer: str) -> tuple[tuple[str, ...], ...]:
+        """Return what an old layer runs again, its own operations without its name."""
+        prefix = f"{layer}."
+        return tuple(
+            tuple(name.removeprefix(prefix) for name in again)
+            for anchor, again in self.reruns.items()
+            if layer_in(anchor) == layer
+        )
+
     @property
     def same(self) -> bool:
         """Tell whether both versions have the same operations."""

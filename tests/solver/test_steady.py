@@ -8,13 +8,13 @@ import pytest
 from committed_problems import committed, gpt, renamed, solved, written
 
 from remat_gen.ir.paths import layer_in
-from remat_gen.solver.committed import Committed
+from remat_gen.solver.committed import NAME, Committed
 from remat_gen.solver.pins import pinned
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import Effort
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.steady import NAME, TOLERANCE, WIDENED
+from remat_gen.solver.steady import TOLERANCE, WIDENED
 
 MOST = TOLERANCE[Effort.NORMAL]
 
