@@ -76,7 +76,7 @@ def test_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
     for seed in ("0", "1", "2"):
         environment = os.environ | {
             "PYTHONHASHSEED": seed,
-            "PYTHONPATH": str(Path(__file__).parent),
+            "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
         }
         command = [sys.executable, "-c", SCRIPT, str(GOLDEN / "tiny.py"), str(tmp_path)]
         done = subprocess.run(command, env=environment, capture_output=True, check=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
@@ -30,6 +30,7 @@ from remat_gen.progress import Silent
 from remat_gen.report import Report
 from remat_gen.request import Request
 from remat_gen.retrace import retrace_file
+from remat_gen.solver.parts import Part
 
 pytestmark = pytest.mark.skipif(
     shutil.which(os.environ.get("CXX", "g++")) is None, reason="needs a C++ compiler"
@@ -57,6 +58,12 @@ class Made:
         return self.generated.plan.compiled
 
 
+def _all_that_can_be(
+    pieces: tuple[Part, ...], _apart: object, compiled_us: Callable[[Part], float | None]
+) -> tuple[Part, ...]:
+    return tuple(piece for piece in pieces if compiled_us(piece) is not None)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     """Plan and compile once: each function takes a second."""
@@ -68,6 +75,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
         patch.setattr("remat_gen.fusion._GAIN", float("inf"))
+        patch.setattr("remat_gen.fusion.pieces_of", lambda _problem, _schedule, part, _own: (part,))
+        patch.setattr("remat_gen.fusion.cheapest", _all_that_can_be)
         patch.setattr("remat_gen.compiling.marginal_costs", lambda _graph, costs, _functions: costs)
         patch.setattr("remat_gen.compiling._Compiler.gathered", lambda _self, planned: planned)
         patch.setattr("remat_gen.capture.race._EFFORT", Effort(fewest=1, most=1))
