@@ -144,9 +144,7 @@ class Solver:
         kept, interrupted = None, False
         try:
             self._entrant.enter(contest)
-            kept = self._steady.kept(contest) if self._steady else None
-            if kept is None and self._alike:
-                kept = self._alike.kept(contest)
+            kept = self._kept(contest)
         except KeyboardInterrupt:
             if contest.best is None:
                 raise
@@ -165,6 +163,18 @@ class Solver:
         """Return the smallest budget that is feasible for this strategy."""
         judged = self.subject.judge(self._least_program())[1]
         return SmallestBudget(judged.peak_bytes, judged.peak_at)
+
+    def _kept(self, contest: Contest) -> Entry | None:
+        """Return what is kept instead of the contest's best, if anything is.
+
+        The committed schedule may be that of layers planned alike: then nothing has changed since,
+        and it is called what it was called when it was found, so that the file stays the same.
+        """
+        alike = self._alike.kept(contest) if self._alike else None
+        steady = self._steady.kept(contest) if self._steady else None
+        if steady is None or (alike is not None and alike.schedule == steady.schedule):
+            return alike
+        return steady
 
     def _least_program(self) -> Program:
         if self._least is None:

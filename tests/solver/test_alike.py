@@ -50,6 +50,20 @@ def test_some_schedules_have_fewer_kinds_of_layers() -> None:
     assert sum(pairs[1]) < sum(pairs[0])
 
 
+def test_planned_again_it_is_the_same_by_the_same_name() -> None:
+    problem = gpt(8)
+    changed = 0
+    for percent in (80, 70, 60, 50, 40):
+        first = solved(problem, percent, Effort.QUICK, alike=True)
+        committed = written(problem, first.schedule)
+        solver = Solver(problem, "auto", effort=Effort.QUICK, committed=committed, alike=True)
+        again = solver.solve(solver.plain.peak_bytes * percent // 100)
+        assert (again.strategy, again.schedule) == (first.strategy, first.schedule)
+        assert again.slower == first.slower
+        changed += first.slower is not None
+    assert changed
+
+
 def test_a_thorough_search_keeps_the_best() -> None:
     problem = gpt(4)
     best, found = (solved(problem, 60, Effort.THOROUGH, alike=alike) for alike in (False, True))
