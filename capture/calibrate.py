@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from remat_gen.capture.dropout import dropout_mask
 from remat_gen.capture.profile import alignment_bytes, device_name
 from remat_gen.capture.targets import Hardware
 from remat_gen.capture.timing import Effort, median_time_us
@@ -66,11 +67,11 @@ def _moved(sizes: _Sizes, device: torch.device) -> float:
 
 
 def _drawn(sizes: _Sizes, device: torch.device) -> float:
-    """Return how many elements of a mask are drawn in a second, from an own generator."""
-    mask = torch.empty(sizes.drawn, dtype=torch.bool, device=device)
-    generator = torch.Generator(device)
-    time_us = median_time_us(lambda: mask.bernoulli_(0.9, generator=generator), device, _EFFORT)
-    return _round(mask.numel() / time_us * _SECOND_US)
+    """Return how many elements of a dropout's mask are drawn in a second; no stream moves."""
+    size, stride = (sizes.drawn,), (1,)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        time_us = median_time_us(lambda: dropout_mask(size, stride, 0.9, device), device, _EFFORT)
+    return _round(sizes.drawn / time_us * _SECOND_US)
 
 
 def _product(dtype: torch.dtype, sizes: _Sizes, device: torch.device) -> float:

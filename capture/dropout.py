@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from remat_gen.capture.draws import draw_mask
+
 _FUSED = ("cuda", "xpu")  # where eager runs `native_dropout`
 
 _library: Any = torch.library.Library("remat", "DEF")
@@ -31,7 +33,19 @@ def dropout_mask(
     device: torch.device | None = None,
 ) -> Tensor:
     """Draw which elements stay, each with probability `keep`; laid out as eager's mask is."""
-    return torch.empty_strided(size, stride, dtype=torch.bool, device=device).bernoulli_(keep)
+    laid_out = torch.empty_strided(size, stride, device="meta")
+    if laid_out.is_contiguous() and torch.empty(0, device=device).is_cpu:
+        return draw_mask(tuple(size), keep)
+    return _empty_mask(size, stride, keep, device).bernoulli_(keep)
+
+
+def _empty_mask(
+    size: Sequence[int],
+    stride: Sequence[int],
+    _keep: float,
+    device: torch.device | None = None,
+) -> Tensor:
+    return torch.empty_strided(size, stride, dtype=torch.bool, device=device)
 
 
 def dropout_scale(mask: Tensor, keep: float, dtype: torch.dtype) -> Tensor:
@@ -43,6 +57,7 @@ def dropout_scale(mask: Tensor, keep: float, dtype: torch.dtype) -> Tensor:
 
 
 _library.impl("dropout_mask", dropout_mask, "BackendSelect")
+torch.library.register_fake("remat::dropout_mask", _empty_mask, lib=_library)
 _library.impl("dropout_scale", dropout_scale, "CompositeExplicitAutograd")
 
 

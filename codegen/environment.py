@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -11,6 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 def render(template: str, **values: object) -> str:
     """Print a template."""
     return _environment().get_template(template).render(**values)
+
+
+def source_of(*objects: Callable[..., Any]) -> str:
+    """Return the source of functions and classes that a generated module gets as they are."""
+    return "\n\n\n".join(inspect.getsource(each).rstrip() for each in objects)
 
 
 @cache

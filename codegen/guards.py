@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
+from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
@@ -136,8 +137,9 @@ def sources(hooked: bool = False) -> str:
     """
     asks = has_foreign_hook if hooked else has_hook
     functions = (describe_argument, structure_of, asks, is_plain, hash_of_structure, Seen)
-    text = "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
-    return text.replace(f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}(")
+    return source_of(*functions).replace(
+        f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}("
+    )
 
 
 def expected_arguments(

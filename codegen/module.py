@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from remat_gen.capture.draws import compares_53_bits, draw_mask
 from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen import guards
@@ -19,7 +20,7 @@ from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_fields import block_fields
 from remat_gen.codegen.block_text import RESERVED, Writer
 from remat_gen.codegen.class_names import name_classes, title_of
-from remat_gen.codegen.environment import render
+from remat_gen.codegen.environment import render, source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.format import tidy
 from remat_gen.codegen.fusing import write_fused
@@ -42,10 +43,11 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock begin_backward draw_mask rerun_random check_output pick_results
-    gradient_came incoming_gradient refuse_gradient check_planned check_structure structure_of
-    hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
-    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
+    """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
+    pick_results gradient_came incoming_gradient refuse_gradient check_planned check_structure
+    structure_of hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
+    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range"""
+    "".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -169,6 +171,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
         attributes=_strings(sorted(attributes)),
         guards=guards.sources(traced.hooked),
+        draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
         eval=_strings(n for n, m in model.named_modules() if not m.training),
@@ -176,9 +179,9 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
 
 
 def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
-    functions = (compiled, fuse, with_lengths, only_result)
-    sources = (inspect.getsource(function).rstrip() for function in functions)
-    compiler = "\n\n\n".join(sources).replace("torch.Tensor", "Tensor")
+    compiler = source_of(compiled, fuse, with_lengths, only_result).replace(
+        "torch.Tensor", "Tensor"
+    )
     needs = "C++ compiler" if target.device == "cpu" else "Triton"
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
 
@@ -232,6 +235,8 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     if "@compiled" in text:
         lines += ["import functools", "from collections.abc import Callable"]
         lines += ["from typing import ParamSpec, TypeVar"]
+    if "draw_mask(" in text:
+        lines += ["import functools", "import math"]
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import hashlib",
