@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.bodies import BodyWriter
 from remat_gen.codegen.in_place import InPlace
+from remat_gen.codegen.long_sums import in_two_steps
 from remat_gen.codegen.marks import compiled
 from remat_gen.codegen.part_text import PartText, write_part
 from remat_gen.codegen.sizes import size
@@ -62,7 +63,7 @@ class FusingWriter(BodyWriter):
     outer: list[Statement] = field(default_factory=list)
     dying: list[int] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)  # what runs where the part is not compiled
-    calls: tuple[str, str] = ("", "")  # of the operation, and in place
+    calls: tuple[str, str] = ("", "")  # of the operation: compiled, and as it runs alone
     alone: InPlace = field(init=False)  # decides for the schedule without parts
 
     def __post_init__(self) -> None:
@@ -86,8 +87,9 @@ class FusingWriter(BodyWriter):
         call = self.expressions.call(operation, again=again)
         position = self.alone.argument(p, self.now.freed_next())
         over = None if position is None else self.expressions.call_in_place(operation, position)
-        self.calls = call, over or call
-        return call
+        written = in_two_steps(self.expressions, operation) or call
+        self.calls = written, over or call
+        return written
 
     def _free(self, v: int) -> None:
         if self.part is None:

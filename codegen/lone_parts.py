@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from remat_gen.codegen.expressions import Expressions
+from remat_gen.codegen.long_sums import in_two_steps
 from remat_gen.codegen.marks import value
 from remat_gen.codegen.part_text import PartText, write_part
 from remat_gen.codegen.statements import Statement
@@ -14,12 +15,13 @@ from remat_gen.ir.graph import Graph, Operation
 def write_operations(graph: Graph, operations: tuple[Operation, ...]) -> PartText:
     """Write operations, one after another, as a function that returns what the last one makes."""
     expressions = Expressions(graph, value)
-    statements = [
-        Statement(f"{', '.join(_targets(graph, o))} = {expressions.call(o, again=False)}")
-        for o in operations
-    ]
+    targets = [f"{', '.join(_targets(graph, o))} = " for o in operations]
+    calls = [expressions.call(o, again=False) for o in operations]
+    written = [in_two_steps(expressions, o) or c for o, c in zip(operations, calls, strict=True)]
+    statements = [Statement(t + text) for t, text in zip(targets, written, strict=True)]
+    apart = [t + text for t, text in zip(targets, calls, strict=True)]
     results = tuple(map(value, graph.writes(operations[-1])))
-    return write_part(graph, statements, [s.text for s in statements], results, operations)
+    return write_part(graph, statements, apart, results, operations)
 
 
 def _targets(graph: Graph, operation: Operation) -> Iterator[str]:

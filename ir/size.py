@@ -105,6 +105,19 @@ def evaluate(operand: Operand, lengths: Mapping[str, int]) -> int | float:
     return result
 
 
+def divisor(operand: Operand) -> int:
+    """Return a number by which a size can be divided whatever the lengths are: 8 of `8 * batch`."""
+    if isinstance(operand, int):
+        return abs(operand)
+    if not isinstance(operand, Size):
+        return 1
+    if operand.operator == "*":
+        return math.prod(map(divisor, operand.operands))
+    if operand.operator == "+":
+        return math.gcd(*map(divisor, operand.operands))
+    return 1
+
+
 def write(operand: Operand, name_of: Callable[[str], str]) -> str:
     """Return a size as Python: `8 * batch`, `(batch + 1) // 2`."""
     if isinstance(operand, str):

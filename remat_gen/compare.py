@@ -5,20 +5,13 @@ Two floating tensors x (expected) and y agree within tolerance if, with d = y - 
     max |d| <= k · eps · max |x|   and   ‖d‖₂ <= k · eps · ‖x‖₂,
 
 eps the machine epsilon of their dtype, k = 16, or 4 for dtypes of 16 bits and less. Sums taken in
-another order differ by a few eps; a wrong gradient differs in norm by far more. Where the original
-itself is not repeatable (atomic additions on a GPU), `noise` is its largest difference between
-two runs, and up to four times that is allowed as well.
-
-A gradient that vanishes in exact arithmetic, as that of a bias before a BatchNorm, consists of
-rounding alone: there is nothing of its own to measure an error by. Its noise is the *backward
-error*: how far the original's own gradient moves when all parameters move to the next number
-(Higham, "Accuracy and Stability of Numerical Algorithms", 1.5). It counts up to 1024 · eps · the
-largest gradient of the step, so that no error of that size passes for noise; and not in 16 bits,
-where the next number is far away.
+another order differ by a few eps; a wrong gradient differs in norm by far more. Up to four times a
+`noise` is allowed as well: by how much the original itself is off (see `noise`).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -45,8 +38,8 @@ class Comparison:
     detail: str = ""
 
 
-_NOISE_FACTOR = 4.0
-_BACKWARD_ERROR = 1024
+NOISE_FACTOR = 4.0
+"""How much of the original's noise is allowed."""
 
 
 def compare(
@@ -80,17 +73,12 @@ def largest_difference(a: object, b: object) -> float:
     return _largest(difference[difference.isfinite()])
 
 
-def backward_noise(gradient: object, nudged: object, largest_of_all: float) -> float:
-    """Return the noise of a gradient, from a second one for nudged parameters.
-
-    `largest_of_all` is the largest absolute value among all gradients of the step.
-    """
-    if not isinstance(gradient, torch.Tensor) or gradient.dtype.itemsize <= 2:
-        return 0.0
-    if not gradient.is_floating_point():
-        return 0.0
-    most = _BACKWARD_ERROR * torch.finfo(gradient.dtype).eps * largest_of_all
-    return min(largest_difference(gradient, nudged), most / _NOISE_FACTOR)
+def relative_difference(a: object, b: object) -> float:
+    """Return ‖a - b‖₂ / ‖a‖₂ of two floating tensors of one shape; infinity for anything else."""
+    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) or a.shape != b.shape:
+        return math.inf
+    norm = _norm(_wide(a))
+    return _norm(_wide(b) - _wide(a)) / norm if norm else math.inf
 
 
 def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Comparison:
@@ -114,7 +102,7 @@ def _compare_values(
         return Comparison(kind, name, Match.DIFFERENT, detail="infinities or nan differ")
     x, d = x[finite], (y - x)[finite]
     relative = _relative_tolerance(expected.dtype)
-    rounding, noisy, largest = relative * _largest(x), _NOISE_FACTOR * noise, _largest(d)
+    rounding, noisy, largest = relative * _largest(x), NOISE_FACTOR * noise, _largest(d)
     rounded = largest <= rounding and _norm(d) <= relative * _norm(x)
     match = Match.TOLERANCE if rounded or largest <= noisy else Match.DIFFERENT
     return Comparison(kind, name, match, largest, max(rounding, noisy))

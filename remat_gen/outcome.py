@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from remat_gen.step import clear_gradients, leaves_of, structure_of, training_step
 
@@ -77,6 +78,17 @@ def run_steps(
         outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
         del outputs
     return outcomes
+
+
+def in_double(value: Any) -> Any:
+    """Copy what a model takes, its floating tensors in double precision."""
+
+    def double(tensor: torch.Tensor) -> torch.Tensor:
+        copied = tensor.detach().clone()
+        copied = copied.double() if tensor.is_floating_point() else copied
+        return copied.requires_grad_(tensor.requires_grad)
+
+    return pytree.tree_map_only(torch.Tensor, double, value)
 
 
 def _observe(

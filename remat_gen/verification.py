@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import nn
 
-from remat_gen.compare import (
-    Comparison,
-    Match,
-    backward_noise,
-    compare,
-    largest_difference,
-)
+from remat_gen.compare import Comparison, Match, compare
 from remat_gen.measure import PeakMeasurement, model_peak
-from remat_gen.outcome import Outcome, State, run_steps
+from remat_gen.noise import GRADIENTS, Noise, larger, noise_of_errors, noise_of_repeats
+from remat_gen.outcome import Outcome, State, in_double, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
 from remat_gen.progress import Step
 from remat_gen.report import Report
 from remat_gen.smaller import SmallerStep
 from remat_gen.step import training_step
 
-_Noise: TypeAlias = Mapping[tuple[str, str], float]
-_GRADIENTS = ("gradients", "input gradients")
 _PARTS = (
     "planned steps",
     "planned peak",
@@ -72,6 +64,15 @@ class _Subject:
     def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps with all parameters moved to the next number."""
         return replace(self, state=self.state.nudged(model)).outcomes(model)
+
+    def double_outcomes(self, model: nn.Module) -> list[Outcome]:
+        """Run the steps in double precision; return none where the model does not run so."""
+        try:
+            double = copy.deepcopy(model).double()
+            args, kwargs = in_double((self.args, self.kwargs))
+            return replace(self, args=args, kwargs=kwargs).outcomes(double)
+        except (*_STEP_ERRORS, MemoryError):
+            return []
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
@@ -154,48 +155,21 @@ def _compare(
     comparisons = tuple(_compare_all(expected, actual, [{}] * _STEPS))
     if all(c.match is Match.BITWISE for c in comparisons):
         return comparisons
-    noise = _noise_of_repeats(expected, subject.outcomes(original))
+    noise = noise_of_repeats(expected, subject.outcomes(original))
     comparisons = tuple(_compare_all(expected, actual, noise))
-    if not any(c.match is Match.DIFFERENT and c.kind in _GRADIENTS for c in comparisons):
+    if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
         return comparisons
-    backward = _noise_of_backward(expected, subject.nudged_outcomes(original))
-    both = [
-        {key: max(found, rounding.get(key, 0.0)) for key, found in repeats.items()}
-        for repeats, rounding in zip(noise, backward, strict=True)
-    ]
+    errors = noise_of_errors(
+        expected, subject.nudged_outcomes(original), subject.double_outcomes(original)
+    )
+    both = [larger(*pair) for pair in zip(noise, errors, strict=True)]
     return tuple(_compare_all(expected, actual, both))
-
-
-def _noise_of_repeats(once: list[Outcome], again: list[Outcome]) -> list[_Noise]:
-    """Return how far each thing moves from run to run."""
-    return [
-        {key: largest_difference(value, other.get(key)) for key, value in one.items()}
-        for one, other in zip(once, again, strict=True)
-    ]
-
-
-def _noise_of_backward(once: list[Outcome], nudged: list[Outcome]) -> list[_Noise]:
-    """Return how far each gradient moves with the rounding of the parameters."""
-    return [
-        {
-            key: backward_noise(value, other.get(key), _largest_gradient(one))
-            for key, value in one.items()
-            if key[0] in _GRADIENTS
-        }
-        for one, other in zip(once, nudged, strict=True)
-    ]
-
-
-def _largest_gradient(outcome: Outcome) -> float:
-    gradients = [value for (kind, _), value in outcome.items() if kind in _GRADIENTS]
-    found = (float(g.abs().max()) for g in gradients if isinstance(g, torch.Tensor) and g.numel())
-    return max(filter(math.isfinite, found), default=0.0)
 
 
 def _compare_all(
     expected: list[Outcome],
     actual: list[Outcome],
-    noise: Sequence[_Noise],
+    noise: Sequence[Noise],
 ) -> Iterator[Comparison]:
     for step, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
         for kind, name in dict.fromkeys([*wanted, *got]):

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.compare import Match, backward_noise
+from remat_gen.compare import Match
+from remat_gen.noise import backward_error, rounding_error
 from remat_gen.outcome import State
 from remat_gen.report import Report
 from remat_gen.verification import verify_models
@@ -37,10 +38,13 @@ class OtherSum(Net):
 
 def verified(planned: type[Net]) -> Report:
     torch.manual_seed(0)
-    original, x = Net(), torch.randn(64, WIDTH)
+    return compared(Net(), planned(), torch.randn(64, WIDTH))
+
+
+def compared(original: nn.Module, planned: nn.Module, x: Tensor) -> Report:
     return verify_models(
         original,
-        planned(),
+        planned,
         (x,),
         {},
         device=torch.device("cpu"),
@@ -87,17 +91,81 @@ def test_an_error_in_a_vanishing_gradient_is_found() -> None:
     assert {"up.bias, step 1", "up.bias, step 2"} <= different(verified(Leaking))
 
 
+class Rows(nn.Module):
+    """Gradients are sums over rows that cancel; `wrong` is added to the kernel's."""
+
+    def __init__(self, wrong: float = 0.0) -> None:
+        super().__init__()
+        self.norm, self.wrong = nn.LayerNorm(8), wrong
+
+    def forward(self, x: Tensor) -> Tensor:
+        wanted, x = x.unbind()
+        weight = self.norm.weight
+        loss = (self.normed(x) * wanted).sum()
+        return loss + self.wrong * (weight - weight.detach()).sum()
+
+    def normed(self, x: Tensor) -> Tensor:
+        return self.norm(x)
+
+
+class OtherOrder(Rows):
+    def normed(self, x: Tensor) -> Tensor:
+        return self.norm(x.flip(0)).flip(0)
+
+
+def rows() -> Tensor:
+    return torch.randn(2, 1 << 17, 8, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_long_sum_in_another_order_is_no_difference() -> None:
+    report = compared(Rows(), OtherOrder(), rows())
+    assert report.ok and not report.bitwise
+
+
+def test_without_the_rounding_error_it_would_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remat_gen.verification._Subject.double_outcomes", lambda self, model: [])
+    assert "norm.weight, step 1" in different(compared(Rows(), OtherOrder(), rows()))
+
+
+class Single(Rows):
+    """Runs in single precision only."""
+
+    def normed(self, x: Tensor) -> Tensor:
+        assert x.dtype is torch.float32
+        return super().normed(x)
+
+
+def test_a_model_that_does_not_run_in_double_precision_has_no_rounding_error() -> None:
+    assert "norm.weight, step 1" in different(compared(Single(), OtherOrder(), rows()))
+
+
+def test_an_error_in_a_long_sum_is_found() -> None:
+    """The sums are of a size of 360, and off by a thousandth."""
+    assert "norm.weight, step 1" in different(compared(Rows(), OtherOrder(wrong=0.05), rows()))
+
+
+def test_other_numbers_in_double_precision_are_no_error() -> None:
+    x = torch.randn(100)
+    double = x.double() * (1 + 1e-6)
+    assert 0 < rounding_error(x, double, 1.0) < 1e-5
+    assert rounding_error(x, torch.randn(100).double(), 1.0) == 0.0
+    assert rounding_error(x, torch.full((100,), torch.nan).double(), 1.0) == 0.0
+    assert (
+        rounding_error(x, None, 1.0) == rounding_error(torch.zeros(3), torch.zeros(3), 1.0) == 0.0
+    )
+
+
 def test_the_noise_is_bounded_by_the_largest_gradient() -> None:
     x, far = torch.zeros(3), torch.ones(3)
     most = 256 * torch.finfo(torch.float32).eps
-    assert backward_noise(x, far, largest_of_all=1.0) == most
-    assert backward_noise(x, x + most / 2, largest_of_all=1.0) == most / 2
-    assert backward_noise(x, far, largest_of_all=0.0) == 0.0
+    assert backward_error(x, far, largest_of_all=1.0) == most
+    assert backward_error(x, x + most / 2, largest_of_all=1.0) == most / 2
+    assert backward_error(x, far, largest_of_all=0.0) == 0.0
 
 
 def test_other_things_than_gradients_have_none() -> None:
-    assert backward_noise(None, torch.ones(3), 1.0) == 0.0
-    assert backward_noise(torch.zeros(3, dtype=torch.bfloat16), torch.ones(3), 1.0) == 0.0
+    assert backward_error(None, torch.ones(3), 1.0) == 0.0
+    assert backward_error(torch.zeros(3, dtype=torch.bfloat16), torch.ones(3), 1.0) == 0.0
 
 
 def test_nudged_parameters_are_the_next_numbers() -> None:

@@ -1,0 +1,99 @@
+"""By how much the original is off by itself: there is no holding the planned model to less.
+
+*Repeats*: an original that is not repeatable (atomic additions on a GPU) differs from itself.
+
+*Backward error*: a gradient that vanishes in exact arithmetic, as that of a bias before a
+BatchNorm, consists of rounding alone. Its noise is how far the original's own gradient moves when
+all parameters move to the next number (Higham, "Accuracy and Stability of Numerical Algorithms",
+1.5).
+
+*Rounding error*: a gradient that is summed over thousands of rows is off by more than a few eps
+where terms cancel, in the original as in any other order of the sum. Its noise is how far the
+original's own gradient is from what the original gives in double precision, where that is the same
+gradient: a model may draw other numbers there.
+
+Both errors count up to 1024 · eps · the largest gradient of the step, so that no error of that size
+passes for noise; and not in 16 bits, where the next number is far away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+
+from remat_gen.compare import NOISE_FACTOR, largest_difference, relative_difference
+from remat_gen.outcome import Outcome
+
+Noise: TypeAlias = Mapping[tuple[str, str], float]
+GRADIENTS = ("gradients", "input gradients")
+
+_LARGEST_ERROR = 1024
+_SAME = 1e-3  # of the norm: gradients that differ by more are not of the same numbers
+
+
+def noise_of_repeats(once: Sequence[Outcome], again: Sequence[Outcome]) -> list[Noise]:
+    """Return how far each thing moves from run to run."""
+    return [
+        {key: largest_difference(value, other.get(key)) for key, value in one.items()}
+        for one, other in zip(once, again, strict=True)
+    ]
+
+
+def noise_of_errors(
+    once: Sequence[Outcome], nudged: Sequence[Outcome], double: Sequence[Outcome]
+) -> list[Noise]:
+    """Return each gradient's backward error or rounding error, whichever is larger.
+
+    `double` is empty where the model does not run in double precision.
+    """
+    backward = _noise_of_gradients(once, nudged, backward_error)
+    rounding = _noise_of_gradients(once, double, rounding_error) if double else backward
+    return [larger(*pair) for pair in zip(backward, rounding, strict=True)]
+
+
+def larger(one: Noise, other: Noise) -> Noise:
+    """Return the larger noise of each thing that `one` has."""
+    return {key: max(noise, other.get(key, 0.0)) for key, noise in one.items()}
+
+
+def backward_error(gradient: object, nudged: object, largest_of_all: float) -> float:
+    """Return the noise of a gradient, from a second one for nudged parameters.
+
+    `largest_of_all` is the largest absolute value among all gradients of the step.
+    """
+    if not isinstance(gradient, torch.Tensor) or gradient.dtype.itemsize <= 2:
+        return 0.0
+    if not gradient.is_floating_point():
+        return 0.0
+    most = _LARGEST_ERROR * torch.finfo(gradient.dtype).eps * largest_of_all
+    return min(largest_difference(gradient, nudged), most / NOISE_FACTOR)
+
+
+def rounding_error(gradient: object, double: object, largest_of_all: float) -> float:
+    """Return the noise of a gradient, from the same one in double precision."""
+    same = relative_difference(gradient, double) <= _SAME
+    return backward_error(gradient, double, largest_of_all) if same else 0.0
+
+
+def _noise_of_gradients(
+    once: Sequence[Outcome],
+    others: Sequence[Outcome],
+    error: Callable[[object, object, float], float],
+) -> list[Noise]:
+    return [
+        {
+            key: error(value, other.get(key), _largest_gradient(one))
+            for key, value in one.items()
+            if key[0] in GRADIENTS
+        }
+        for one, other in zip(once, others, strict=True)
+    ]
+
+
+def _largest_gradient(outcome: Outcome) -> float:
+    gradients = [value for (kind, _), value in outcome.items() if kind in GRADIENTS]
+    found = (float(g.abs().max()) for g in gradients if isinstance(g, torch.Tensor) and g.numel())
+    return max(filter(math.isfinite, found), default=0.0)
