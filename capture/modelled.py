@@ -2,7 +2,7 @@
 
 What an operation allocates inside is its kernel's secret; only for fused attention is it in the
 published source. Elsewhere 0 stands, so that a modelled peak may be exceeded by the workspace of a
-convolution or a reduction.
+convolution, a reduction or a mask (at most the bytes of the mask).
 """
 
 from __future__ import annotations
