@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 
 class Held(Enum):
@@ -57,7 +58,7 @@ class Operation:
     over: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Problem:
     """Operations over values; `given` values (incoming gradients) appear when backward begins."""
 
@@ -65,7 +66,7 @@ class Problem:
     values: tuple[Value, ...]
     given: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def forward_count(self) -> int:
         """Return the number of forward operations; the first backward one stands at this index."""
         return sum(not operation.backward for operation in self.operations)
