@@ -16,6 +16,7 @@ from remat_gen.ir.size import divisor
 
 _SUM = "aten.sum.dim_IntList"
 _FEWEST = 8  # rows that are worth a step
+_DTYPES = ("float32", "float64")  # of 16 bits the sums between the steps would be rounded
 
 
 def in_two_steps(expressions: Expressions, operation: Operation) -> str | None:
@@ -37,7 +38,7 @@ def _rows_of_a_step(graph: Graph, name: str) -> int | None:
     As many as sums, about, so that both steps are short.
     """
     tensor, layout = graph.tensors[name], graph.layouts.get(name)
-    if not tensor.device.startswith("cpu"):
+    if not tensor.device.startswith("cpu") or tensor.dtype not in _DTYPES:
         return None  # a GPU's sums are trees
     common = divisor(layout.shape[0] if layout else tensor.shape[0])
     most = math.isqrt(tensor.shape[0])

@@ -248,4 +248,4 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     ]
     for module, names in sorted(forward.imports.items()):
         lines += [f"from {module} import {name}" for name in sorted(names)]
-    return tuple(lines)
+    return tuple(dict.fromkeys(lines))

@@ -10,7 +10,7 @@ all parameters move to the next number (Higham, "Accuracy and Stability of Numer
 *Rounding error*: a gradient that is summed over thousands of rows is off by more than a few eps
 where terms cancel, in the original as in any other order of the sum. Its noise is how far the
 original's own gradient is from what the original gives in double precision, where that is the same
-gradient: a model may draw other numbers there.
+gradient: a model may draw other numbers there, or go another way where a comparison is close.
 
 Both errors count up to 1024 · eps · the largest gradient of the step, so that no error of that size
 passes for noise; and not in 16 bits, where the next number is far away.
@@ -31,7 +31,7 @@ Noise: TypeAlias = Mapping[tuple[str, str], float]
 GRADIENTS = ("gradients", "input gradients")
 
 _LARGEST_ERROR = 1024
-_SAME = 1e-3  # of the norm: gradients that differ by more are not of the same numbers
+_SAME = 1e-3  # of norm and largest: gradients that differ by more are not of the same numbers
 
 
 def noise_of_repeats(once: Sequence[Outcome], again: Sequence[Outcome]) -> list[Noise]:
@@ -47,10 +47,12 @@ def noise_of_errors(
 ) -> list[Noise]:
     """Return each gradient's backward error or rounding error, whichever is larger.
 
-    `double` is empty where the model does not run in double precision.
+    `double` is empty where the model does not run in double precision; it counts where it has drawn
+    the same numbers.
     """
     backward = _noise_of_gradients(once, nudged, backward_error)
-    rounding = _noise_of_gradients(once, double, rounding_error) if double else backward
+    counts = double and _random_state(once) == _random_state(double)
+    rounding = _noise_of_gradients(once, double, rounding_error) if counts else backward
     return [larger(*pair) for pair in zip(backward, rounding, strict=True)]
 
 
@@ -74,8 +76,18 @@ def backward_error(gradient: object, nudged: object, largest_of_all: float) -> f
 
 def rounding_error(gradient: object, double: object, largest_of_all: float) -> float:
     """Return the noise of a gradient, from the same one in double precision."""
+    if not isinstance(gradient, torch.Tensor) or not gradient.numel():
+        return 0.0
+    largest = float(gradient.abs().max())
     same = relative_difference(gradient, double) <= _SAME
+    same = same and largest_difference(gradient, double) <= _SAME * largest
     return backward_error(gradient, double, largest_of_all) if same else 0.0
+
+
+def _random_state(outcomes: Sequence[Outcome]) -> list[bytes]:
+    """Return the states of the generators after each step."""
+    states = (v for one in outcomes for (kind, _), v in one.items() if kind == "random state")
+    return [state.numpy().tobytes() for state in states if isinstance(state, torch.Tensor)]
 
 
 def _noise_of_gradients(

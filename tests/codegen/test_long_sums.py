@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.codegen.lone_parts import write_operations
-from remat_gen.ir.size import LENGTH, Size, divisor, evaluate
+from remat_gen.ir.graph import Ref
+from remat_gen.ir.size import LENGTH, Layout, Size, divisor, evaluate
 
 MODEL = """
 class Net(nn.Module):
@@ -84,3 +86,20 @@ def test_a_divisor_divides_at_every_length(size: Size | int, batch: int) -> None
         return
     common = divisor(size)
     assert value == 0 if common == 0 else value % common == 0
+
+
+@pytest.mark.parametrize(("times", "two_steps"), [(64, True), (1, False)])
+def test_the_rows_of_a_step_divide_their_number_at_every_length(
+    tmp_path: Path, times: int, two_steps: bool
+) -> None:
+    """Of `64 * batch` rows 32 at once; of `batch` rows none can be."""
+    graph = emit(tmp_path, HEAD + MODEL.replace("ROWS", "1024, 8")).traced.graph
+    (last, *_) = [o for o in graph.operations if o.target == "aten.sum.dim_IntList"]
+    batch = Size(LENGTH, ("batch",), 1024 // times)
+    rows = Size("*", (times, batch), 1024) if times > 1 else batch
+    summed = last.args[0]
+    assert isinstance(summed, Ref)
+    width = graph.tensors[summed.name].shape[1]
+    varying = replace(graph, layouts={summed.name: Layout((rows, width), (width, 1), 0)})
+    code = write_operations(varying, (last,)).code
+    assert (".unflatten(0, (-1, 32))" in code) == two_steps

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.compare import Match
+from remat_gen.compare import Match, relative_difference
 from remat_gen.noise import backward_error, rounding_error
 from remat_gen.outcome import State
 from remat_gen.report import Report
@@ -139,6 +139,44 @@ def test_a_model_that_does_not_run_in_double_precision_has_no_rounding_error() -
     assert "norm.weight, step 1" in different(compared(Single(), OtherOrder(), rows()))
 
 
+class OwnError(Exception):
+    """An exception that nobody else knows."""
+
+
+class Picky(Single):
+    def normed(self, x: Tensor) -> Tensor:
+        if x.dtype is not torch.float32:
+            raise OwnError
+        return super().normed(x)
+
+
+def test_what_a_model_raises_in_double_precision_is_no_verdict() -> None:
+    assert "norm.weight, step 1" in different(compared(Picky(), OtherOrder(), rows()))
+
+
+class Noisy(nn.Module):
+    """Noise of a size that rounding never has; the planned backward has drawn it anew."""
+
+    def __init__(self, *, anew: bool = False) -> None:
+        super().__init__()
+        self.up, self.anew = nn.Linear(WIDTH, WIDTH), anew
+
+    def forward(self, x: Tensor) -> Tensor:
+        noise = torch.randn_like(x)
+        shown = x * (1 + 1e-5 * noise)
+        if self.anew:
+            other = torch.randn(x.shape, generator=torch.Generator().manual_seed(9))
+            wrong = self.up(x * (1 + 1e-5 * other))
+            right = self.up(shown)
+            return (wrong + (right - wrong).detach()).square().mean()
+        return self.up(shown).square().mean()
+
+
+def test_noise_drawn_anew_is_found() -> None:
+    x = torch.randn(64, WIDTH, generator=torch.Generator().manual_seed(2))
+    assert "up.weight, step 1" in different(compared(Noisy(), Noisy(anew=True), x))
+
+
 def test_an_error_in_a_long_sum_is_found() -> None:
     """The sums are of a size of 360, and off by a thousandth."""
     assert "norm.weight, step 1" in different(compared(Rows(), OtherOrder(wrong=0.05), rows()))
@@ -150,9 +188,17 @@ def test_other_numbers_in_double_precision_are_no_error() -> None:
     assert 0 < rounding_error(x, double, 1.0) < 1e-5
     assert rounding_error(x, torch.randn(100).double(), 1.0) == 0.0
     assert rounding_error(x, torch.full((100,), torch.nan).double(), 1.0) == 0.0
-    assert (
-        rounding_error(x, None, 1.0) == rounding_error(torch.zeros(3), torch.zeros(3), 1.0) == 0.0
-    )
+    assert rounding_error(x, None, 1.0) == 0.0
+    assert rounding_error(torch.zeros(3), torch.zeros(3).double(), 1.0) == 0.0
+
+
+def test_a_number_that_flips_in_double_precision_is_no_error() -> None:
+    """It is small beside the norm of so many, and not beside the largest."""
+    x = torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    flipped = x.double()
+    flipped[3] += 1e-2 * x.abs().max()
+    assert relative_difference(x, flipped) < 1e-3
+    assert rounding_error(x, flipped, 1.0) == 0.0
 
 
 def test_the_noise_is_bounded_by_the_largest_gradient() -> None:
