@@ -71,8 +71,10 @@ def test_the_plan_records_them_and_check_holds_it_to_them(folder: Path, remat: R
 def test_a_plan_that_breaks_its_pins_is_stale(existing: Path, remat: Remat) -> None:
     path = existing.with_name("small_remat.plan.json")
     text = path.read_text()
-    assert plan_text(read_plan(path)) == text  # an old plan: no pins, the same bytes
-    path.write_text(text.replace('"schedule": [', '"recompute": ["norm"],\n "schedule": [', 1))
+    plan = read_plan(path)
+    assert plan_text(plan) == text  # an old plan: no pins, the same bytes
+    kept = min(n for n in retained(plan) if n.startswith("layers."))  # depends on what was measured
+    path.write_text(text.replace('"schedule": [', f'"recompute": ["{kept}"],\n "schedule": [', 1))
     ended = remat("check", str(existing))
     assert ended.code == 1
     assert "to be recomputed, but kept for backward" in " ".join((ended.out, ended.err))
