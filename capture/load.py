@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.builders import build_model
+from remat_gen.capture.defined_once import defined_once
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.isolation import Isolation, UserCode, isolated
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
@@ -195,7 +196,7 @@ def import_file(path: Path, text: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, place)
     assert spec is not None  # there is a loader for every .py file
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    with UserCode(path, "importing it"):
+    with UserCode(path, "importing it"), defined_once():
         exec(code, module.__dict__)
     return module
 

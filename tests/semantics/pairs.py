@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from remat_gen.budget import parse_budget
+from remat_gen.capture.defined_once import defined_once
 from remat_gen.capture.profile import Progress as ProfileProgress
 from remat_gen.capture.roofline import NOMINAL_CPU, roofline_us
 from remat_gen.ir.costs import Cost, Costs
@@ -139,5 +140,6 @@ def import_file(path: Path, name: str) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    with defined_once():
+        spec.loader.exec_module(module)
     return module
