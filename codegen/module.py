@@ -46,8 +46,7 @@ _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
     pick_results gradient_came incoming_gradient refuse_gradient check_planned check_structure
     structure_of hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
-    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range"""
-    "".split()
+    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
