@@ -8,6 +8,7 @@ that the result does not depend on the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from remat_gen.solver.program import Program
 from remat_gen.solver.timeline import Timeline, timeline_of
 
 WORK = 200_000  # runs measured in all, per improvement
+
+Rerun: TypeAlias = tuple[int, int]  # its operation and the first runs before it: as others go too
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +69,29 @@ def started(arrays: ProblemArrays, candidate: Candidate) -> Trial:
 
 
 def retain_more(start: Trial, budget_bytes: int) -> Trial:
-    """Leave out re-runs, the most expensive first, while the peak fits the budget."""
-    best = start
-    work = WORK
+    """Leave out re-runs, the most expensive first, while the peak fits the budget.
+
+    What did not fit is not tried again: what is retained instead hardly ever makes room.
+    """
+    best, tried, work = start, set[Rerun](), WORK
     while True:
-        improved = None
-        for position in _removable(best, budget_bytes):
+        for position, rerun in _removable(best, budget_bytes):
+            if rerun in tried:
+                continue
             work -= best.timeline.length
             trial = trial_of(without(best.timeline, position))
             if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
-                improved = trial
+                best = trial
                 break
             if work < 0:
                 return best
-        if improved is None:
+            tried.add(rerun)
+        else:
             return best
-        best = improved
 
 
-def _removable(trial: Trial, budget_bytes: int) -> list[int]:
-    """Return the re-runs whose results may fit in the slack, by falling time."""
+def _removable(trial: Trial, budget_bytes: int) -> list[tuple[int, Rerun]]:
+    """Return the re-runs whose results may fit in the slack, with positions, by falling time."""
     timeline, arrays = trial.timeline, trial.timeline.arrays
     slack = budget_bytes - trial.figures.inside
     wanted = np.flatnonzero((timeline.reads > 0) & ~timeline.newest)
@@ -94,10 +100,11 @@ def _removable(trial: Trial, budget_bytes: int) -> list[int]:
     np.add.at(need, position, arrays.nbytes[timeline.values[wanted]])
     since = np.arange(timeline.length)
     np.minimum.at(since, position, timeline.last_at[wanted - 1])
+    before = np.cumsum(timeline.firsts)
     found = []
     for x in np.flatnonzero(~timeline.firsts & ~timeline.forced).tolist():
         p = int(timeline.runs[x])
         room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
         if need[x] <= room + arrays.read_bytes[p]:
-            found.append((-float(arrays.time_us[p]), x))
-    return [x for _, x in sorted(found)]
+            found.append((-float(arrays.time_us[p]), x, (p, int(before[x]))))
+    return [(x, rerun) for _, x, rerun in sorted(found)]

@@ -117,7 +117,7 @@ def test_bare_ladder_is_within_budget_and_time_falls() -> None:
     problem = layered(60, 1).problem()
     ladder = bare_ladder(problem, [Program(((), tuple(range(60))))], Effort.QUICK)
     times = []
-    for share in range(70, 101, 5):
+    for share in range(60, 101, 5):
         budget = ladder.plain.peak_bytes * share // 100
         found = ladder.best(budget)
         if found is not None:
