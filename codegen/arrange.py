@@ -1,8 +1,9 @@
 """Blocks that do the same work are written once: group the bodies, then name what is in them.
 
 Two bodies are the same if their statements are, up to the names of values, parameters and the
-blocks that keep them. Names are then given to *roles*: the third value of a class is the same role
-in all of its instances, and what one class keeps another reads under the same name.
+blocks that keep them, and up to bytes: stages of other widths read the same. Names are then given
+to *roles*: the third value of a class is the same role in all of its instances, and what one class
+keeps another reads under the same name.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
     def of(function: Function) -> object:
         return (
             tuple(
-                (fill(s.text, canonical), s.comment, s.source, fill(s.again, canonical))
+                (fill(s.text, canonical), s.verb, s.source, fill(s.again, canonical))
                 for s in function.statements
             ),
             tuple(fill(text, canonical) for text in function.returns.values()),

@@ -86,8 +86,8 @@ class Writer:
             arguments=tuple(self.names[a] for a in body.arguments()),
             frames_forward=self._frames(body.forward, lengths_of(body.forward)),
             frames_backward=self._frames(body.backward, self._lengths_in_backward()),
-            forward=self._paragraphs(body.forward),
-            backward=self._paragraphs(body.backward),
+            forward=self._paragraphs([b.forward for b in self.block_class.bodies]),
+            backward=self._paragraphs([b.backward for b in self.block_class.bodies]),
             saved=tuple(self.names[a] for a in body.arguments() if a in read),
             outputs=outputs,
             tangents=self._incoming(),
@@ -107,7 +107,7 @@ class Writer:
         marks = [
             mark
             for s in self.block_class.body.forward.statements
-            if s.comment.startswith("retain")
+            if s.retained
             for mark in _targets(s)
         ]
         kept = sorted(
@@ -204,8 +204,8 @@ class Writer:
         sign = "-" if distance < 0 else "+"
         return f"{self._owner_name(owner)} = step[at {sign} {abs(distance)}]"
 
-    def _paragraphs(self, function: Function) -> tuple[Paragraph, ...]:
-        return tuple(paragraphs(function.statements, self.fill))
+    def _paragraphs(self, functions: list[Function]) -> tuple[Paragraph, ...]:
+        return tuple(paragraphs([f.statements for f in functions], self.fill))
 
 
 def lengths_of(function: Function) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from remat_gen.codegen.lifetimes import moments
 from remat_gen.codegen.marks import Mark, argument, find, tangent
 from remat_gen.codegen.now import Now
 from remat_gen.codegen.reach import partly_reached
-from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, refs_in
 from remat_gen.solver.problem import Problem
@@ -186,11 +185,9 @@ class BodyWriter:
         if again:
             made = self.now.wanted(operation)
             names = ", ".join(str(self.now.place(name)) for name in made)
-            statement = replace(statement, again=names, nbytes=self.now.nbytes(made))
+            statement = replace(statement, again=names, remade=self.now.nbytes(made))
         elif segment < self.schedule.block_count:
-            nbytes = self.now.retained_bytes(operation)
-            comment = f"retain {size(nbytes)}" if nbytes else ""
-            statement = replace(statement, comment=comment, retained=nbytes)
+            statement = replace(statement, retained=self.now.retained_bytes(operation))
         self.statements.append(statement)
         if not again:
             self._write_back(operation)
@@ -265,16 +262,15 @@ class BodyWriter:
             self.dropped.discard(v)
             return
         mark = self._mark(v)
-        nbytes = 0 if v in self.taken_over else self.problem.values[v].nbytes
+        freed = 0 if v in self.taken_over else self.problem.values[v].nbytes
         self.taken_over.discard(v)
         if self.statements and self.statements[-1].text.startswith("del "):
             last = self.statements.pop()
-            nbytes += last.nbytes
+            freed += last.freed
             text = f"{last.text}, {mark}"
         else:
             text = f"del {mark}"
-        comment = f"free {size(nbytes)}" if nbytes else ""
-        self.statements.append(Statement(text, comment=comment, nbytes=nbytes))
+        self.statements.append(Statement(text, freed=freed))
 
     def _mark(self, v: int) -> Mark:
         return self.now.place(self.problem.values[v].name)

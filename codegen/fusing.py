@@ -10,7 +10,6 @@ from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.long_sums import in_two_steps
 from remat_gen.codegen.marks import compiled
 from remat_gen.codegen.part_text import PartText, write_part
-from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body, Statement
 from remat_gen.ir.graph import Graph
 from remat_gen.solver.fused import PartFigures, fuse
@@ -128,12 +127,10 @@ class FusingWriter(BodyWriter):
         given = ", ".join(f"{mark}{way.value}" for mark, way in pairs)
         call = f"{results} = {compiled(text.key)}({given})"
         retained = [s for s in inner if s.retained]
-        nbytes = sum(s.retained for s in retained)
         statement = Statement(
             call,
             source=inner[0].source,
-            retained=nbytes,
-            comment=f"retain {size(nbytes)}" if nbytes else "",
+            retained=sum(s.retained for s in retained),
             keeps="".join(_target(s) for s in retained),
         )
         again = [s for s in inner if s.again]
@@ -141,7 +138,7 @@ class FusingWriter(BodyWriter):
             return statement
         left = [m.name for m in text.results if any(m.name in s.again for s in again)]
         return replace(
-            statement, again=", ".join(s.again for s in again), nbytes=self.now.nbytes(left)
+            statement, again=", ".join(s.again for s in again), remade=self.now.nbytes(left)
         )
 
 

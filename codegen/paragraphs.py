@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from remat_gen.codegen.prose import user_line
-from remat_gen.codegen.sizes import size
+from remat_gen.codegen.sizes import sizes
 from remat_gen.codegen.statements import Statement
 from remat_gen.ir.graph import Source
+
+Alike: TypeAlias = tuple[Statement, ...]  # a statement in each body
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,40 +22,48 @@ class Paragraph:
     lines: tuple[str, ...]
 
 
-def paragraphs(statements: tuple[Statement, ...], spell: Callable[[str], str]) -> list[Paragraph]:
-    """Group statements under the user's lines, and what is re-run under a heading of its own."""
+def paragraphs(
+    bodies: Sequence[tuple[Statement, ...]], spell: Callable[[str], str]
+) -> list[Paragraph]:
+    """Group statements under the user's lines, and what is re-run under a heading of its own.
+
+    The `bodies` read the same, but for bytes; what is written is the first one.
+    """
     found: list[Paragraph] = []
-    lines: list[str] = []
-    group: list[Statement] = []
+    group: list[Alike] = []
     source: Source | None = None
 
     def close() -> None:
-        if lines:
-            found.append(Paragraph(_heading(group, spell), tuple(lines)))
-        lines.clear()
+        if group:
+            lines = tuple(_line(alike, spell) for alike in group)
+            found.append(Paragraph(_heading(group, spell), lines))
         group.clear()
 
-    for statement in statements:
-        again = bool(group and group[0].again)
+    for alike in zip(*bodies, strict=True):
+        statement = alike[0]
+        again = bool(group and group[0][0].again)
         if statement.source is not None:
             new = bool(statement.again) != again or (not again and statement.source != source)
             if new:
                 close()
             source = statement.source
-        group.append(statement)
-        comment = f"  # {statement.comment}" if statement.comment else ""
-        lines.append(spell(statement.text) + comment)
+        group.append(alike)
     close()
     return found
 
 
-def _heading(group: list[Statement], spell: Callable[[str], str]) -> str:
-    again = [s for s in group if s.again]
+def _line(alike: Alike, spell: Callable[[str], str]) -> str:
+    text, verb = spell(alike[0].text), alike[0].verb
+    return f"{text}  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else text
+
+
+def _heading(group: list[Alike], spell: Callable[[str], str]) -> str:
+    again = [alike for alike in group if alike[0].again]
     if again:
         names = ", ".join(
-            part.rpartition(".")[2] for s in again for part in spell(s.again).split(", ")
+            part.rpartition(".")[2] for s, *_ in again for part in spell(s.again).split(", ")
         )
-        nbytes = sum(s.nbytes for s in again)
-        return f"rematerialise {names}" + (f": {size(nbytes)}" if nbytes else "")
-    source = next((s.source for s in group if s.source is not None), None)
+        remade = [sum(s.remade for s in body) for body in zip(*again, strict=True)]
+        return f"rematerialise {names}" + (f": {sizes(remade)}" if any(remade) else "")
+    source = next((s.source for s, *_ in group if s.source is not None), None)
     return user_line(source) if source else ""

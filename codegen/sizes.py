@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+
+def sizes(amounts: Sequence[int]) -> str:
+    """Write numbers of bytes as one, or as from least to most: `4 to 16 KiB`, `512 B to 4 KiB`."""
+    least, most = size(min(amounts)), size(max(amounts))
+    if least == most:
+        return most
+    number, unit = least.split()
+    return f"{number if most.endswith(f' {unit}') else least} to {most}"
+
 
 def size(nbytes: int) -> str:
     """Write a number of bytes with three significant digits: `384 KiB`, `4.25 MiB`."""

@@ -13,17 +13,22 @@ from remat_gen.ir.graph import Operation, Source
 class Statement:
     """One line of code with marks.
 
-    `again` names what it rematerialises (`nbytes` of it); `retained` bytes of it stay for backward:
-    those that it `keeps`, where that is not all it makes.
+    `again` names what it rematerialises, `remade` bytes of it; `retained` bytes of what it makes
+    stay for backward: those that it `keeps`, where that is not all; `freed` bytes go with it.
     """
 
     text: str
-    comment: str = ""
     source: Source | None = None
     again: str = ""
-    nbytes: int = 0
+    remade: int = 0
     retained: int = 0
     keeps: str = ""
+    freed: int = 0
+
+    @property
+    def verb(self) -> str:
+        """Return what stands behind the line, before the bytes: "retain", "free" or ""."""
+        return "retain" if self.retained else "free" if self.freed else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
