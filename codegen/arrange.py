@@ -115,8 +115,13 @@ class KeptNames:
     classes: tuple[BlockClass, ...]
     parent: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)  # the kind of operation, by storage
 
     def __post_init__(self) -> None:
+        for operation in self.graph.operations:
+            kind = operation.target.split(".")[1].strip("_")
+            for output in filter(None, operation.outputs[:1]):
+                self.made_by.setdefault(self.graph.tensors[output].storage, kind)
         owners: dict[str, int] = {}
         for block_class in self.classes:
             rows = [_kept_marks(body) for body in block_class.bodies]
@@ -144,12 +149,13 @@ class KeptNames:
             members.setdefault(self._root(name), []).append(name)
         taken: dict[int, set[str]] = {}
         turns = {b.block: turns_of(b) for c in self.classes for b in c.bodies}
-        for role, storages in members.items():
+        # what many blocks keep is named first: `x` of the layers, `x_relu` of the stem
+        for role, storages in sorted(members.items(), key=lambda found: len(found[1]) == 1):
             blocks = {owners[s] for s in storages}
             used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
             used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], kept_hint(self.graph, storages[-1])
-            name = free_name(hint, first, used, turns[owners[first]])
+            name = free_name(hint, first, used, turns[owners[first]], self.made_by.get(first, ""))
             self.names[role] = name
             for block in blocks:
                 taken.setdefault(block, set()).add(name)
@@ -181,10 +187,13 @@ def turns_of(body: Body) -> dict[str, str]:
     return dict(zip(layers, _TURNS, strict=False))
 
 
-def free_name(hint: str, path: str, taken: set[str], turns: Mapping[str, str]) -> str:
-    """Return the hint, or more of what the path says: `x`, `next_x`, `x_drop`, `mlp_x`.
+def free_name(
+    hint: str, path: str, taken: set[str], turns: Mapping[str, str], made_by: str = ""
+) -> str:
+    """Return the hint, or more of what the path says: `x`, `x_drop`, `next_x`, `x_relu`, `mlp_x`.
 
-    `turns` tells the layers of one block apart by their order, as the block may stand for several.
+    `turns` tells the layers of one block apart by their order, as the block may stand for several;
+    `made_by` is the kind of operation, for a path that ends in the hint.
     """
     layer = layer_in(path)
     turn = turns.get(layer, "")
@@ -197,6 +206,7 @@ def free_name(hint: str, path: str, taken: set[str], turns: Mapping[str, str]) -
     candidates = [
         *own,
         *(f"{prefix}{name}" for name in own),
+        *(f"{prefix}{name}_{made_by}" for name in own if made_by and len(own) == 1),
         *(f"{prefix}{path}_{name}" for name in own for path in paths),
     ]
     longest = f"{candidates[-1]}_{identifier(path)}"

@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_matrix
 
 from remat_gen.solver.exact.bit_graph import BitGraph
 from remat_gen.solver.exact.bits import mask_of
 from remat_gen.solver.exact.order import FirstRuns
 from remat_gen.solver.exact.stage_rows import StageRows
+from remat_gen.solver.quiet_milp import quiet_milp
 
 ROOT = 20
 LARGE = 6000  # entries: from here on the root's time grows as their square
@@ -158,7 +159,7 @@ def _minimise(rows: StageRows, node_limit: int, gap: float) -> Any:
     cost[rows.e(0) : rows.e(0) + len(times)] = times
     r, columns, factors = zip(*rows.entries, strict=True)
     matrix = csr_matrix((factors, (r, columns)), shape=(len(rows.low), rows.size))
-    return milp(
+    return quiet_milp(
         cost,
         constraints=LinearConstraint(matrix, rows.low, rows.high),
         bounds=Bounds(rows.least, rows.most),

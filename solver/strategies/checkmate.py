@@ -14,13 +14,13 @@ from functools import reduce
 from math import gcd, inf
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 
 from remat_gen.solver.problem import Problem
+from remat_gen.solver.quiet_milp import quiet_milp
 from remat_gen.solver.search import Effort, Found, Incumbent
 from remat_gen.solver.strategies.errors import SizeLimit
 from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.quiet import quiet_stdout
 from remat_gen.solver.strategies.stage_model import Plan, StageModel, stage_model
 from remat_gen.solver.strategies.stages import Stages, stages_of
 
@@ -100,14 +100,13 @@ def _solve(stages: Stages, budget_bytes: int, work: int) -> _Answer:
     model = scaled.model
     if not model.limits:
         return _Answer(scaled.plan(np.zeros(len(model.costs))), 0.0, True)
-    with quiet_stdout():
-        result = milp(
-            np.array(model.costs),
-            integrality=np.array(model.whole, dtype=int),
-            bounds=Bounds(0, 1),
-            constraints=LinearConstraint(model.matrix(), -np.inf, np.array(model.limits)),
-            options={"mip_rel_gap": 0.0, "node_limit": 1 + work // model.term_count},
-        )
+    result = quiet_milp(
+        np.array(model.costs),
+        integrality=np.array(model.whole, dtype=int),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(model.matrix(), -np.inf, np.array(model.limits)),
+        options={"mip_rel_gap": 0.0, "node_limit": 1 + work // model.term_count},
+    )
     if result.status == 2:
         return _Answer(None, inf, True)
     bound = result.mip_dual_bound if result.mip_dual_bound is not None else 0.0

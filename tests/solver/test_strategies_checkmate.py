@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +24,6 @@ from remat_gen.solver.search import Effort, Found
 from remat_gen.solver.strategies import checkmate
 from remat_gen.solver.strategies.errors import TooLargeError
 from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.quiet import quiet_stdout
 
 NINE = graph(  # DESIGN.md, section 8: names x t a s b v z0 z y
     [[], [0], [1], [0], [3], [2, 4], [5], [6], [7, 2, 4]], [1, 3, 1, 2, 1, 1, 4, 1, 1]
@@ -103,10 +100,3 @@ def test_too_large() -> None:
     with pytest.raises(TooLargeError, match="121") as caught:
         checkmate.search(problem, 10, Effort.QUICK)
     assert caught.value.limit == checkmate.SIZES[Effort.QUICK].bare
-
-
-def test_what_the_library_prints_stays_off_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    with quiet_stdout():
-        os.write(1, b"from C")
-    os.write(1, b"after")
-    assert capfd.readouterr().out == "after"

@@ -1,0 +1,45 @@
+"""scipy's integer programs, without what their library prints."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from scipy.optimize import milp
+
+
+def quiet_milp(cost: Any, **arguments: Any) -> Any:
+    """Return what `scipy.optimize.milp` returns; nothing of HiGHS's reaches standard output.
+
+    HiGHS 1.12 prints a line of debugging where it repairs a solution
+    ("HighsMipSolverData::transformNewIntegerFeasibleSolution …"), whatever its log options: it
+    would stand amid a generated module that goes to standard output, or the output of `--json`.
+    """
+    with quiet_stdout():
+        return milp(cost, **arguments)
+
+
+@contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """Send file descriptor 1 to nowhere for a while, with what C's own buffer holds at its end."""
+    _flush()
+    kept = os.dup(1)
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        yield
+        _flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)
