@@ -194,10 +194,12 @@ class _Lowering:
 
     def _constant(self, node: torch.fx.Node) -> None:
         value = node.meta["value"]
-        name = self.namer.unique("", "constant")
+        reader = next(iter(node.users), node)  # constants have no place of their own
+        name = self.namer.unique(metadata.module_path(reader), "constant")
         self.table.add(node, 0, tensors_of(node)[0], name, "constant", ir.Kind.ACTIVATION)
         numbers = argument(value.tolist(), self.table.name)
-        self.operations.append(make_constant(node, name, value, numbers))
+        made = make_constant(node, reader, name, value, numbers, self.model_file)
+        self.operations.append(made)
 
     def _view(self, node: torch.fx.Node) -> None:
         base = next(n for n in node.all_input_nodes if shares(n, node))

@@ -28,9 +28,14 @@ def record_generator(
 
 
 def make_constant(
-    node: torch.fx.Node, name: str, value: torch.Tensor, numbers: ir.Argument
+    node: torch.fx.Node,
+    reader: torch.fx.Node,
+    name: str,
+    value: torch.Tensor,
+    numbers: ir.Argument,
+    model_file: str,
 ) -> ir.Operation:
-    """Return what makes a tensor of the numbers that stand in the user's forward."""
+    """Return what makes a tensor of the numbers that stand in forward, where `reader` reads it."""
     dtype = ir.Literal("dtype", str(value.dtype).removeprefix("torch."))
     return ir.Operation(
         name=name,
@@ -41,7 +46,7 @@ def make_constant(
         single=True,
         phase=naming.phase_of(node),
         traits=frozenset(),
-        source=ir.Source("", 0, ""),
-        module="",
+        source=metadata.source_of(reader, model_file),
+        module=metadata.module_path(reader),
         hint="constant",
     )

@@ -15,6 +15,7 @@ from remat_gen.capture.attention import seeds_on_host
 from remat_gen.capture.causal_masks import masks_of_eager
 from remat_gen.capture.frames import in_large_chunk
 from remat_gen.capture.garbage import fewer_collections
+from remat_gen.capture.inner_layers import layers_of
 from remat_gen.capture.joint import Joint, trace_joint
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
@@ -158,6 +159,7 @@ class _Step:
             graph = on_gpu(graph)
             say_on_gpu(self.model, self.call)
         graph = with_saved_statistics(seeds_on_host(graph))
+        graph = replace(graph, layers=layers_of(self.model, graph))
         return Traced(
             graph,
             self.call,

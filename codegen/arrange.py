@@ -13,14 +13,11 @@ import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from remat_gen.capture.naming import identifier
+from remat_gen.codegen.free_names import free_name, kept_hint, turns_of
 from remat_gen.codegen.marks import Mark, fill
-from remat_gen.codegen.paths import layers_in, relative
 from remat_gen.codegen.statements import Body, Function
 from remat_gen.ir.graph import Graph, Input, Kind
-from remat_gen.ir.paths import layer_in, layer_of
-
-_TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+from remat_gen.ir.paths import Layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,12 +39,12 @@ def group(graph: Graph, bodies: tuple[Body, ...]) -> tuple[BlockClass, ...]:
     inputs = {i.tensor: i for i in graph.inputs}
     by_key: dict[object, list[Body]] = {}
     for body in bodies:
-        by_key.setdefault(_key(body, inputs), []).append(body)
+        by_key.setdefault(_key(body, inputs, graph.layers), []).append(body)
     classes = [c for same in by_key.values() for c in _split_by_owners(same)]
     return tuple(sorted(classes, key=lambda c: c.body.block))
 
 
-def _key(body: Body, inputs: Mapping[str, Input]) -> object:
+def _key(body: Body, inputs: Mapping[str, Input], layers: Layers) -> object:
     numbers: dict[Mark, int] = {}
     owners: dict[int, int] = {body.block: 0}
 
@@ -69,10 +66,10 @@ def _key(body: Body, inputs: Mapping[str, Input]) -> object:
 
     texts = of(body.forward), of(body.backward)
     arguments = tuple(inputs[name] for name in body.arguments())
-    paths = tuple(i.path if i.kind is Kind.INPUT else relative(i.path) for i in arguments)
+    paths = tuple(i.path if i.kind is Kind.INPUT else layers.relative(i.path) for i in arguments)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
-    layers = layers_in(models)
-    which = tuple(layers.index(layer_in(path)) for path in models)
+    owners = layers.all_holding(models)
+    which = tuple(owners.index(layers.holding(path)) for path in models)
     given = tuple(body.backward.returns).__len__()
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
@@ -148,14 +145,15 @@ class KeptNames:
         for name in owners:
             members.setdefault(self._root(name), []).append(name)
         taken: dict[int, set[str]] = {}
-        turns = {b.block: turns_of(b) for c in self.classes for b in c.bodies}
+        turns = {b.block: turns_of(b, self.graph.layers) for c in self.classes for b in c.bodies}
         # what many blocks keep is named first: `x` of the layers, `x_relu` of the stem
         for role, storages in sorted(members.items(), key=lambda found: len(found[1]) == 1):
             blocks = {owners[s] for s in storages}
             used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
             used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], kept_hint(self.graph, storages[-1])
-            name = free_name(hint, first, used, turns[owners[first]], self.made_by.get(first, ""))
+            turn, kind = turns[owners[first]], self.made_by.get(first, "")
+            name = free_name(self.graph.layers, hint, first, used, turn, kind)
             self.names[role] = name
             for block in blocks:
                 taken.setdefault(block, set()).add(name)
@@ -164,51 +162,3 @@ class KeptNames:
 def _kept_marks(body: Body) -> list[Mark]:
     marks = body.forward.marks() + body.backward.marks()
     return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))
-
-
-def hint_of(graph: Graph, storage: str) -> str:
-    """Return the short name of a storage."""
-    return graph.tensors[storage].hint or "value"
-
-
-def kept_hint(graph: Graph, storage: str) -> str:
-    """Return the short name of what a block keeps; a gradient that was summed is the gradient.
-
-    Layers hand sums to each other and get a plain one from the last block: they stay alike.
-    """
-    hint = hint_of(graph, storage)
-    summed = graph.storages[storage].kind is Kind.GRADIENT and hint.startswith("d_")
-    return hint.removesuffix("_sum") if summed else hint
-
-
-def turns_of(body: Body) -> dict[str, str]:
-    """Return which in turn each layer of a block is, in words: `next` for its second."""
-    layers = filter(None, dict.fromkeys(layer_of(o.module) for o in body.operations))
-    return dict(zip(layers, _TURNS, strict=False))
-
-
-def free_name(
-    hint: str, path: str, taken: set[str], turns: Mapping[str, str], made_by: str = ""
-) -> str:
-    """Return the hint, or more of what the path says: `x`, `x_drop`, `next_x`, `x_relu`, `mlp_x`.
-
-    `turns` tells the layers of one block apart by their order, as the block may stand for several;
-    `made_by` is the kind of operation, for a path that ends in the hint.
-    """
-    layer = layer_in(path)
-    turn = turns.get(layer, "")
-    prefix = f"{turn}_" if turn else ""
-    containers = [part for part in layer.split(".") if not part.isdigit()]
-    *parents, last = filter(None, [*containers, *relative(path).split(".")])
-    own = dict.fromkeys(name for name in (hint, identifier(last)) if hint in name)
-    suffixes = ("_".join(parents[-n:]) for n in range(1, len(parents) + 1))
-    paths = [identifier(suffix) for suffix in suffixes if not suffix[0].isdigit()]
-    candidates = [
-        *own,
-        *(f"{prefix}{name}" for name in own),
-        *(f"{prefix}{name}_{made_by}" for name in own if made_by and len(own) == 1),
-        *(f"{prefix}{path}_{name}" for name in own for path in paths),
-    ]
-    longest = f"{candidates[-1]}_{identifier(path)}"
-    lengthened = (longest + "_" * n for n in itertools.count())
-    return next(name for name in itertools.chain(candidates, lengthened) if name not in taken)

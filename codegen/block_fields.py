@@ -8,10 +8,9 @@ from string import ascii_lowercase
 from torch import nn
 
 from remat_gen.codegen.block_text import BlockText, Writer
-from remat_gen.codegen.paths import access, layers_in, relative
+from remat_gen.codegen.paths import access
 from remat_gen.codegen.reach import partly_reached
 from remat_gen.ir.graph import Graph, Input, Kind
-from remat_gen.ir.paths import layer_in
 
 
 def block_fields(
@@ -23,7 +22,7 @@ def block_fields(
     arguments = [inputs[a] for a in body.arguments()]
     order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
     owned = [i for i in arguments if i.kind is not Kind.INPUT]
-    layers = layers_in(i.path for i in owned)
+    layers = graph.layers.all_holding(i.path for i in owned)
     constant = [
         position
         for position, i in enumerate(body.forward.returns)
@@ -35,7 +34,8 @@ def block_fields(
     return fields | {
         "layers": [f"{name}: Any" for name in _layer_names(layers)],
         "parameters": [
-            _parameter(model, i, layers) + ".detach()" * (i.tensor in body.only_read) for i in owned
+            _parameter(model, graph, i, layers) + ".detach()" * (i.tensor in body.only_read)
+            for i in owned
         ],
         "constant_outputs": constant,
         "token_device": "" if device == "cpu" else f', device="{device}"',
@@ -57,10 +57,10 @@ def _letters(number: int) -> str:
     return (_letters(rest - 1) if rest else "") + ascii_lowercase[last]
 
 
-def _parameter(model: nn.Module, found: Input, layers: list[str]) -> str:
-    layer = layer_in(found.path)
+def _parameter(model: nn.Module, graph: Graph, found: Input, layers: list[str]) -> str:
+    layer = graph.layers.holding(found.path)
     start = _layer_names(layers)[layers.index(layer)]
-    return access(start, model.get_submodule(layer), relative(found.path))
+    return access(start, model.get_submodule(layer), graph.layers.relative(found.path))
 
 
 def _incoming(writer: Writer, text: BlockText) -> list[str]:

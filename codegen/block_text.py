@@ -7,7 +7,8 @@ import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.arrange import BlockClass, KeptNames, free_name, hint_of, turns_of
+from remat_gen.codegen.arrange import BlockClass, KeptNames
+from remat_gen.codegen.free_names import free_name, hint_of, turns_of
 from remat_gen.codegen.marks import Mark, fill, find, written
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
 from remat_gen.codegen.prose import prose
@@ -59,13 +60,13 @@ class Writer:
     turns: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.turns = turns_of(self.block_class.body)
+        self.turns = turns_of(self.block_class.body, self.graph.layers)
         self.inputs = {i.tensor: i for i in self.graph.inputs}
         body = self.block_class.body
         self.taken.update(self.global_names)
         self.taken.update(self._owner_name(o) for o in self.block_class.owners)
         for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
-            self.lengths[name] = free_name(name, name, self.taken, {})
+            self.lengths[name] = free_name(self.graph.layers, name, name, self.taken)
             self.taken.add(self.lengths[name])
         for name in (*body.arguments(), *body.tangents):
             self._name(name)
@@ -149,7 +150,7 @@ class Writer:
         hint = hint_of(self.graph, name)
         if name in self.inputs and self.inputs[name].kind is Kind.INPUT:
             hint = self.graph.tensors[name].hint
-        self.names[name] = free_name(hint, name, self.taken, self.turns)
+        self.names[name] = free_name(self.graph.layers, hint, name, self.taken, self.turns)
         self.taken.add(self.names[name])
 
     def layout(self, tangent: str) -> tuple[str, str]:

@@ -18,14 +18,14 @@ from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.prose import camel, prose
 from remat_gen.codegen.statements import Body
-from remat_gen.ir.paths import layer_in, layer_of
+from remat_gen.ir.paths import Layers
 
 
 def name_classes(
-    writers: Mapping[BlockClass, Writer], model: nn.Module, taken: frozenset[str]
+    writers: Mapping[BlockClass, Writer], model: nn.Module, layers: Layers, taken: frozenset[str]
 ) -> dict[BlockClass, str]:
     """Return a class name for each: `LayerLn1`; of others that begin alike: `LayerLn1Last`, …"""
-    namer = _ClassNamer(writers, model, set(taken))
+    namer = _ClassNamer(writers, model, layers, set(taken))
     in_order = sorted(writers, key=lambda c: c.body.block)
     names = {block_class: namer.name(block_class) for block_class in in_order}
     return {block_class: names[block_class] for block_class in writers}
@@ -35,6 +35,7 @@ def name_classes(
 class _ClassNamer:
     writers: Mapping[BlockClass, Writer]
     model: nn.Module
+    layers: Layers
     used: set[str]
     named: dict[str, list[BlockClass]] = field(default_factory=dict)  # by what they begin with
 
@@ -46,7 +47,7 @@ class _ClassNamer:
 
     def _base(self, block_class: BlockClass) -> str:
         operations = block_class.body.operations
-        layer = layer_of_class(block_class)
+        layer = layer_of_class(block_class, self.layers)
         owner = self.model.get_submodule(layer) if layer else self.model
         first = camel(identifier(operations[0].hint)) if operations else "Empty"
         return f"{identifier(type(owner).__name__)}{first}"
@@ -54,18 +55,18 @@ class _ClassNamer:
     def _candidates(self, block_class: BlockClass) -> Iterator[str]:
         base = self._base(block_class)
         several = sum(self._base(c) == base for c in self.writers) > 1
-        if several and len(block_class.bodies) == 1 and _at_edge(self.model, block_class.body, 0):
+        if several and len(block_class.bodies) == 1 and self._at_edge(block_class.body, 0):
             yield f"{base}First"
         yield base
-        if any(_at_edge(self.model, body, -1) for body in block_class.bodies):
+        if any(self._at_edge(body, -1) for body in block_class.bodies):
             yield f"{base}Last"
-        layer = layer_of_class(block_class)
+        layer = layer_of_class(block_class, self.layers)
         yield from [f"{base}{camel(identifier(layer))}"] * bool(layer)
         yield from (f"{base}{difference}" for difference in self._differences(block_class))
         yield from (f"{base}{place}" for place in self._before(block_class))
         operations = block_class.body.operations
         places = [f"To{camel(identifier(operations[-1].hint))}"] if operations else []
-        layers = map(layer_in, block_class.body.arguments())
+        layers = map(self.layers.holding, block_class.body.arguments())
         places += [camel(identifier(layer)) for layer in layers if layer][:1]
         yield from (f"{base}{place}" for place in places)
         yield f"{base}{''.join(places)}"
@@ -83,19 +84,18 @@ class _ClassNamer:
 
     def _before(self, block_class: BlockClass) -> Iterator[str]:
         """Yield the layer that a single block outside of the layers stands before."""
-        if len(block_class.bodies) == 1 and not layer_of_class(block_class):
+        if len(block_class.bodies) == 1 and not layer_of_class(block_class, self.layers):
             following = block_class.body.block + 1
             after = [b for c in self.writers for b in c.bodies if b.block == following]
-            layers = [layer_of(o.module) for b in after for o in b.operations[:1]]
+            layers = [self.layers.of(o.module) for b in after for o in b.operations[:1]]
             yield from (f"Before{camel(identifier(layer))}" for layer in layers if layer)
 
-
-def _at_edge(model: nn.Module, body: Body, place: int) -> bool:
-    """Tell whether a block begins in the first (0) or ends in the last (-1) of a list of layers."""
-    if not body.operations:
-        return False
-    path, _, number = layer_of(body.operations[place].module).rpartition(".")
-    return bool(number) and number == list(model.get_submodule(path)._modules)[place]
+    def _at_edge(self, body: Body, place: int) -> bool:
+        """Tell whether a block begins in the first (0) or ends in the last (-1) of a list."""
+        if not body.operations:
+            return False
+        path, _, number = self.layers.of(body.operations[place].module).rpartition(".")
+        return bool(number) and number == list(self.model.get_submodule(path)._modules)[place]
 
 
 def _digest(block_class: BlockClass) -> str:
@@ -104,18 +104,18 @@ def _digest(block_class: BlockClass) -> str:
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:6]
 
 
-def layer_of_class(block_class: BlockClass) -> str:
+def layer_of_class(block_class: BlockClass, layers: Layers) -> str:
     """Return the repeated layer that a block's forward lies in, or ""."""
-    layers = {layer_of(o.module) for o in block_class.body.operations if o.module}
-    return layers.pop() if len(layers) == 1 else ""
+    own = {layers.of(o.module) for o in block_class.body.operations if o.module}
+    return own.pop() if len(own) == 1 else ""
 
 
-def title_of(block_class: BlockClass) -> str:
+def title_of(block_class: BlockClass, layers: Layers) -> str:
     """Return what the class does, for its docstring: `h.*: ln_1 … proj`."""
     operations = block_class.body.operations
     if not operations:
         return "nothing"
-    layer = layer_of_class(block_class)
+    layer = layer_of_class(block_class, layers)
     where = f"{layer.rpartition('.')[0]}.*: " if layer and len(block_class.bodies) > 1 else ""
     where = where or (f"{layer}: " if layer else "")
     first, last = operations[0].hint, operations[-1].hint

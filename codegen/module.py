@@ -104,12 +104,12 @@ def emit_body(
     classes = group(graph, bodies)
     kept_names = KeptNames(graph, classes)
     writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
-    names = name_classes(writers, target.model, taken | helper_names)
+    names = name_classes(writers, target.model, graph.layers, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
         render("block.py.jinja", block=block_fields(target.model, target.device, writers[c], text))
         for c, name in names.items()
-        for text in [writers[c].write(name, title_of(c))]
+        for text in [writers[c].write(name, title_of(c, graph.layers))]
     ]
     if named:
         blocks.append(_parts(target, named))

@@ -8,7 +8,7 @@ import keyword
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from remat_gen.codegen.arrange import free_name, hint_of
+from remat_gen.codegen.free_names import free_name, hint_of
 from remat_gen.codegen.marks import Mark, fill, find, length
 from remat_gen.codegen.masks import Handed, handed
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
@@ -140,7 +140,7 @@ class _Names:
         if key in self.names:
             return
         hint = mark.name if mark.kind == "length" else hint_of(self.graph, mark.name)
-        self.names[key] = free_name(hint, mark.name, self.taken, {})
+        self.names[key] = free_name(self.graph.layers, hint, mark.name, self.taken)
         self.taken.add(self.names[key])
 
     def fill(self, text: str) -> str:

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable
 
 from torch import nn
 
 from remat_gen.codegen.expressions import quoted
-from remat_gen.ir.paths import layer_in
-
-
-def layers_in(paths: Iterable[str]) -> list[str]:
-    """Return the layers that own parameters, each once, in order; "" for those in none."""
-    return list(dict.fromkeys(map(layer_in, paths)))
-
-
-def relative(path: str) -> str:
-    """Return a parameter's path from its layer: `attn.qkv.weight`."""
-    return path.removeprefix(layer_in(path)).removeprefix(".")
 
 
 def access(start: str, module: nn.Module, path: str) -> str:

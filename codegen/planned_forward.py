@@ -15,7 +15,7 @@ from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
 from remat_gen.codegen.marks import Mark, fill, find
-from remat_gen.codegen.paths import access, layers_in
+from remat_gen.codegen.paths import access
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.schedule_table import schedule_table
 from remat_gen.codegen.statements import Body
@@ -152,8 +152,9 @@ class ForwardWriter:
             for i in mine
             if i.kind is Kind.INPUT
         ]
-        layers = [access("self", self.model, layer) for layer in layers_in(paths)]
-        return [*([f"*{name}.parameters({', '.join(layers)})"] if paths else []), *given]
+        layers = self.traced.graph.layers.all_holding(paths)
+        reached = [access("self", self.model, layer) for layer in layers]
+        return [*([f"*{name}.parameters({', '.join(reached)})"] if paths else []), *given]
 
     # -- inputs and outputs -------------------------------------------------------------------
 

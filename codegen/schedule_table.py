@@ -8,7 +8,6 @@ from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.prose import prose
 from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body
-from remat_gen.ir.paths import layer_in
 
 
 def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
@@ -24,7 +23,7 @@ def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
 def _row(body: Body, writer: Writer) -> tuple[str, str, str, str]:
     operations = body.operations
     first, last = (operations[0].name, operations[-1].name) if operations else ("", "")
-    layer = layer_in(first)
+    layer = writer.graph.layers.holding(first)
     last = last.removeprefix(f"{layer}.") if layer else last
     name = prose(f"{first} … {last}" if last and last != first else first)
     retained, again = shorten(writer.retained()), shorten(writer.rematerialised())

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from remat_gen.ir.errors import GraphError
+from remat_gen.ir.paths import OUTERMOST, Layers
 from remat_gen.ir.size import Layout, Length, Size
 
 
@@ -201,7 +202,8 @@ class Graph:
     """A training step: forward operations, then backward operations, in traced order.
 
     Where `lengths` may vary, numbers in tensors and storages are those of the example, which are
-    the largest; `layouts` has the shapes and strides that vary, by tensor name.
+    the largest; `layouts` has the shapes and strides that vary, by tensor name. `layers` tells
+    which members of the model's lists are its layers.
     """
 
     inputs: tuple[Input, ...]
@@ -214,6 +216,7 @@ class Graph:
     mutations: tuple[Mutation, ...]
     lengths: tuple[Length, ...] = ()
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    layers: Layers = OUTERMOST
 
     def storage_of(self, tensor: str) -> Storage:
         """Return the storage that a tensor looks at."""

@@ -21,7 +21,6 @@ from remat_gen.codegen.shared_views import share_views
 from remat_gen.codegen.statements import Body
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.paths import layer_in
 from remat_gen.retrace import Retraced
 
 _FRAME = re.compile(r"^(?:own|step|layer|self|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
@@ -102,4 +101,4 @@ def _spellings(graph: Graph, storage: str, shown: str) -> Iterator[str]:
     """Yield the name alone, and behind the module and the layer that the value belongs to."""
     yield shown
     path = storage.rpartition(".")[0]
-    yield from (f"{prefix}.{shown}" for prefix in {path, layer_in(storage)} if prefix)
+    yield from (f"{prefix}.{shown}" for prefix in {path, graph.layers.holding(storage)} if prefix)

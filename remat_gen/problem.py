@@ -9,7 +9,6 @@ from remat_gen.codegen.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
-from remat_gen.ir.paths import layer_of
 from remat_gen.solver import problem as plain
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -40,6 +39,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
             for name in index
         ),
         given=tuple(i for name, i in index.items() if graph.storages[name].kind is Kind.TANGENT),
+        layers=graph.layers,
     )
 
 
@@ -67,7 +67,7 @@ def _operation(
         backward=backward,
         rerunnable=not backward and _rerunnable(graph, operation, bool(stale)),
         signature=signature(graph, operation),
-        layer=layer_of(operation.module),
+        layer=graph.layers.of(operation.module),
         ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
     )
 

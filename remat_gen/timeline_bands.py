@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.paths import layer_of
 from remat_gen.timeline import Part, Residence, Stay, bytes_by_run
 
 MODULES = 8  # bands of retained bytes at most; neighbours are merged
@@ -52,7 +51,7 @@ def module_of(graph: Graph, stay: Stay) -> str:
     if stay.producer is None:
         return ""
     path = graph.operations[stay.producer].module
-    return layer_of(path) or path.partition(".")[0]
+    return graph.layers.of(path) or path.partition(".")[0]
 
 
 def _by_module(

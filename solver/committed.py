@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
+from remat_gen.ir.paths import Layers
 from remat_gen.solver.layers import Kind, kinds_of
 
 NAME = "committed"
@@ -27,9 +28,9 @@ class Committed:
         """Return the operations of forward in order."""
         return tuple(chain.from_iterable(self.forward))
 
-    def kinds(self) -> dict[str, Kind]:
+    def kinds(self, layers: Layers) -> dict[str, Kind]:
         """Return the layers in order, and what each is made of."""
-        return kinds_of(self.names())
+        return kinds_of(self.names(), layers)
 
     def starts(self) -> tuple[str, ...]:
         """Return the first operation of each block."""

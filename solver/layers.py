@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from remat_gen.ir.paths import layer_in
+from remat_gen.ir.paths import Layers
 
 Kind = tuple[str, ...]
 """What a layer is made of: the names of its operations, without its own."""
@@ -18,11 +18,11 @@ Kind = tuple[str, ...]
 _Score = tuple[int, int, int]  # layers matched, less the blocks parted, names kept
 
 
-def kinds_of(names: Iterable[str]) -> dict[str, Kind]:
+def kinds_of(names: Iterable[str], layers: Layers) -> dict[str, Kind]:
     """Return the layers in the order of their first operations, and what each is made of."""
     found: dict[str, list[str]] = {}
     for name in names:
-        if layer := layer_in(name):
+        if layer := layers.holding(name):
             found.setdefault(layer, []).append(name.removeprefix(layer))
     return {layer: tuple(inside) for layer, inside in found.items()}
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from remat_gen.ir.paths import OUTERMOST, Layers
+
 
 class Held(Enum):
     """Who else holds a value, so that a schedule cannot free it when it likes."""
@@ -60,11 +62,15 @@ class Operation:
 
 @dataclass(frozen=True)
 class Problem:
-    """Operations over values; `given` values (incoming gradients) appear when backward begins."""
+    """Operations over values; `given` values (incoming gradients) appear when backward begins.
+
+    `layers` tells which layer an operation belongs to, by its name.
+    """
 
     operations: tuple[Operation, ...]
     values: tuple[Value, ...]
     given: tuple[int, ...] = ()
+    layers: Layers = OUTERMOST
 
     @cached_property
     def forward_count(self) -> int:

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from remat_gen.ir.paths import layer_in
 from remat_gen.solver.committed import NAME, Committed
 from remat_gen.solver.contest import Contest, Entry
 from remat_gen.solver.exact.search import search
@@ -141,5 +140,5 @@ class Steady:
         """Return the operations of each layer, of forward and of backward."""
         found: dict[str, set[int]] = {}
         for p, name in enumerate(self.transfer.names):
-            found.setdefault(layer_in(name), set()).add(p)
+            found.setdefault(self.transfer.layer_of(name), set()).add(p)
         return found

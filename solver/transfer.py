@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from remat_gen.ir.paths import layer_in
 from remat_gen.solver.blocks import build_chain
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.layers import Kind, kinds_of, matched
@@ -29,11 +28,13 @@ class Transfer:
         """Find out which layer is which."""
         self.problem, self.committed, self.cuts = problem, committed, cuts
         self.names = [operation.name for operation in problem.operations]
+        self.layer_of = problem.layers.holding  # by the name of an operation
         self.index = {name: p for p, name in enumerate(self.names)}
         self.reruns = committed.reruns()
-        self.old_kinds: dict[str, Kind] = committed.kinds()
-        self.new_kinds: dict[str, Kind] = kinds_of(self.names[: problem.forward_count])
-        starting = {layer_in(name) for name in committed.starts()}
+        self.old_kinds: dict[str, Kind] = committed.kinds(problem.layers)
+        forward = self.names[: problem.forward_count]
+        self.new_kinds: dict[str, Kind] = kinds_of(forward, problem.layers)
+        starting = set(map(self.layer_of, committed.starts()))
         self.matched = matched(self.old_kinds, self.new_kinds, starting)
 
     @cached_property
@@ -43,7 +44,8 @@ class Transfer:
         return tuple(
             p
             for p in range(self.problem.forward_count)
-            if not renamer.stays(layer_in(self.names[p])) or renamer.old(self.names[p]) not in old
+            if not renamer.stays(self.layer_of(self.names[p]))
+            or renamer.old(self.names[p]) not in old
         )
 
     def reruns_in(self, layer: str) -> tuple[tuple[str, ...], ...]:
@@ -52,7 +54,7 @@ class Transfer:
         return tuple(
             tuple(name.removeprefix(prefix) for name in again)
             for anchor, again in self.reruns.items()
-            if layer_in(anchor) == layer
+            if self.layer_of(anchor) == layer
         )
 
     @property
@@ -81,8 +83,8 @@ class Transfer:
         place = {name: i for i, name in enumerate(self.reruns)}
         traced = range(self.problem.forward_count, len(self.names))
         at = {p: place[old] for p in traced if (old := renamer.old(self.names[p])) in place}
-        stays = {p for p in at if renamer.stays(layer_in(self.names[p]))}
-        slots = _in_old_order([p for p in at if p not in stays], self.names, at)
+        stays = {p for p in at if renamer.stays(self.layer_of(self.names[p]))}
+        slots = self._in_old_order([p for p in at if p not in stays], at)
         behind: dict[int, list[int]] = {-1: []}
         last = -1
         for p in traced:
@@ -92,6 +94,14 @@ class Transfer:
                 behind[last].append(slots.get(p, p))
         ordered = [-1, *sorted(stays, key=at.__getitem__)]
         return self._made_first([q for p in ordered for q in (p, *behind[p]) if q >= 0])
+
+    def _in_old_order(self, slots: Sequence[int], at: Mapping[int, int]) -> dict[int, int]:
+        """Return what stands in each slot when those of one layer are in the old order."""
+        by_layer: dict[str, list[int]] = {}
+        for p in slots:
+            by_layer.setdefault(self.layer_of(self.names[p]), []).append(p)
+        pairs = (zip(m, sorted(m, key=at.__getitem__), strict=True) for m in by_layer.values())
+        return {slot: p for layer in pairs for slot, p in layer}
 
     def _made_first(self, order: Sequence[int]) -> list[int]:
         """Return backward operations in an order, but for makers that would come too late."""
@@ -130,20 +140,12 @@ class Transfer:
         return Program(tuple(tuple(self.index[name] for name in one) for one in segments))
 
 
-def _in_old_order(slots: Sequence[int], names: list[str], at: Mapping[int, int]) -> dict[int, int]:
-    """Return what stands in each slot when those of one layer are in the old order."""
-    by_layer: dict[str, list[int]] = {}
-    for p in slots:
-        by_layer.setdefault(layer_in(names[p]), []).append(p)
-    pairs = (zip(mine, sorted(mine, key=at.__getitem__), strict=True) for mine in by_layer.values())
-    return {slot: p for layer in pairs for slot, p in layer}
-
-
 class _Renamer:
     """Old names of new operations, and new names of old ones as seen from a new layer."""
 
     def __init__(self, transfer: Transfer, source: Source) -> None:
         self.source, self.matched = source, transfer.matched
+        self.layer_of = transfer.layer_of
         self.now = {old: new for new, old in transfer.matched.items()}
         self.old_layers, self.new_layers = list(transfer.old_kinds), list(transfer.new_kinds)
 
@@ -155,17 +157,17 @@ class _Renamer:
 
     def old(self, name: str) -> str:
         """Return the name of the operation that a new one takes its re-runs from, or ""."""
-        layer = layer_in(name)
+        layer = self.layer_of(name)
         if not layer:
             return name
         return f"{self.source[layer]}{name.removeprefix(layer)}" if layer in self.source else ""
 
     def new(self, again: str, anchor: str) -> str:
         """Return the name of what runs again before `anchor`, where `again` did in the old one."""
-        layer = layer_in(again)
-        return (
-            f"{self._layer(layer, layer_in(anchor))}{again.removeprefix(layer)}" if layer else again
-        )
+        layer = self.layer_of(again)
+        if not layer:
+            return again
+        return f"{self._layer(layer, self.layer_of(anchor))}{again.removeprefix(layer)}"
 
     def _layer(self, layer: str, here: str) -> str:
         """Return the new layer that stands to `here` as `layer` stood to the source of `here`."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from remat_gen.ir.paths import layer_of
+from remat_gen.ir.paths import OUTERMOST
 
 _ATEN = torch.ops.aten
 PRODUCTS = (
@@ -32,7 +32,7 @@ def repeated_layers(model: nn.Module) -> list[nn.Module]:
     One alone repeats nothing: then there are none.
     """
     named = model.named_modules()
-    layers = [m for name, m in named if name and layer_of(name) == name and any(m.children())]
+    layers = [m for name, m in named if name and OUTERMOST.of(name) == name and any(m.children())]
     return layers if len(layers) > 1 else []
 
 

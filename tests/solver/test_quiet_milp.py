@@ -34,7 +34,7 @@ def test_what_the_buffer_of_c_holds_does_not_come_later() -> None:
         "    libc.printf(b'from C')\n"
         "libc.printf(b'after')\n"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert run.stdout == b"before after"
 
 

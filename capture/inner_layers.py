@@ -1,0 +1,110 @@
+"""Find the layers of models in stages: lists in lists, one block after the other.
+
+Swin, ConvNeXt or EfficientNet repeat their blocks within stages: `stages.2.blocks.3` is what is
+planned, written once and read, not the stage. A list of experts, of heads or of the halves of one
+block looks the same by its names, so what the operations read decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import nn
+
+from remat_gen.ir.graph import Graph, Phase
+from remat_gen.ir.paths import OUTERMOST, Layers
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_CONTAINERS = nn.Sequential | nn.ModuleList | nn.ModuleDict
+
+
+def layers_of(model: nn.Module, graph: Graph) -> Layers:
+    """Return which members of the model's lists are its layers, by the operations of a step."""
+    flow = _flow(graph)
+    layers = OUTERMOST
+    while found := frozenset(_inner(model, flow, layers)):
+        layers = Layers(layers.inner | found)
+    return layers
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """The forward operations: the module of each, and the operations that it reads from."""
+
+    modules: tuple[str, ...]
+    sources: tuple[frozenset[int], ...]
+
+    def within(self, path: str) -> list[int]:
+        """Return the operations of a module and of all in it."""
+        inside = f"{path}."
+        return [p for p, m in enumerate(self.modules) if m == path or m.startswith(inside)]
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list of blocks: its path, the stage it stands in, its members and their kinds."""
+
+    path: str
+    stage: str
+    members: tuple[str, ...]
+    kinds: tuple[object, ...]
+
+
+def _flow(graph: Graph) -> _Flow:
+    forward = [o for o in graph.operations if o.phase is Phase.FORWARD]
+    makers: dict[str, int] = {}
+    sources = []
+    for p, operation in enumerate(forward):
+        sources.append(frozenset(makers[s] for s in graph.reads(operation) if s in makers))
+        makers.update((storage, p) for storage in graph.writes(operation))
+    return _Flow(tuple(o.module for o in forward), tuple(sources))
+
+
+def _inner(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
+    """Yield the lists whose members are layers rather than the stages that they stand in."""
+    alike: dict[str, list[_List]] = {}
+    for found in _lists(model, layers):
+        alike.setdefault(_NUMBER.sub("*", found.path), []).append(found)
+    for lists in alike.values():
+        repeats = any(max(Counter(one.kinds).values()) > 1 for one in lists)
+        if repeats and all(_is_row(flow, one) for one in lists):
+            yield from (one.path for one in lists)
+
+
+def _lists(model: nn.Module, layers: Layers) -> Iterator[_List]:
+    """Yield the lists of blocks in what counts as a layer so far."""
+    for path, module in model.named_modules():
+        members = {f"{path}.{n}": m for n, m in module.named_children() if n.isdigit()}
+        kinds = tuple(map(_kind, members.values()))
+        if members and all(kinds) and layers.of(path) and path not in layers.inner:
+            yield _List(path, layers.of(path), tuple(members), kinds)
+
+
+def _kind(module: nn.Module) -> tuple[type, tuple[str, ...]] | None:
+    """Return what a block is made of; None for what is no block: a lone operation, a container."""
+    if isinstance(module, _CONTAINERS) or not any(module.children()):
+        return None
+    return (type(module), tuple(name for name, _ in module.named_modules()))
+
+
+def _is_row(flow: _Flow, one: _List) -> bool:
+    """Tell whether a stage is its members in a row: each reads what the one before it made.
+
+    What else a stage does, it does before its first member or to what its last one made: a sum with
+    what came before would make it a layer.
+    """
+    rows = [row for member in one.members if (row := flow.within(member))]
+    if any(a[-1] >= b[0] for a, b in pairwise(rows)):
+        return False
+    if not all(any(flow.sources[p] & {*a} for p in b) for a, b in pairwise(rows)):
+        return False
+    if not rows:  # it does not run
+        return True
+    own = set(flow.within(one.stage)).difference(*rows)
+    after = {p for p in own if p > rows[0][0]}
+    allowed = after.union(rows[-1])
+    return all(p > rows[-1][-1] and flow.sources[p] <= allowed for p in after)
