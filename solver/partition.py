@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from remat_gen.solver.blocks import (
     Chain,
@@ -27,6 +27,7 @@ from remat_gen.solver.problem import Held, Problem
 
 BLOCK_LIMIT = 30  # forward operations: about what z3 solves in a second
 LONE_LIMIT = 2  # operations between layers that are no block of their own
+SMALL_LAYER = 5  # operations of layers that are put together; larger ones are blocks of their own
 HELD_SHARE = 1 / 2  # of what its backward needs a block may hold in gradients
 MERGED_SHARE = 1 / 2  # of what its largest operation takes merged pieces may hold in gradients
 
@@ -159,19 +160,23 @@ def _fold(
 def _merge(
     problem: Problem, pieces: list[tuple[int, int]], limits: _Limits
 ) -> list[tuple[int, int]]:
-    """Merge small neighbours; layers merge with layers only, so that their rhythm stays."""
-    merged: list[tuple[int, int]] = []
-    for start, stop in pieces:
-        alike = merged and _alike(problem, merged[-1][1] - 1, start)
-        if alike and limits.allow_merged(merged[-1][0], stop):
-            merged[-1] = (merged[-1][0], stop)
+    """Merge small neighbours; layers merge with small layers only, so that their rhythm stays."""
+    merged = pieces[:1]
+    for before, piece in pairwise(pieces):
+        start = merged[-1][0]
+        if _fit(problem, before, piece) and limits.allow_merged(start, piece[1]):
+            merged[-1] = (start, piece[1])
         else:
-            merged.append((start, stop))
+            merged.append(piece)
     return merged
 
 
-def _alike(problem: Problem, p: int, q: int) -> bool:
-    return bool(problem.operations[p].layer) == bool(problem.operations[q].layer)
+def _fit(problem: Problem, before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Tell whether pieces go together: parts of one layer, small layers, or both in no layer."""
+    one, other = problem.operations[before[1] - 1].layer, problem.operations[after[0]].layer
+    if not one or not other:
+        return one == other
+    return one == other or max(b - a for a, b in (before, after)) <= SMALL_LAYER
 
 
 def block_ranges(chain: Chain) -> tuple[tuple[int, int], ...]:
