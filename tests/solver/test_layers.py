@@ -7,6 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remat_gen.ir.paths import OUTERMOST
 from remat_gen.solver.layers import Kind, kinds_of, matched
 
 
@@ -21,7 +22,7 @@ def indices(pairs: dict[str, str]) -> list[tuple[int, int]]:
 
 def test_what_layers_are_made_of() -> None:
     names = ("wte", "h.0.ln", "h.0.up", "h.1.ln", "ln_f")
-    assert kinds_of(names) == {"h.0": (".ln", ".up"), "h.1": (".ln",)}
+    assert kinds_of(names, OUTERMOST) == {"h.0": (".ln", ".up"), "h.1": (".ln",)}
 
 
 def test_equal_layers_keep_their_names() -> None:

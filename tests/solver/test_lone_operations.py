@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver_problems import Builder
 
-from remat_gen.solver.partition import block_ranges, partition
+from remat_gen.solver.partition import SMALL_LAYER, block_ranges, partition
 from remat_gen.solver.problem import Problem
 
 
@@ -50,3 +50,15 @@ def test_layers_that_are_alike_stay_alike() -> None:
 def test_layers_behind_the_joined_one_merge_with_it_as_before() -> None:
     up = [("wide", "down.1"), ("grow", "grow.0")]
     assert blocks([*DOWN, ("pool", ""), *up]) == [2, 3]
+
+
+def test_layers_of_some_size_are_blocks_of_their_own() -> None:
+    large = [(f"kind{i}", "h.0") for i in range(SMALL_LAYER + 1)]
+    again = [(kind, "h.1") for kind, _ in large]
+    assert blocks([*large, *again]) == [len(large)] * 2
+    assert blocks([*large, ("down", "h.2"), *again]) == [len(large), 1, len(large)]
+
+
+def test_small_layers_are_put_together() -> None:
+    rows = [(f"kind{i}", f"h.{i}") for i in range(SMALL_LAYER + 3)]
+    assert blocks(rows) == [len(rows)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from committed_problems import committed, gpt, renamed, solved, written
 
-from remat_gen.ir.paths import layer_in
+from remat_gen.ir.paths import OUTERMOST
 from remat_gen.solver.committed import NAME, Committed
 from remat_gen.solver.pins import pinned
 from remat_gen.solver.problem import Problem
@@ -23,8 +23,8 @@ def by_layer(problem: Problem, schedule: Schedule) -> dict[str, list[tuple[str, 
     """Return what runs again before each backward operation of each layer."""
     found: dict[str, list[tuple[str, ...]]] = {}
     for anchor, again in written(problem, schedule).reruns().items():
-        inside = tuple(name.removeprefix(layer_in(anchor)) for name in again)
-        found.setdefault(layer_in(anchor), []).append(inside)
+        inside = tuple(name.removeprefix(OUTERMOST.holding(anchor)) for name in again)
+        found.setdefault(OUTERMOST.holding(anchor), []).append(inside)
     return found
 
 
