@@ -11,6 +11,7 @@ from torch import nn
 from remat_gen.ir.graph import Source
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
+_HOW = re.compile("^native_|_legit_functional$|(_with_indices|_for_cpu)(?=$|_backward)")
 _TORCH = str(Path(torch.__file__).parent)
 
 ITEM = "remat_gen_item"  # in a node's meta: the user's variable for one of several results
@@ -67,7 +68,12 @@ def origin(node: torch.fx.Node) -> str:
 
 def operator_name(node: torch.fx.Node) -> str:
     """Return the bare name of the operator: `softmax` of `aten._softmax.default`."""
-    return schema_name(node).strip("_")
+    return plain_name(schema_name(node))
+
+
+def plain_name(schema: str) -> str:
+    """Return an operator's name without what says how it is made: `layer_norm`, `max_pool2d`."""
+    return _HOW.sub("", schema.strip("_"))
 
 
 def schema_name(node: torch.fx.Node) -> str:

@@ -13,6 +13,7 @@ import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from remat_gen.capture.metadata import plain_name
 from remat_gen.codegen.free_names import free_name, kept_hint, turns_of
 from remat_gen.codegen.marks import Mark, fill
 from remat_gen.codegen.statements import Body, Function
@@ -116,7 +117,7 @@ class KeptNames:
 
     def __post_init__(self) -> None:
         for operation in self.graph.operations:
-            kind = operation.target.split(".")[1].strip("_")
+            kind = plain_name(operation.target.split(".")[1])
             for output in filter(None, operation.outputs[:1]):
                 self.made_by.setdefault(self.graph.tensors[output].storage, kind)
         owners: dict[str, int] = {}
@@ -144,10 +145,13 @@ class KeptNames:
         members: dict[str, list[str]] = {}
         for name in owners:
             members.setdefault(self._root(name), []).append(name)
+        bodies = [body for c in self.classes for body in c.bodies]
+        read = (m.name for b in bodies for m in _kept_marks(b) if m.owner != b.block)
+        handed_on = set(map(self._root, read))
         taken: dict[int, set[str]] = {}
-        turns = {b.block: turns_of(b, self.graph.layers) for c in self.classes for b in c.bodies}
-        # what many blocks keep is named first: `x` of the layers, `x_relu` of the stem
-        for role, storages in sorted(members.items(), key=lambda found: len(found[1]) == 1):
+        turns = {b.block: turns_of(b, self.graph.layers) for b in bodies}
+        # what other blocks read is named first: `x` is what layers hand on, `x_relu` their own
+        for role, storages in sorted(members.items(), key=lambda found: found[0] not in handed_on):
             blocks = {owners[s] for s in storages}
             used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
             used = used.union(*(taken.get(b, set()) for b in blocks))

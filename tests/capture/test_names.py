@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tracing import LINEAR, line_of, names, operation, source, traced
 
+from remat_gen.capture.metadata import plain_name
 from remat_gen.capture.naming import Namer, identifier
 from remat_gen.ir.graph import Phase
 
@@ -100,3 +101,18 @@ def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
     graph = traced(tmp_path, source(init, "return self.outer(x).sum()", before=wrapper)).graph
     assert {o.module for o in graph.operations} <= {"", "outer", "outer.inner", "outer.inner.inner"}
     assert "outer.inner.inner" in {o.module for o in graph.operations}
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        ("_softmax", "softmax"),
+        ("native_layer_norm", "layer_norm"),
+        ("_native_batch_norm_legit_functional", "batch_norm"),
+        ("max_pool2d_with_indices", "max_pool2d"),
+        ("max_pool2d_with_indices_backward", "max_pool2d_backward"),
+        ("native_dropout", "dropout"),
+    ],
+)
+def test_an_operator_is_called_by_what_it_does(schema: str, name: str) -> None:
+    assert plain_name(schema) == name

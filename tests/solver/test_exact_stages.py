@@ -63,7 +63,7 @@ def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = BitGraph(ladder(3))
     known: Answers = {}
     first = solve_stages(graph, first_runs(graph), 9, Cuts((3,)), WORK, known)
-    monkeypatch.delattr(stages, "milp")
+    monkeypatch.delattr(stages, "quiet_milp")
     again = solve_stages(graph, first_runs(graph, in_blocks=True), 9, Cuts((3,)), 0, known)
     assert first.plan is not None
     assert again == replace(first, work=0)
