@@ -16,7 +16,7 @@ STRATEGIES = [
     ("mixed", "1GB", "per-layer"),
     ("mixed", "66%", "rotor"),
     ("mixed", "60%", "rockmate"),
-    ("deep", "42%", "rotor"),
+    ("deep", "30%", "rotor"),
     ("deep", "1GB", "per-layer"),
 ]
 
