@@ -172,11 +172,14 @@ def _merge(
 
 
 def _fit(problem: Problem, before: tuple[int, int], after: tuple[int, int]) -> bool:
-    """Tell whether pieces go together: parts of one layer, small layers, or both in no layer."""
+    """Tell whether pieces go together: parts of one layer, small layers, or both in no layer.
+
+    A layer of a single operation has nothing to choose: it joins what is before it.
+    """
     one, other = problem.operations[before[1] - 1].layer, problem.operations[after[0]].layer
-    if not one or not other:
+    if one == other or not one or not other:
         return one == other
-    return one == other or max(b - a for a, b in (before, after)) <= SMALL_LAYER
+    return after[1] - after[0] == 1 or max(b - a for a, b in (before, after)) <= SMALL_LAYER
 
 
 def block_ranges(chain: Chain) -> tuple[tuple[int, int], ...]:

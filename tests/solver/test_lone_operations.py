@@ -56,7 +56,14 @@ def test_layers_of_some_size_are_blocks_of_their_own() -> None:
     large = [(f"kind{i}", "h.0") for i in range(SMALL_LAYER + 1)]
     again = [(kind, "h.1") for kind, _ in large]
     assert blocks([*large, *again]) == [len(large)] * 2
-    assert blocks([*large, ("down", "h.2"), *again]) == [len(large), 1, len(large)]
+    down = [("norm", "h.2"), ("down", "h.2")]
+    assert blocks([*large, *down, *again]) == [len(large), 2, len(large)]
+
+
+def test_a_layer_of_a_single_operation_joins_what_is_before_it() -> None:
+    large = [(f"kind{i}", "h.0") for i in range(SMALL_LAYER + 1)]
+    again = [(kind, "h.2") for kind, _ in large]
+    assert blocks([*large, ("grow", "h.1"), *again]) == [len(large) + 1, len(large)]
 
 
 def test_small_layers_are_put_together() -> None:
