@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from remat_gen.ir.graph import Source
 
+_BETWEEN_NUMBERS = re.compile(r"(?<=\d)_(?=\d)")
 _WIDTH = 88  # of a comment, indented twice, within a line of 100
 
 
@@ -26,5 +29,6 @@ def user_line(source: Source) -> str:
 
 
 def camel(text: str) -> str:
-    """Return a class name's part: `ln_1` becomes `Ln1`."""
-    return "".join(part[:1].upper() + part[1:] for part in text.replace(".", "_").split("_"))
+    """Return a class name's part: `ln_1` becomes `Ln1`, and `layer2_0` is not `layer_20`."""
+    parted = _BETWEEN_NUMBERS.sub("-", text.replace(".", "_"))
+    return "".join(part[:1].upper() + part[1:] for part in parted.split("_")).replace("-", "_")

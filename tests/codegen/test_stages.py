@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from emitting import HEAD, assert_bitwise, at_share, emit
 
+from remat_gen.codegen.prose import camel
 from remat_gen.codegen.sizes import sizes
 
 STAGES = """
@@ -79,3 +80,11 @@ def test_what_is_run_again_says_so_too(tmp_path: Path, share: float) -> None:
 )
 def test_sizes(amounts: list[int], text: str) -> None:
     assert sizes(amounts) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("ln_1", "Ln1"), ("h.10", "H10"), ("layer2_0", "Layer2_0"), ("features_1_10", "Features1_10")],
+)
+def test_numbers_stay_apart_in_class_names(text: str, name: str) -> None:
+    assert camel(text) == name
