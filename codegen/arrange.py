@@ -69,8 +69,8 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers) -> object:
     arguments = tuple(inputs[name] for name in body.arguments())
     paths = tuple(i.path if i.kind is Kind.INPUT else layers.relative(i.path) for i in arguments)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
-    owners = layers.all_holding(models)
-    which = tuple(owners.index(layers.holding(path)) for path in models)
+    holding = layers.all_holding(models)
+    which = tuple(holding.index(layers.holding(path)) for path in models)
     given = tuple(body.backward.returns).__len__()
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
