@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,15 +33,10 @@ def layers_of(model: nn.Module, graph: Graph) -> Layers:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The forward operations: the module of each, and the operations that it reads from."""
+    """The forward operations of each module and of all in it, and what each reads from."""
 
-    modules: tuple[str, ...]
+    within: Mapping[str, list[int]]
     sources: tuple[frozenset[int], ...]
-
-    def within(self, path: str) -> list[int]:
-        """Return the operations of a module and of all in it."""
-        inside = f"{path}."
-        return [p for p, m in enumerate(self.modules) if m == path or m.startswith(inside)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +52,15 @@ class _List:
 def _flow(graph: Graph) -> _Flow:
     forward = [o for o in graph.operations if o.phase is Phase.FORWARD]
     makers: dict[str, int] = {}
+    within: dict[str, list[int]] = {}
     sources = []
     for p, operation in enumerate(forward):
+        parts = operation.module.split(".")
+        for count in range(1, len(parts) + 1):
+            within.setdefault(".".join(parts[:count]), []).append(p)
         sources.append(frozenset(makers[s] for s in graph.reads(operation) if s in makers))
         makers.update((storage, p) for storage in graph.writes(operation))
-    return _Flow(tuple(o.module for o in forward), tuple(sources))
+    return _Flow(within, tuple(sources))
 
 
 def _inner(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
@@ -97,14 +96,14 @@ def _is_row(flow: _Flow, one: _List) -> bool:
     What else a stage does, it does before its first member or to what its last one made: a sum with
     what came before would make it a layer.
     """
-    rows = [row for member in one.members if (row := flow.within(member))]
+    rows = [row for member in one.members if (row := flow.within.get(member))]
     if any(a[-1] >= b[0] for a, b in pairwise(rows)):
         return False
     if not all(any(flow.sources[p] & {*a} for p in b) for a, b in pairwise(rows)):
         return False
     if not rows:  # it does not run
         return True
-    own = set(flow.within(one.stage)).difference(*rows)
+    own = set(flow.within[one.stage]).difference(*rows)
     after = {p for p in own if p > rows[0][0]}
     allowed = after.union(rows[-1])
     return all(p > rows[-1][-1] and flow.sources[p] <= allowed for p in after)

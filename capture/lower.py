@@ -66,13 +66,13 @@ class _Lowering:
     views: list[ir.View] = field(default_factory=list)
     tangents: dict[int, str] = field(default_factory=dict)
     by_path: dict[str, str] = field(default_factory=dict)  # path of an input -> its tensor
-    paths: frozenset[str] = frozenset()  # of all inputs
+    parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)
-        self.paths = frozenset(self._paths(nodes))
+        self.parents = frozenset(self._parents(nodes))
         for node in nodes:
             if node.op == "placeholder":
                 self._placeholder(node)
@@ -89,10 +89,11 @@ class _Lowering:
 
     # -- inputs ------------------------------------------------------------------------
 
-    def _paths(self, nodes: list[torch.fx.Node]) -> Iterator[str]:
+    def _parents(self, nodes: list[torch.fx.Node]) -> Iterator[str]:
         for node in nodes:
             if _is_tensor_input(node) and self.ends.output_of(node) is None:
-                yield self.ends.place(node)[1]
+                *owners, _ = self.ends.place(node)[1].split(".")
+                yield from (".".join(owners[:count]) for count in range(1, len(owners)))
 
     def _placeholder(self, node: torch.fx.Node) -> None:
         if not _is_tensor_input(node):
@@ -105,7 +106,7 @@ class _Lowering:
         else:
             kind, path = self.ends.place(node)
             module, _, _ = path.rpartition(".") if kind is not ir.Kind.INPUT else ("", "", "")
-            hint = input_hint(path, self.paths)
+            hint = input_hint(path, self.parents)
         hint = naming.identifier(hint)
         name = self.namer.unique(module.rpartition(".")[0], hint)
         self.table.add(node, 0, value, name, hint, kind)
@@ -242,7 +243,7 @@ class _Lowering:
 
     def _gradient_hints(self) -> dict[int, str]:
         return {
-            Storages.key(tensors_of(end)[0]): naming.identifier(input_hint(path, self.paths))
+            Storages.key(tensors_of(end)[0]): naming.identifier(input_hint(path, self.parents))
             for path, end in self.ends.gradients()
             if isinstance(end, torch.fx.Node)
         }
@@ -303,16 +304,14 @@ def _is_tensor_input(node: torch.fx.Node) -> bool:
     return node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def input_hint(path: str, beside: Collection[str] = ()) -> str:
+def input_hint(path: str, parents: Collection[str] = ()) -> str:
     """Return the short name of an input: `qkv_weight` of `h.0.attn.qkv.weight`.
 
     Numbers need the name before them, `mlp_0_weight`; but what a layer itself has beside modules of
-    its own, which are seen by the paths of other inputs, needs none: `gamma` of `h.0.gamma`.
+    its own, as one of the `parents`, needs none: `gamma` of `h.0.gamma`.
     """
     *owners, name = path.split(".")
-    prefix = ".".join(owners) + "."
-    layer = bool(owners) and owners[-1].isdigit()
-    if layer and any(p.startswith(prefix) and "." in p.removeprefix(prefix) for p in beside):
+    if owners and owners[-1].isdigit() and ".".join(owners) in parents:
         return name
     count = next((n for n, part in enumerate(reversed(owners), 1) if not part.isdigit()), 0)
     return "_".join([*owners[-count:], name]) if count else name

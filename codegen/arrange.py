@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import itertools
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from torch import nn
 
 from remat_gen.capture.metadata import plain_name
 from remat_gen.codegen.free_names import free_name, kept_hint, turns_of
 from remat_gen.codegen.marks import Mark, fill
+from remat_gen.codegen.paths import access
+from remat_gen.codegen.roles import Roles, kept_marks
 from remat_gen.codegen.statements import Body, Function
+from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import Layers
 
@@ -35,17 +40,18 @@ class BlockClass:
         return self.bodies[0]
 
 
-def group(graph: Graph, bodies: tuple[Body, ...]) -> tuple[BlockClass, ...]:
+def group(graph: Graph, bodies: tuple[Body, ...], model: nn.Module) -> tuple[BlockClass, ...]:
     """Group equal bodies, in order of their first block."""
     inputs = {i.tensor: i for i in graph.inputs}
     by_key: dict[object, list[Body]] = {}
     for body in bodies:
-        by_key.setdefault(_key(body, inputs, graph.layers), []).append(body)
+        by_key.setdefault(_key(body, inputs, graph.layers, model), []).append(body)
     classes = [c for same in by_key.values() for c in _split_by_owners(same)]
-    return tuple(sorted(classes, key=lambda c: c.body.block))
+    in_order = sorted(classes, key=lambda c: c.body.block)
+    return tuple(sorted(_split_by_roles(in_order), key=lambda c: c.body.block))
 
 
-def _key(body: Body, inputs: Mapping[str, Input], layers: Layers) -> object:
+def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
     numbers: dict[Mark, int] = {}
     owners: dict[int, int] = {body.block: 0}
 
@@ -67,7 +73,7 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers) -> object:
 
     texts = of(body.forward), of(body.backward)
     arguments = tuple(inputs[name] for name in body.arguments())
-    paths = tuple(i.path if i.kind is Kind.INPUT else layers.relative(i.path) for i in arguments)
+    reached = tuple(_reached(i, layers, model) for i in arguments)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
     holding = layers.all_holding(models)
     which = tuple(holding.index(layers.holding(path)) for path in models)
@@ -75,7 +81,27 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers) -> object:
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
     returns = tuple(body.forward.returns)
-    return texts, paths, which, given, positions, returns, body.tangents, only_read
+    return texts, reached, which, given, positions, returns, body.tangents, only_read
+
+
+def _reached(argument: Input, layers: Layers, model: nn.Module) -> tuple[bool, str]:
+    """Return whether an argument is the call's, and how it is reached there or from its layer."""
+    if argument.kind is Kind.INPUT:
+        return True, argument.path
+    layer = model.get_submodule(layers.holding(argument.path))
+    return False, access("layer", layer, layers.relative(argument.path))
+
+
+def _split_by_roles(classes: Iterable[BlockClass]) -> Iterator[BlockClass]:
+    """Take bodies apart whose values cannot have one name for each role."""
+    roles = Roles()
+    for block_class in classes:
+        rest = list(block_class.bodies)
+        while rest:
+            first = rest[0]
+            same = [body for body in rest if body is first or roles.unite(first, body)]
+            yield BlockClass(tuple(same), other_owners(first), block_class.relative_owners)
+            rest = [body for body in rest if body not in same]
 
 
 def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
@@ -111,7 +137,7 @@ class KeptNames:
 
     graph: Graph
     classes: tuple[BlockClass, ...]
-    parent: dict[str, str] = field(default_factory=dict)
+    roles: Roles = field(default_factory=Roles)
     names: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, str] = field(default_factory=dict)  # the kind of operation, by storage
 
@@ -122,32 +148,24 @@ class KeptNames:
                 self.made_by.setdefault(self.graph.tensors[output].storage, kind)
         owners: dict[str, int] = {}
         for block_class in self.classes:
-            rows = [_kept_marks(body) for body in block_class.bodies]
-            for row in rows:
-                owners.update((mark.name, mark.owner) for mark in row)
-            for same in zip(*rows, strict=True):
-                for mark in same[1:]:
-                    self._unite(same[0].name, mark.name)
+            for body in block_class.bodies:
+                marks = kept_marks(body)
+                owners.update((mark.name, mark.owner) for mark in marks)
+                self.roles.add(marks)
+                if not self.roles.unite(block_class.body, body):
+                    raise EmitError(f"blocks {block_class.body.block} and {body.block} differ")
         self._assign(owners)
 
     def __getitem__(self, storage: str) -> str:
-        return self.names[self._root(storage)]
-
-    def _root(self, name: str) -> str:
-        while self.parent.setdefault(name, name) != name:
-            name = self.parent[name]
-        return name
-
-    def _unite(self, one: str, other: str) -> None:
-        self.parent[self._root(other)] = self._root(one)
+        return self.names[self.roles.of(storage)]
 
     def _assign(self, owners: dict[str, int]) -> None:
         members: dict[str, list[str]] = {}
         for name in owners:
-            members.setdefault(self._root(name), []).append(name)
+            members.setdefault(self.roles.of(name), []).append(name)
         bodies = [body for c in self.classes for body in c.bodies]
-        read = (m.name for b in bodies for m in _kept_marks(b) if m.owner != b.block)
-        handed_on = set(map(self._root, read))
+        read = (m.name for b in bodies for m in kept_marks(b) if m.owner != b.block)
+        handed_on = set(map(self.roles.of, read))
         taken: dict[int, set[str]] = {}
         turns = {b.block: turns_of(b, self.graph.layers) for b in bodies}
         # what other blocks read is named first: `x` is what layers hand on, `x_relu` their own
@@ -161,8 +179,3 @@ class KeptNames:
             self.names[role] = name
             for block in blocks:
                 taken.setdefault(block, set()).add(name)
-
-
-def _kept_marks(body: Body) -> list[Mark]:
-    marks = body.forward.marks() + body.backward.marks()
-    return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))

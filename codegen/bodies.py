@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
+from remat_gen.codegen.free_names import VERSION
 from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.lifetimes import moments
 from remat_gen.codegen.marks import Mark, argument, find, tangent
@@ -110,7 +111,7 @@ class BodyWriter:
         for v in sorted(self.now.outputs_read_in(segment)):
             if v not in self.problem.given and self.now.lifetime(v).crosses:
                 mark = self._mark(v)
-                self.statements.append(Statement(f"check_output({mark}, {mark}_version)"))
+                self.statements.append(Statement(f"check_output({mark}, {mark}{VERSION})"))
 
     def _end_segment(self, segment: int) -> Function:
         if segment == self.schedule.block_count - 1:
@@ -141,7 +142,7 @@ class BodyWriter:
                 text += ".detach()"
             self.returns[str(i)] = text
             if self.now.index[storage] in read_later:
-                self.statements.append(Statement(f"{mark}_version = {mark}._version"))
+                self.statements.append(Statement(f"{mark}{VERSION} = {mark}._version"))
 
     def _leave_gradients(self, segment: int) -> None:
         for gradient in self.graph.gradients:

@@ -11,6 +11,7 @@ from remat_gen.codegen.statements import Body
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.paths import Layers
 
+VERSION = "_version"  # behind a kept output's name: the version it had when it was kept
 _TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
@@ -64,4 +65,5 @@ def free_name(
     ]
     longest = f"{candidates[-1]}_{identifier(path)}"
     lengthened = (longest + "_" * n for n in itertools.count())
-    return next(name for name in itertools.chain(candidates, lengthened) if name not in taken)
+    names = (n for n in itertools.chain(candidates, lengthened) if not n.endswith(VERSION))
+    return next(name for name in names if name not in taken)

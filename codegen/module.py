@@ -101,7 +101,7 @@ def emit_body(
     named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
     helper_names |= {part.name for part in named}
     functions = {part.text.key: part.name for part in named}
-    classes = group(graph, bodies)
+    classes = group(graph, bodies, target.model)
     kept_names = KeptNames(graph, classes)
     writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
     names = name_classes(writers, target.model, graph.layers, taken | helper_names)

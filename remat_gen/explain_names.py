@@ -68,7 +68,7 @@ def names_in_module(retraced: Retraced) -> ValueNames:
     bodies = write_bodies(graph, retraced.problem, retraced.schedule)
     taken = names_in(retraced.loaded.source) | RESERVED
     bodies, views = share_views(graph, bodies, taken)
-    classes = group(graph, bodies)
+    classes = group(graph, bodies, retraced.loaded.model)
     kept = KeptNames(graph, classes)
     helpers = frozenset(view.name for view in views)
     found: dict[str, set[str]] = {name: set() for name in graph.storages}

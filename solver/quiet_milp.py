@@ -27,14 +27,18 @@ def quiet_milp(cost: Any, **arguments: Any) -> Any:
 def quiet_stdout() -> Iterator[None]:
     """Send file descriptor 1 to nowhere for a while, with what C's own buffer holds at its end."""
     _flush()
-    kept = os.dup(1)
+    try:
+        kept = os.dup(1)
+    except OSError:  # there is none
+        yield
+        return
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
         yield
-        _flush()
     finally:
+        _flush()
         os.dup2(kept, 1)
         os.close(kept)
 

@@ -53,3 +53,15 @@ def test_a_talkative_solver(
     solver.solve(solver.plain.peak_bytes * 6 // 10)
     assert calls
     assert not capfd.readouterr().out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="descriptors of other processes")
+def test_standard_output_may_be_closed() -> None:
+    program = (
+        "import os\n"
+        "from remat_gen.solver.quiet_milp import quiet_stdout\n"
+        "os.close(1)\n"
+        "with quiet_stdout():\n"
+        "    pass\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
