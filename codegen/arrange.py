@@ -77,11 +77,10 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
     holding = layers.all_holding(models)
     which = tuple(holding.index(layers.holding(path)) for path in models)
-    given = tuple(body.backward.returns).__len__()
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
     returns = tuple(body.forward.returns)
-    return texts, reached, which, given, positions, returns, body.tangents, only_read
+    return texts, reached, which, positions, returns, body.tangents, only_read
 
 
 def _reached(argument: Input, layers: Layers, model: nn.Module) -> tuple[bool, str]:
@@ -126,9 +125,7 @@ def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
 
 def other_owners(body: Body) -> tuple[int, ...]:
     """Return the other blocks whose kept values a body touches, in order of appearance."""
-    marks = body.forward.marks() + body.backward.marks()
-    found = dict.fromkeys(m.owner for m in marks if m.kind == "kept" and m.owner != body.block)
-    return tuple(found)
+    return tuple(dict.fromkeys(m.owner for m in kept_marks(body) if m.owner != body.block))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 The layers of the model, where they are known, are the first pieces: identical layers are cut
 identically, so that identical blocks arise and are solved once. A piece over a limit is cut where
-the frontiers sum to the fewest bytes; neighbouring small pieces are merged.
+the frontiers sum to the fewest bytes; neighbouring small pieces are merged, and layers only where
+both are small or the later one is a single operation.
 
 There are two limits: the number of operations, and the bytes of parameter gradients that a block
 holds until its backward returns, where eager lets go of one after the other. What is merged may
