@@ -8,7 +8,8 @@ In this order, until something is known to be the best:
 4. ogc, whose time grows as the square of the operations;
 5. plans of a few stages, repaired, up to some thousand operations;
 6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
-   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes;
+   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; it
+   is built while the integer programs of the fifth are solved;
 7. on small problems a long search for the optimum, from the best so far;
 8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
@@ -21,13 +22,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from remat_gen.solver.ahead import Ahead, Leash
 from remat_gen.solver.arrays import arrays_of
-from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
-from remat_gen.solver.entrants import Entrant
+from remat_gen.solver.entrants import Entrant, FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.improve import retain_more, trial_of
 from remat_gen.solver.program import Program
+from remat_gen.solver.search import Progress
 from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.timeline import timeline_of
@@ -40,7 +42,7 @@ DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what o
 class Auto:
     """See the module's text; `short` and `long` are the searches for the optimum, if any.
 
-    `near`: what part of the time above the bound is hardly anything.
+    `near`: what part of the time above the bound is hardly anything. `rockmate` reports to `leash`.
     """
 
     subject: Subject
@@ -48,10 +50,11 @@ class Auto:
     short: ExactEntrant | None
     ogc: Entrant
     sketches: SketchEntrant | None
-    rockmate: Entrant
+    rockmate: FrontEntrant
+    leash: Leash
     long: ExactEntrant | None
     near: float
-    progress: Progress | None
+    progress: Progress
     name: str = "auto"
 
     def enter(self, contest: Contest) -> None:
@@ -64,16 +67,29 @@ class Auto:
                 return
             if entrant is self.rockmate and self._leaves_out(contest):
                 continue
-            if self.progress:
-                self.progress(entrant.name, number + 1, len(entrants))
-            entrant.enter(contest)
+            self.progress(entrant.name, number + 1, len(entrants))
+            if isinstance(entrant, SketchEntrant) and not self._is_large():
+                self._sketch(entrant, contest)
+            else:
+                entrant.enter(contest)
         if not contest.settled:
             self._use_slack(contest)
 
+    def _sketch(self, sketches: SketchEntrant, contest: Contest) -> None:
+        """Enter the sketches, and search rockmate's programs beside them."""
+        with Ahead(lambda: self.rockmate.candidates(contest.budget_units), self.leash) as ahead:
+            sketches.enter(contest)
+            if not contest.settled and not self._leaves_out(contest):
+                ahead.wait()
+
     def _leaves_out(self, contest: Contest) -> bool:
         """Tell whether rockmate's time is not worth what it may gain."""
-        large = self.subject.chain is None and len(self.subject.whole.operations) > LARGE
-        return contest.within(self.near) or (large and self.near > 0 and contest.best is not None)
+        large = self._is_large() and self.near > 0
+        return contest.within(self.near) or (large and contest.best is not None)
+
+    def _is_large(self) -> bool:
+        """Tell whether rockmate would take minutes."""
+        return self.subject.chain is None and len(self.subject.whole.operations) > LARGE
 
     def _use_slack(self, contest: Contest) -> None:
         """Leave out what the best can do without; rockmate's programs have been through this."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from remat_gen.solver.arrays import MADE, READ
 from remat_gen.solver.timeline import Timeline
 
@@ -45,15 +43,15 @@ class _Cascade:
 
     def _remove(self, position: int) -> list[int]:
         """Take a run out; return the runs that nobody reads any more."""
-        operation = self.operations[int(self.timeline.runs[position])]
+        operation = self.operations[self.timeline.run_list[position]]
         for v in operation.outputs:
-            stay = self._stay(v, position, MADE)
+            stay = self.timeline.stay(v, position, MADE)
             heir = self._alive(stay)
             self.changed[heir] = self._reads(heir) + self._reads(stay)
             self.changed[stay] = 0
         unread = []
         for v in operation.inputs:
-            stay = self._alive(self._stay(v, position, READ))
+            stay = self._alive(self.timeline.stay(v, position, READ))
             self.changed[stay] = self._reads(stay) - 1
             if not self.changed[stay] and self._is_useless(stay):
                 unread.append(int(self.timeline.made_at[stay]))
@@ -64,14 +62,8 @@ class _Cascade:
         position = int(timeline.made_at[stay])
         if not timeline.from_run[stay] or timeline.firsts[position]:
             return False
-        made = self.operations[int(timeline.runs[position])].outputs
-        return all(not self._reads(self._stay(v, position, MADE)) for v in made)
-
-    def _stay(self, v: int, position: int, kind: int) -> int:
-        """Return the stay that a touch belongs to."""
-        timeline = self.timeline
-        touch = np.searchsorted(timeline.touches, timeline.key(v, position, kind))
-        return int(np.searchsorted(timeline.begins, touch, side="right")) - 1
+        made = self.operations[timeline.run_list[position]].outputs
+        return all(not self._reads(self.timeline.stay(v, position, MADE)) for v in made)
 
     def _alive(self, stay: int) -> int:
         """Return the stay, or the one before it that is not gone: first runs never go."""

@@ -10,15 +10,13 @@ and identical chains of layers, are solved once. The replay tells what is really
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from remat_gen.solver.moves import Moves
 from remat_gen.solver.plan import Checkpoint, Inner, Leaf, Plan
+from remat_gen.solver.search import Progress, silent
 from remat_gen.solver.stairs import Ints, Points, Stairs, Times
 
-Progress = Callable[[str, int, int], None]
 Key = tuple[object, ...]
 
 
@@ -26,7 +24,7 @@ class ChainTable:
     """The filled recurrence of one chain; its first point is the plan of least bytes."""
 
     def __init__(
-        self, moves: Moves, slot_bytes: int, slots: int, progress: Progress | None = None
+        self, moves: Moves, slot_bytes: int, slots: int, progress: Progress = silent
     ) -> None:
         self.moves = moves
         self.n = n = moves.costs.n
@@ -36,8 +34,7 @@ class ChainTable:
         for length in range(1, n + 1):
             for i in range(n - length + 1):
                 self._add(i, i + length, known)
-            if progress:
-                progress("chain", length, n)
+            progress("chain", length, n)
 
     def count(self) -> int:
         """Return the number of points of T(0, n, ·)."""

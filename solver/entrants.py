@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Protocol
 
-from remat_gen.solver.chain import Progress
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.front import Front, build_front
+from remat_gen.solver.improve import Candidate
 from remat_gen.solver.ladder import Ladder, bare_ladder
 from remat_gen.solver.program import Program
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import Effort, Progress
 from remat_gen.solver.subject import Subject
 
 
@@ -42,9 +42,7 @@ class Entrant(Protocol):
 class FrontEntrant:
     """A strategy of `front.py`; on a bare graph all but per-layer know the given order as well."""
 
-    def __init__(
-        self, subject: Subject, name: str, progress: Progress | None, effort: Effort
-    ) -> None:
+    def __init__(self, subject: Subject, name: str, progress: Progress, effort: Effort) -> None:
         """Set up; the front is built when it is first asked for."""
         self.subject, self.name = subject, name
         self.progress, self.effort = progress, effort
@@ -60,14 +58,15 @@ class FrontEntrant:
             contest.offer(self.name, self.subject.plain())
             if contest.optimal:
                 return
-        budget = contest.budget_units // self.front.unit
-        if self._orders_freely():
-            known, chosen = self.ladder.known(budget), self.ladder.best(budget)
-        else:
-            known, chosen = self.front.known(budget), self.front.best(budget)
-        for candidate in (known, chosen):
+        for candidate in self.candidates(contest.budget_units):
             if candidate is not None:
                 contest.offer(self.name, self._on_whole(candidate.program))
+
+    def candidates(self, budget_units: int) -> tuple[Candidate | None, Candidate | None]:
+        """Return the quickest program that fits as it was found, and the quickest improved."""
+        budget = budget_units // self.front.unit
+        programs = self.ladder if self._orders_freely() else self.front
+        return programs.known(budget), programs.best(budget)
 
     @cached_property
     def ladder(self) -> Ladder:

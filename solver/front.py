@@ -7,10 +7,11 @@ more memory never costs time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
-from remat_gen.solver.chain import ChainTable, Progress
+from remat_gen.solver.chain import ChainTable
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.effort import work_for
 from remat_gen.solver.improve import Candidate, started
@@ -23,7 +24,7 @@ from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_runs
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.scaling import in_units
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import Effort, Progress, silent
 from remat_gen.solver.straight import in_segments, keep_all, per_layer
 from remat_gen.solver.window import IN_SEGMENTS, lowered
 
@@ -64,10 +65,13 @@ class Front:
 def build_front(
     problem: Problem,
     strategy: str,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     effort: Effort = Effort.NORMAL,
 ) -> Front:
-    """Search all programs of a strategy; `progress` hears "solve block", "chain", "improve"."""
+    """Search all programs of a strategy.
+
+    `progress` hears "solve block" before each of z3's answers, "chain", "program" and "improve".
+    """
     problem, unit = in_units(problem)
     chain = partition(problem)
     arrays = arrays_of(problem)
@@ -93,30 +97,28 @@ def build_front(
     return front
 
 
-def _add_chain_programs(
-    front: Front, chain: Chain, strategy: str, progress: Progress | None
-) -> None:
+def _add_chain_programs(front: Front, chain: Chain, strategy: str, progress: Progress) -> None:
     problem = front.problem
     grads = gradients(problem, chain)
     blocks = [localise(problem, chain, grads, i) for i in range(len(chain.blocks))]
     costs = ChainCosts(problem, chain, blocks)
     simple = {block: simple_choices(block) for block in dict.fromkeys(blocks)}
     if chain is front.chain:
-        front.candidates += _programs(front, costs, [simple[block] for block in blocks], None)
+        front.candidates += _programs(front, costs, [simple[block] for block in blocks], progress)
     if strategy == "rockmate":
         more = _grid(front, list(simple), progress)
         front.candidates += _programs(front, costs, [more[block] for block in blocks], progress)
 
 
 def _grid(
-    front: Front, distinct: list[LocalBlock], progress: Progress | None
+    front: Front, distinct: list[LocalBlock], progress: Progress
 ) -> dict[LocalBlock, BlockChoices]:
     with_choices = sum(bool(block.backward) for block in distinct)
     choices = {}
-    for number, block in enumerate(distinct):
-        if progress:
-            progress("solve block", number + 1, len(distinct))
-        result = grid_choices(block, grid_for(block, with_choices))
+    for number, block in enumerate(distinct, 1):
+        report = partial(progress, "solve block", number, len(distinct))
+        report()
+        result = grid_choices(block, grid_for(block, with_choices), report)
         front.asked += result.asked
         front.unproved += result.unproved
         choices[block] = result.choices
@@ -124,7 +126,7 @@ def _grid(
 
 
 def _programs(
-    front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress | None
+    front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress
 ) -> list[Candidate]:
     moves = Moves(costs, choices)
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
@@ -132,10 +134,12 @@ def _programs(
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
     plans = [table.plan(point) for point in _thinned(table.count())]
     programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
-    return [
-        started_from(front.arrays, in_segments(front.problem, front.chain, runs))
-        for runs in programs
-    ]
+    found = []
+    for number, runs in enumerate(programs, 1):
+        progress("program", number, len(programs))
+        program = in_segments(front.problem, front.chain, runs)
+        found.append(started_from(front.arrays, program))
+    return found
 
 
 def _thinned(count: int) -> list[int]:

@@ -9,7 +9,7 @@ the known one that the rung of its place in the next group has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -20,13 +20,11 @@ from remat_gen.solver.effort import Work, bare_work
 from remat_gen.solver.improve import Candidate, Trial, retain_more, started, trial_of
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.program import Program
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import Effort, Progress, silent
 from remat_gen.solver.timeline import timeline_of
 from remat_gen.solver.window import ANYWHERE, STILL, Moving, Window, lowered
 
 ABOVE = 2  # programs just over a rung that are repaired to fit it
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
@@ -37,7 +35,7 @@ class Ladder:
     plain: Candidate
     candidates: list[Candidate]
     work: Work
-    progress: Progress | None = None
+    progress: Progress = silent
     moving: Moving = STILL
     _rungs: dict[int, Candidate | None] = field(default_factory=dict)
 
@@ -55,8 +53,7 @@ class Ladder:
         for rung in range(first, highest + 1):
             if rung not in self._rungs:
                 self._rungs[rung] = self._climbed(rung)
-            if self.progress:
-                self.progress("improve", rung - first + 1, highest - first + 1)
+            self.progress("improve", rung - first + 1, highest - first + 1)
         rungs = [self._rungs[rung] for rung in range(first, highest + 1)]
         return min((c for c in (known, *rungs) if c is not None), key=by_time)
 
@@ -102,7 +99,7 @@ class Ladder:
 
 
 def bare_ladder(
-    problem: Problem, programs: Iterable[Program], effort: Effort, progress: Progress | None = None
+    problem: Problem, programs: Iterable[Program], effort: Effort, progress: Progress = silent
 ) -> Ladder:
     """Return the ladder of a bare graph: runs move, any operation may run again.
 

@@ -6,6 +6,7 @@ fits the next point is that point's optimum, and what is infeasible stays so wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from remat_gen.solver.block_model import BlockModel, Point, Status
@@ -45,17 +46,22 @@ class GridResult:
     unproved: int
 
 
-def grid_choices(block: LocalBlock, grid: Grid) -> GridResult:
-    """Return the options that z3 finds over the grid, and rotor's two."""
-    search = _Search(block, grid)
+def grid_choices(
+    block: LocalBlock, grid: Grid, before_each: Callable[[], None] = lambda: None
+) -> GridResult:
+    """Return the options that z3 finds over the grid, and rotor's two.
+
+    `before_each` point it is asked whether to go on: it raises if not.
+    """
+    search = _Search(block, grid, before_each)
     search.run()
     choices = with_leaves(block, search.found)
     return GridResult(choices, search.asked, search.unproved)
 
 
 class _Search:
-    def __init__(self, block: LocalBlock, grid: Grid) -> None:
-        self.block, self.grid = block, grid
+    def __init__(self, block: LocalBlock, grid: Grid, before_each: Callable[[], None]) -> None:
+        self.block, self.grid, self.before_each = block, grid, before_each
         self.model = BlockModel(block, grid.rlimit)
         self.everything = keep_all(block)
         self.found: list[Option] = [self.everything, keep_input(block)]
@@ -103,6 +109,7 @@ class _Search:
         known = self._known_at(point)
         if known is not None:
             return Status.OPTIMAL, known
+        self.before_each()
         answer = self.model.solve(point)
         self.asked += 1
         self.unproved += answer.status is Status.UNKNOWN

@@ -62,7 +62,7 @@ def _moves(timeline: Timeline, x: int) -> list[tuple[int, int]]:
 
 def span(timeline: Timeline, y: int) -> tuple[int, int]:
     """Return the first and the last position at which the run at y may stand instead."""
-    operation = timeline.arrays.problem.operations[int(timeline.runs[y])]
+    operation = timeline.arrays.problem.operations[timeline.run_list[y]]
     segment = int(timeline.segments[y])
     if segment < timeline.first_backward or operation.ordered:
         return y, y

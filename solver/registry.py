@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
+from remat_gen.solver.ahead import Leash
 from remat_gen.solver.auto import Auto
-from remat_gen.solver.chain import Progress
 from remat_gen.solver.entrants import Entrant, FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
-from remat_gen.solver.search import Effort
+from remat_gen.solver.search import Effort, Progress, silent
 from remat_gen.solver.search_entrant import Search, SearchEntrant
 from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
@@ -51,7 +51,7 @@ SKETCHED = range(100, 6001)
 
 
 def entrant_for(
-    name: str, subject: Subject, effort: Effort, progress: Progress | None = None
+    name: str, subject: Subject, effort: Effort, progress: Progress = silent
 ) -> Entrant:
     """Return a strategy on a subject; `name` is one of STRATEGIES."""
     if name == AUTO:
@@ -61,15 +61,16 @@ def entrant_for(
     return _published(name, subject, effort)
 
 
-def _auto(subject: Subject, effort: Effort, progress: Progress | None) -> Auto:
+def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     cheap = [_published(name, subject, effort) for name in CHEAP]
     size = len(subject.problem.operations)
     short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
     sketches = SketchEntrant(subject, effort) if size in SKETCHED else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
-    rockmate = FrontEntrant(subject, "rockmate", progress, effort)
+    leash, near = Leash(progress), NEAR[effort]
+    rockmate = FrontEntrant(subject, "rockmate", leash, effort)
     ogc = _published("ogc", subject, effort)
-    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, NEAR[effort], progress)
+    return Auto(subject, cheap, short, ogc, sketches, rockmate, leash, long, near, progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

@@ -51,6 +51,14 @@ class Standing:
         return None if self.best is None else max(self.best / self.bound - 1, 0.0)
 
 
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Hears what is being done, how much of it is done, and how much there is."""
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Be the progress of a search that nobody hears of."""
+
+
 News: TypeAlias = Callable[[Standing], None]
 """Hears how far a search has come, each time that its best schedule or its bound improves."""
 

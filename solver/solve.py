@@ -10,7 +10,6 @@ from enum import Enum
 
 from remat_gen.solver.alike import Alike
 from remat_gen.solver.bare import BareGraph
-from remat_gen.solver.chain import Progress
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.contest import ALL, Contest, Entry
 from remat_gen.solver.problem import Problem
@@ -18,7 +17,7 @@ from remat_gen.solver.program import Program
 from remat_gen.solver.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay
 from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort, News
+from remat_gen.solver.search import INTERRUPTED, Effort, News, Progress, silent
 from remat_gen.solver.steady import Steady
 from remat_gen.solver.subject import subject_of
 
@@ -104,7 +103,7 @@ class Solver:
         self,
         problem: Problem | BareGraph,
         strategy: str = "rockmate",
-        progress: Progress | None = None,
+        progress: Progress = silent,
         effort: Effort = Effort.NORMAL,
         news: News | None = None,
         committed: Committed | None = None,
@@ -220,7 +219,7 @@ def solve(
     problem: Problem | BareGraph,
     budget_bytes: int,
     strategy: str = "rockmate",
-    progress: Progress | None = None,
+    progress: Progress = silent,
     effort: Effort = Effort.NORMAL,
 ) -> Solution:
     """Schedule a problem within a budget; for several budgets keep a `Solver`.

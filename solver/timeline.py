@@ -8,7 +8,7 @@ follows from these arrays, at a tenth of the cost of walking over the runs.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import pairwise
 
@@ -25,6 +25,7 @@ class Timeline:
         """Sort the touches of `runs`, which stand in `segments` of `count` in all."""
         self.arrays, self.runs, self.segments, self.count = arrays, runs, segments, count
         self.length = len(runs)
+        self._weight = 2 * (self.length + 1)
         self.first_backward = count // 2
         self.starts = np.searchsorted(segments, np.arange(count + 1))
         self.touches = np.sort(self._touches())
@@ -35,10 +36,6 @@ class Timeline:
         self.values = self.touches[self.begins] // self._weight
         self.made_at = self.position(self.touches[self.begins])
         self.last_at = self.position(self.touches[self.ends])
-
-    @property
-    def _weight(self) -> int:
-        return 2 * (self.length + 1)
 
     def key(self, v: int, position: int, kind: int) -> int:
         """Return the number of a touch."""
@@ -119,9 +116,9 @@ class Timeline:
 
     def kept(self, removed: set[int]) -> Timeline:
         """Return the timeline without the runs at some positions."""
-        gone = sorted(removed)
-        runs, segments = np.delete(self.runs, gone), np.delete(self.segments, gone)
-        return Timeline(self.arrays, runs, segments, self.count)
+        stays = np.ones(self.length, dtype=np.bool_)
+        stays[list(removed)] = False
+        return Timeline(self.arrays, self.runs[stays], self.segments[stays], self.count)
 
     def inserted(self, at: int, made: tuple[int, ...]) -> Timeline:
         """Return the timeline with runs before those at a position, in its segment."""
@@ -131,7 +128,9 @@ class Timeline:
 
     def moved(self, y: int, z: int) -> Timeline:
         """Return the timeline with the run at y standing at z instead, in the same segment."""
-        runs = np.insert(np.delete(self.runs, y), z, self.runs[y])
+        runs = self.runs.copy()
+        low, high, by = (y, z + 1, -1) if y < z else (z, y + 1, 1)
+        runs[low:high] = np.roll(runs[low:high], by)
         return Timeline(self.arrays, runs, self.segments, self.count)
 
     def is_there(self, v: int, at: int) -> bool:
@@ -150,6 +149,22 @@ class Timeline:
         return touches
 
     @cached_property
+    def run_list(self) -> list[int]:
+        """Return the runs, for single look-ups."""
+        runs: list[int] = self.runs.tolist()
+        return runs
+
+    @cached_property
+    def _begin_list(self) -> list[int]:
+        begins: list[int] = self.begins.tolist()
+        return begins
+
+    def stay(self, v: int, position: int, kind: int) -> int:
+        """Return the stay that a touch belongs to."""
+        touch = bisect_left(self.touch_list, self.key(v, position, kind))
+        return bisect_right(self._begin_list, touch) - 1
+
+    @cached_property
     def touch_values(self) -> Ints:
         """Return the value of each touch."""
         return self.touches // self._weight
@@ -165,8 +180,10 @@ class Timeline:
 
     def ran(self, touch: int) -> bool:
         """Tell whether a run made what a touch makes: given values appear by themselves."""
-        p = int(self.runs[self.place(touch)]) if self.place(touch) < self.length else -1
-        return p >= 0 and self.arrays.producers.get(self.value(touch)) == p
+        position = self.place(touch)
+        if position == self.length:
+            return False
+        return self.arrays.producers.get(self.value(touch)) == self.run_list[position]
 
     def place(self, touch: int) -> int:
         """Return the position of a touch."""

@@ -208,7 +208,7 @@ def test_progress_tells_blocks_and_chain() -> None:
     solver = Solver(unet_like(2), progress=lambda *step: heard.append(step))
     solver.solve(solver.plain.peak_bytes * 8 // 10)
     names = list(dict.fromkeys(name for name, _, _ in heard))
-    assert names == ["solve block", "chain", "improve"]
+    assert names == ["chain", "program", "solve block", "improve"]
     assert all(1 <= n <= total for _, n, total in heard)
 
 

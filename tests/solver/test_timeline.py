@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like
 from test_liveness import programs
 
-from remat_gen.solver.arrays import arrays_of
+from remat_gen.solver.arrays import MADE, READ, arrays_of
 from remat_gen.solver.cascade import pruned, without
 from remat_gen.solver.liveness import prune
 from remat_gen.solver.measure import measure, measured
@@ -80,3 +80,36 @@ def test_inserted_runs_stand_in_the_segment_they_precede() -> None:
     grown = [len(b) - len(a) for a, b in zip(program.segments, more.segments, strict=True)]
     assert grown[int(timeline.segments[at])] == 2
     assert sum(grown) == 2
+
+
+@given(programs(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_moved_run_stands_where_it_was_sent(
+    drawn: tuple[Problem, Program], data: st.DataObject
+) -> None:
+    problem, program = drawn
+    timeline = timeline_of(arrays_of(problem), program)
+    places = st.integers(0, timeline.length - 1)
+    y, z = data.draw(places), data.draw(places)
+    expected = list(program.flat())
+    expected.insert(z, expected.pop(y))
+    moved = timeline.moved(y, z)
+    assert moved.runs.tolist() == moved.run_list == expected
+    assert moved.segments.tolist() == timeline.segments.tolist()
+
+
+@given(programs())
+@settings(max_examples=200, deadline=None)
+def test_a_stay_begins_with_what_made_it(drawn: tuple[Problem, Program]) -> None:
+    problem, program = drawn
+    timeline = timeline_of(arrays_of(problem), program)
+    made: dict[int, int] = {}
+    turn = sum(len(segment) for segment in program.segments[: timeline.first_backward])
+    for x, p in enumerate(program.flat()):
+        for v in problem.operations[p].inputs:
+            stay = timeline.stay(v, x, READ)
+            assert timeline.values[stay] == v
+            assert timeline.made_at[stay] == made.get(v, turn)
+        for v in problem.operations[p].outputs:
+            made[v] = x
+            assert timeline.made_at[timeline.stay(v, x, MADE)] == x
