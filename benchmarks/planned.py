@@ -20,7 +20,8 @@ def plan(source: Path, budget: str, strategy: str = "auto", *, compiled: bool = 
     """Generate a module beside its source; costs of an earlier plan there are used again."""
     output = source.with_name(f"{source.stem}_remat.py")
     limit, how = parse_budget(budget), Strategy(strategy)
-    return generate(Request(source, limit, output, strategy=how, compiled=compiled), Silent())
+    asked = Request(source, limit, output, strategy=how, compiled=compiled, device="cpu")
+    return generate(asked, Silent())
 
 
 @contextlib.contextmanager

@@ -51,12 +51,15 @@ def at_lengths(
 def at_all_lengths(
     graph: Graph, examples: Mapping[str, torch.Tensor]
 ) -> tuple[AtLengths, tuple[AtLengths, ...]]:
-    """Return a graph at the example's lengths, and at smaller ones where all sizes have values."""
+    """Return a graph at the example's lengths, and at smaller ones where all sizes have values.
+
+    There the example's integers are not used: they may number rows that are not there.
+    """
     example = at_lengths(graph, tuple(length.maximum for length in graph.lengths), examples)
     smaller = []
     for numbers in smaller_lengths(graph.lengths):
         try:
-            smaller.append(at_lengths(sized(graph, numbers), numbers, examples))
+            smaller.append(at_lengths(sized(graph, numbers), numbers, {}))
         except (ArithmeticError, ValueError):
             continue  # the step fails there too
     return example, tuple(smaller)

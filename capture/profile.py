@@ -21,8 +21,9 @@ from remat_gen.capture.in_step import Place, copies_needed, newest_inputs, time_
 from remat_gen.capture.roofline import measured_rates, roofline_us
 from remat_gen.capture.synthesize import Fill, Synthesizer
 from remat_gen.capture.timing import round_time_us
-from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes
+from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes, refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs, Smaller
+from remat_gen.ir.errors import ProfileError
 from remat_gen.ir.graph import Graph, Operation
 
 # Called with the operation's target, how many are done, and how many there are.
@@ -35,6 +36,9 @@ _OPAQUE = frozenset(
     """aten.mkldnn_rnn_layer_backward.default aten._cudnn_rnn_backward.default
     aten.miopen_rnn_backward.default""".split()
 )
+
+# A kernel that asserts ends CUDA's context: there is no second try. All take probabilities.
+_FILLS = {"cuda": (Fill.PROBABILITY,)}
 
 # What torch raises where an operation does not fit, or refuses the synthetic values.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
@@ -60,7 +64,12 @@ def profile(
     `examples` has the user's tensors for the step's inputs, by tensor name; they are read, never
     written. The global random streams are left as they were. An operation that cannot be run
     alone (no memory, or it refuses synthetic inputs) gets a roofline estimate, marked `modelled`.
+
+    Raises:
+        ProfileError: an operation made a GPU fail.
+        UsageError: a GPU's memory cannot be measured.
     """
+    refuse_other_allocators(device)
     example, smaller = at_all_lengths(graph, examples)
     distinct: dict[str, Operation] = {}
     for name, text in example.signatures.items():
@@ -143,7 +152,7 @@ class _Timer:
         runnables: dict[str, _Runnable] = {}
         for done, (text, operation) in enumerate(distinct.items()):
             progress(operation.target, done, 2 * len(distinct))
-            timed = self._time(operation, tuple(Fill))
+            timed = self._time(operation, _FILLS.get(self.device.type, tuple(Fill)))
             if timed:
                 runnables[text] = timed
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
@@ -162,6 +171,11 @@ class _Timer:
             try:
                 places = [self._place(operation, fill) for _ in range(copies)]
                 return _Runnable(operation, fill, time_in_step_us(places, self.device))
+            except torch.AcceleratorError as error:
+                raise ProfileError(
+                    f"{operation.target} failed on the GPU while it was measured, and CUDA answers "
+                    f"nothing after that: {str(error).partition(chr(10))[0]}"
+                ) from error
             except _REFUSALS:
                 free_unused(self.device)  # what a failed attempt left behind would fail the next
         return None

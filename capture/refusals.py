@@ -89,6 +89,24 @@ def refuse_recurrent_dropout(model: nn.Module) -> None:
             )
 
 
+def refuse_recurrent_on_gpu(model: nn.Module, stands_for: str) -> None:
+    """Refuse RNNs on a GPU: cuDNN runs them in one kernel, the trace has them step by step.
+
+    The planned step would be right, many times as slow, and compared with another kernel's results.
+
+    Raises:
+        TraceError: there is one.
+    """
+    for name, module in model.named_modules():
+        on = {parameter.device.type for parameter in module.parameters(recurse=False)}
+        if isinstance(module, nn.RNNBase) and (stands_for == "cuda" or "cuda" in on):
+            raise TraceError(
+                f"{name or type(model).__name__} is an nn.{type(module).__name__} on a GPU, where "
+                "cuDNN runs it as one kernel: that cannot be planned yet. Plan the rest of the "
+                "model in a module of its own, without the RNN"
+            )
+
+
 def refuse_replaced(names: tuple[str, ...]) -> None:
     """Refuse a forward that puts another tensor in place of a buffer: the trace loses it.
 

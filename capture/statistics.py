@@ -1,55 +1,64 @@
-"""The statistics that BatchNorm saves for backward: torch's fake tensors tell their dtype wrongly.
+"""What norms save for backward and return from it: torch's fake tensors tell its dtype wrongly.
 
-`native_batch_norm_helper` in torch/_decomp/decompositions.py gives them the input's dtype on the
-CPU. The kernels save float32 for an input in 16 bits: on a GPU always, on the CPU where the weight
-is float32, as under autocast.
+Fake tensors on the CPU give saved statistics the input's dtype (`native_batch_norm_helper` and
+others in torch/_decomp/decompositions.py). The kernels save float32 for an input in 16 bits:
+everywhere where the weight is float32, as under autocast, and on a GPU always, but for GroupNorm.
+GroupNorm's gradient has the input's dtype, of which fake tensors say the weight's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
+
+import torch
 
 from remat_gen.ir.graph import Graph, Operation, Ref
 
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_LAYER_NORM = "aten.native_layer_norm.default"
+_GROUP_NORM = "aten.native_group_norm.default"
+_GROUP_NORM_BACKWARD = "aten.native_group_norm_backward.default"
+_WEIGHTS = {_BATCH_NORM: 1, _LAYER_NORM: 2, _GROUP_NORM: 1}  # where the weight is, by operator
+_FLOAT_ON_GPU = (_BATCH_NORM, _LAYER_NORM)
 _HALF = ("float16", "bfloat16")
-_FLOAT_BYTES = 4
 
 
 def with_saved_statistics(graph: Graph) -> Graph:
-    """Return a graph whose BatchNorms save their statistics in the dtype that they do."""
-    wrong = {
-        name
-        for operation in graph.operations
-        if operation.target == _BATCH_NORM and _saves_float32(graph, operation)
-        for name in _statistics(graph, operation)
-    }
+    """Return a graph whose norms save and return tensors in the dtype that they do."""
+    right = {name: dtype for o in graph.operations for name, dtype in _dtypes(graph, o)}
+    made = [(graph.tensors[name], dtype) for name, dtype in right.items()]
+    wrong = {tensor.storage: (tensor, dtype) for tensor, dtype in made if tensor.dtype != dtype}
     if not wrong:
         return graph
-    stored = {graph.tensors[name].storage: graph.tensors[name].shape[0] for name in wrong}
-    return replace(
-        graph,
-        tensors={
-            n: replace(t, dtype="float32") if n in wrong else t for n, t in graph.tensors.items()
-        },
-        storages={
-            n: replace(s, nbytes=_FLOAT_BYTES * stored[n]) if n in stored else s
-            for n, s in graph.storages.items()
-        },
-    )
+    storages = dict(graph.storages)
+    for name, (tensor, dtype) in wrong.items():
+        nbytes = prod(tensor.shape) * getattr(torch, dtype).itemsize
+        storages[name] = replace(storages[name], nbytes=nbytes)
+    tensors = {  # with what views them
+        name: replace(t, dtype=wrong[t.storage][1]) if t.storage in wrong else t
+        for name, t in graph.tensors.items()
+    }
+    return replace(graph, tensors=tensors, storages=storages)
+
+
+def _dtypes(graph: Graph, operation: Operation) -> Iterator[tuple[str, str]]:
+    """Yield results of an operation with the dtype that they have."""
+    if operation.target in _WEIGHTS and _saves_float32(graph, operation):
+        for name in operation.outputs[1:3]:
+            if name:
+                yield name, "float32"
+    if operation.target == _GROUP_NORM_BACKWARD and operation.outputs[0]:
+        x = operation.args[1]
+        assert isinstance(x, Ref)
+        yield operation.outputs[0], graph.tensors[x.name].dtype
 
 
 def _saves_float32(graph: Graph, operation: Operation) -> bool:
-    x, weight = operation.args[:2]
-    assert isinstance(x, Ref)  # there is no BatchNorm of nothing
+    x, weight = operation.args[0], operation.args[_WEIGHTS[operation.target]]
+    assert isinstance(x, Ref)  # there is no norm of nothing
     tensor = graph.tensors[x.name]
     mixed = isinstance(weight, Ref) and graph.tensors[weight.name].dtype == "float32"
-    return tensor.dtype in _HALF and (mixed or tensor.device.startswith("cuda"))
-
-
-def _statistics(graph: Graph, operation: Operation) -> Iterator[str]:
-    """Yield the saved mean and the inverse of the deviation, where they are said in 16 bits."""
-    for name in operation.outputs[1:3]:
-        if name and graph.tensors[name].dtype in _HALF:
-            yield name
+    on_gpu = tensor.device.startswith("cuda") and operation.target in _FLOAT_ON_GPU
+    return tensor.dtype in _HALF and (mixed or on_gpu)

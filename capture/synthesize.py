@@ -36,7 +36,7 @@ class Synthesizer:
 
     graph: Graph
     examples: Mapping[str, torch.Tensor]
-    _patterns: dict[tuple[torch.dtype, Fill], torch.Tensor] = field(default_factory=dict)
+    _patterns: dict[tuple[str, torch.dtype, Fill], torch.Tensor] = field(default_factory=dict)
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
         """Return a tensor for each tensor that the operation reads, by name."""
@@ -72,23 +72,23 @@ class Synthesizer:
         if not (dtype.is_floating_point or dtype.is_complex):
             return torch.zeros(elements, dtype=dtype, device=tensor.device)
         flat = torch.empty(elements, dtype=dtype, device=tensor.device)
-        pattern = self._pattern(dtype, fill)
+        pattern = self._pattern(tensor.device, dtype, fill)
         # Drawing gigabytes of random numbers takes longer than the operations: repeat some.
         whole = elements // _PATTERN_ELEMENTS * _PATTERN_ELEMENTS
         flat[:whole].view(-1, _PATTERN_ELEMENTS).copy_(pattern)
         flat[whole:].copy_(pattern[: elements - whole])
         return flat
 
-    def _pattern(self, dtype: torch.dtype, fill: Fill) -> torch.Tensor:
-        """Return random numbers, kept on the CPU: equal on every device."""
-        if (dtype, fill) not in self._patterns:
+    def _pattern(self, device: str, dtype: torch.dtype, fill: Fill) -> torch.Tensor:
+        """Return random numbers, drawn on the CPU: equal on every device."""
+        if (device, dtype, fill) not in self._patterns:
             generator = torch.Generator().manual_seed(0)
             drawn = torch.complex64 if dtype.is_complex else torch.float32
             numbers = torch.randn(_PATTERN_ELEMENTS, generator=generator, dtype=drawn)
             if fill is Fill.PROBABILITY:
                 numbers = torch.rand(_PATTERN_ELEMENTS, generator=generator)
-            self._patterns[dtype, fill] = numbers.to(dtype)
-        return self._patterns[dtype, fill]
+            self._patterns[device, dtype, fill] = numbers.to(dtype).to(device)
+        return self._patterns[device, dtype, fill]
 
 
 def _extents(tensors: Iterable[Tensor]) -> dict[tuple[str, str], int]:

@@ -27,6 +27,7 @@ from remat_gen.capture.refusals import (
     hooks_aside,
     refuse_hooks,
     refuse_recurrent_dropout,
+    refuse_recurrent_on_gpu,
     refuse_replaced,
     refuse_seeds,
 )
@@ -87,6 +88,7 @@ def trace(
     """
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
+    refuse_recurrent_on_gpu(model, stands_for)
     call = describe_call(model, args, kwargs)
     with removed_afterwards(model), hooks_aside(model), context_of(model):
         with refused_autocast("forward", stands_for):

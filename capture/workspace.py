@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import torch
 
 from remat_gen.capture.memory_events import recorded_memory
+from remat_gen.ir.errors import UsageError
+
+_UNCACHED = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 
 # Makes the inputs, and returns the call that is to be watched.
 Prepare: TypeAlias = Callable[[], Callable[[], object]]
@@ -52,6 +56,21 @@ def _inside_bytes_cpu(
         for span in recording.spans
         if span.name not in refused
     }
+
+
+def refuse_other_allocators(device: torch.device) -> None:
+    """Refuse an allocator of a GPU that does not count the bytes that are asked of it.
+
+    Raises:
+        UsageError: PyTorch was told to use another one than its own.
+    """
+    if device.type != "cuda":
+        return
+    if torch.cuda.get_allocator_backend() != "native" or os.environ.get(_UNCACHED):
+        raise UsageError(
+            f"memory cannot be measured with this allocator: unset {_UNCACHED}, and "
+            "backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF"
+        )
 
 
 def free_unused(device: torch.device) -> None:

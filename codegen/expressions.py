@@ -14,6 +14,11 @@ from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+RESIZED_LOSSES = frozenset(
+    f"aten.{name}.default"
+    for name in ("binary_cross_entropy", "mse_loss", "smooth_l1_loss", "soft_margin_loss")
+)
+"""Their result is allocated for each element, then resized to the sum or mean of them."""
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -111,7 +116,13 @@ class Expressions:
         if again and operation.state:
             state = self.tensor(operation.state)
             return f"rerun_random({state}, {function}, {arguments})"
-        return f"{function}({arguments})"
+        return f"{function}({arguments}){'.clone()' * self._keeps_too_much(operation)}"
+
+    def _keeps_too_much(self, operation: Operation) -> bool:
+        """Tell whether a loss is one number in as much memory as all that it was summed from."""
+        if operation.target not in RESIZED_LOSSES or not operation.outputs[0]:
+            return False
+        return self.graph.tensors[operation.outputs[0]].shape == ()
 
     def _function_and_arguments(self, operation: Operation, again: bool) -> tuple[str, str]:
         if operation.target == DROPOUT_MASK:

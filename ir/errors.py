@@ -23,6 +23,10 @@ class TraceError(RematError):
     """The model cannot be traced; the message names the user's file, line and operation."""
 
 
+class ProfileError(RematError):
+    """An operation cannot be measured, nor anything after it; the message names it."""
+
+
 class InfeasibleBudgetError(RematError):
     """No schedule of the strategy fits the budget.
 

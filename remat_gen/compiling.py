@@ -22,7 +22,6 @@ from remat_gen.capture.targets import find_target
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen.fusible import is_fusible
 from remat_gen.elsewhere import elsewhere_of
-from remat_gen.emission import torch_version
 from remat_gen.fusion import choose_parts
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
@@ -33,6 +32,7 @@ from remat_gen.progress import Step
 from remat_gen.solver.gather import gathered
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
+from remat_gen.versions import torch_version
 
 Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
 

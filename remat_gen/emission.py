@@ -6,8 +6,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from remat_gen import __version__
 from remat_gen.budget import Budget
 from remat_gen.capture.load import Loaded
@@ -35,6 +33,7 @@ from remat_gen.planned import blocks_of, planned_schedule
 from remat_gen.request import Request, default_output, relative
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
+from remat_gen.versions import torch_version
 
 if TYPE_CHECKING:
     from remat_gen.measured_step import MeasuredStep
@@ -168,8 +167,3 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         highest_at=predicted.highest_at,
         compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
     )
-
-
-def torch_version() -> str:
-    """Return torch's version without the build, so that `2.13.0+cpu` is `2.13.0`."""
-    return str(torch.__version__).partition("+")[0]

@@ -11,7 +11,7 @@ from torch import nn
 
 from remat_gen.capture.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace import trace_loaded
-from remat_gen.emission import module_text, torch_version
+from remat_gen.emission import module_text
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import read_header
 from remat_gen.ir.plan import Plan, read_plan
@@ -22,6 +22,7 @@ from remat_gen.progress import Step
 from remat_gen.report import Report
 from remat_gen.smaller import smaller_step
 from remat_gen.verification import verify_models
+from remat_gen.versions import torch_version
 
 
 @dataclass(frozen=True, slots=True)

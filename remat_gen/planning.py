@@ -28,6 +28,7 @@ from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.search import Effort, News
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.versions import torch_version
 
 if TYPE_CHECKING:
     import torch
@@ -160,7 +161,7 @@ def _infeasible(
 
 
 def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | None:
-    """Return the costs of an existing plan, if it is of the same graph, shapes and device.
+    """Return the costs of an existing plan, if it is of the same graph, shapes, device and torch.
 
     Costs that were modelled are none to re-use: modelling them again takes no time.
     """
@@ -168,6 +169,7 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
     if plan is None or plan.modelled is not None:
         return None
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
+    same = same and plan.versions.torch == torch_version()
     complete = all(operation.name in plan.costs for operation in graph.operations)
     measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
     return plan.measured() if same and complete and known_at(graph, measured_at) else None

@@ -20,7 +20,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     Raises:
         TraceError: backward reads a buffer that forward has overwritten by then.
     """
-    index = value_index(graph)
+    index, host = value_index(graph), _on_host(graph)
     held = _held(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
@@ -33,7 +33,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
         values=tuple(
             plain.Value(
                 name,
-                _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
+                0 if name in host else _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
                 held.get(name, plain.Held.FREE),
             )
             for name in index
@@ -41,6 +41,14 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
         given=tuple(i for name, i in index.items() if graph.storages[name].kind is Kind.TANGENT),
         layers=graph.layers,
     )
+
+
+def _on_host(graph: Graph) -> frozenset[str]:
+    """Return the storages that a step on a GPU has on the CPU: seeds, masks made there."""
+    on = {tensor.storage: tensor.device for tensor in graph.tensors.values()}
+    if not any(device.startswith("cuda") for device in on.values()):
+        return frozenset()
+    return frozenset(name for name, device in on.items() if device == "cpu")
 
 
 def value_index(graph: Graph) -> dict[str, int]:

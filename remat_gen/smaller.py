@@ -53,6 +53,18 @@ def _cut(value: Any, path: str, lengths: Iterable[Length], taken: Mapping[str, i
     for length in lengths:
         for dim in (dim for of, dim in length.dims if of == path):
             part = part.narrow(dim, 0, taken[length.name])
+    if _is_permutation(value):
+        part = part.argsort().argsort()
     # a loader fills a smaller tensor as it fills a whole one; a slice of one stays a slice
     apart = part.clone() if value.is_contiguous() else copied(part)
     return apart.requires_grad_(value.requires_grad)
+
+
+def _is_permutation(value: torch.Tensor) -> bool:
+    """Tell whether a tensor numbers its own rows, as the order in which mixup takes a batch.
+
+    The first rows of it would number rows that are not there.
+    """
+    whole = value.dtype in (torch.int32, torch.int64) and value.ndim == 1 and len(value) > 1
+    rows = torch.arange(len(value), device=value.device) if whole else value
+    return whole and bool(value.sort().values.equal(rows.to(value.dtype)))

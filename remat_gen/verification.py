@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.workspace import free_unused
 from remat_gen.compare import Comparison, Match, compare
 from remat_gen.measure import PeakMeasurement, model_peak
 from remat_gen.noise import GRADIENTS, Noise, larger, noise_of_errors, noise_of_repeats
 from remat_gen.outcome import Outcome, State, in_double, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
+from remat_gen.planned_kernels import planned_kernels
 from remat_gen.progress import Step
 from remat_gen.report import Report
 from remat_gen.smaller import SmallerStep
@@ -51,6 +54,7 @@ class _Subject:
     state: State
     device: torch.device
     seed: int
+    modelled: bool
     progress: Step | None = None
 
     def tell(self, part: int) -> None:
@@ -59,7 +63,10 @@ class _Subject:
             self.progress(_PARTS[part], part + 1, len(_PARTS))
 
     def outcomes(self, model: nn.Module) -> list[Outcome]:
-        return run_steps(model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed)
+        with planned_kernels(self.device, modelled=self.modelled):
+            return run_steps(
+                model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed
+            )
 
     def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps with all parameters moved to the next number."""
@@ -108,17 +115,21 @@ def verify_models(
     """
     original.train()
     planned.train()
-    subject = _Subject(tuple(args), dict(kwargs), State.of(original), device, seed, progress)
+    subject = _Subject(
+        tuple(args), dict(kwargs), State.of(original), device, seed, modelled, progress
+    )
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
     )
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with kept_generators():
         report = _verify(original, planned, subject, time_steps, report)
         if smaller is None or report.failure or report.original_failure:
             return report
         subject.tell(5)
         subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
         judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
+        if judged.failure and (reason := _failure_of(original, subject)):
+            judged = Report(original_failure=reason, original_fits=False)  # no such step is there
         return replace(report, smaller=judged, smaller_name=smaller.name)
 
 
@@ -130,6 +141,8 @@ def _verify(
         actual = subject.outcomes(planned)
         subject.tell(1)
         report = replace(report, planned_peak=subject.peak(planned))
+        planned.zero_grad(set_to_none=True)
+        free_unused(subject.device)
     except _STEP_ERRORS as error:
         return replace(report, failure=_reason(error))
     try:
@@ -146,6 +159,15 @@ def _verify(
         )
     subject.tell(4)
     return replace(report, time=_time(original, planned, subject, time_steps))
+
+
+def _failure_of(original: nn.Module, subject: _Subject) -> str:
+    """Return why the original cannot take a step, "" if it can."""
+    try:
+        subject.outcomes(original)
+    except _STEP_ERRORS as error:
+        return _reason(error)
+    return ""
 
 
 def _compare(

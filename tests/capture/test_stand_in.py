@@ -15,7 +15,10 @@ from remat_gen.capture.attention import attention
 from remat_gen.capture.load import load_fake
 from remat_gen.capture.trace import Traced, trace_loaded
 from remat_gen.capture.without_values import without_values
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Literal
+from remat_gen.problem import problem_of
 
 INIT = "self.lin = nn.Linear(16, 16)\nself.drop = nn.Dropout(0.25)"
 FORWARD = (
@@ -151,3 +154,33 @@ def test_what_needs_values_is_built_with_them(init: str, tmp_path: Path) -> None
     assert 0.25 in dropout.args
     numbers = [o.args[0] for o in graph.operations if o.target == "remat.constant"]
     assert set(numbers) == ({(1.0, 2.0) * 8} if "tensor([" in init else set())
+
+
+def test_what_a_step_has_on_the_host_takes_no_memory_of_the_gpu(tmp_path: Path) -> None:
+    """The efficient kernel's seed and offset, and the generator's state."""
+    text = source(
+        "self.lin = nn.Linear(16, 16)",
+        "x = self.lin(x)\nreturn F.scaled_dot_product_attention(x, x, x, dropout_p=0.1).sum()",
+        "(torch.randn(2, 4, 24, 16),)",
+    )
+    graph = on_gpu(tmp_path, text).graph
+    costs = {o.name: Cost(1.0, 0) for o in graph.operations}
+    problem = problem_of(graph, Costs("cuda", costs, alignment_bytes=512))
+    on = {t.storage: t.device for t in graph.tensors.values()}
+    host = [value for value in problem.values if on[value.name] == "cpu"]
+    assert len(host) == 3 and all(graph.storages[value.name].nbytes for value in host)
+    assert {value.nbytes for value in host} == {0}
+    assert all(value.nbytes >= 512 for value in problem.values if value not in host)
+
+
+@pytest.mark.limit(
+    "`nn.LSTM`, `nn.GRU`, `nn.RNN` on a GPU, where cuDNN runs them as one kernel",
+    "refused with the module's name; plan the rest in a module of its own",
+)
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_on_a_gpu_are_refused(kind: str, tmp_path: Path) -> None:
+    text = source(
+        f"self.rnn = nn.{kind}(16, 16)", "return self.rnn(x)[0].sum()", "(torch.randn(4, 16),)"
+    )
+    with pytest.raises(TraceError, match=rf"^rnn is an nn\.{kind} on a GPU"):
+        on_gpu(tmp_path, text)

@@ -81,6 +81,14 @@ def test_costs_of_another_graph_are_not_used(existing: Path, remat: Remat) -> No
     assert json.loads(remat("small.py", "--budget", "75%", "--json").out)["costs_reused"] is False
 
 
+def test_costs_of_another_torch_are_not_used(
+    existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert existing.is_file()
+    monkeypatch.setattr("remat_gen.planning.torch_version", lambda: "2.99.0")
+    assert json.loads(remat("small.py", "--budget", "75%", "--json").out)["costs_reused"] is False
+
+
 def test_verify_agrees(existing: Path, remat: Remat) -> None:
     ended = remat("verify", existing, "--json")
     assert ended.code == 0, ended.err

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from measure_graphs import Builder
 
+from remat_gen.capture.at_lengths import at_all_lengths
 from remat_gen.capture.profile import profile
 from remat_gen.ir.costs import Cost, Smaller
 from remat_gen.ir.graph import Graph, Kind, Ref
@@ -104,3 +105,19 @@ def test_sizes_that_are_arguments_follow_the_length() -> None:
     build.operation("aten.reshape.default", [Ref(x.name), (whole,)], ["y"], name="reshape")
     graph = varying(build, {"x": Layout((times(1), 4), (4, 1), 0), "y": Layout((whole,), (1,), 0)})
     assert costs(graph)["reshape"].smaller == ()
+
+
+def test_the_examples_integers_number_no_rows_that_are_not_there() -> None:
+    build = Builder()
+    x, rows = build.tensor("x", (LARGEST, 4)), build.tensor("rows", (LARGEST,), "int64")
+    build.tensor("y", (LARGEST, 4))
+    picked = build.operation("aten.index.Tensor", [x, (rows,)], ["y"], name="picked")
+    layouts = {n: Layout((times(1), 4), (4, 1), 0) for n in ("x", "y")}
+    graph = varying(build, {**layouts, "rows": Layout((times(1),), (1,), 0)})
+    examples = {"rows": torch.arange(LARGEST).flip(0)}
+    example, smaller = at_all_lengths(graph, examples)
+    assert example.synthesizer.inputs(picked)["rows"].tolist() == [3, 2, 1, 0]
+    assert [place.numbers for place in smaller] == [(2,), (1,)]
+    for place in smaller:
+        made = place.synthesizer.inputs(place.operations["picked"])
+        assert made["x"][made["rows"]].shape == (place.numbers[0], 4)

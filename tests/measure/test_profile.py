@@ -8,7 +8,9 @@ from measure_graphs import Builder
 
 from remat_gen.capture.profile import profile
 from remat_gen.capture.signature import signature
+from remat_gen.capture.workspace import refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import ProfileError, UsageError
 from remat_gen.ir.graph import Literal, Operation
 
 CPU = torch.device("cpu")
@@ -177,3 +179,33 @@ def test_a_disturbance_at_one_moment_is_not_measured(
     moments = iter((9_000.0, 3.0))
     monkeypatch.setattr("remat_gen.capture.profile.time_in_step_us", lambda *_: next(moments))
     assert costs(build).operations["relu"].time_us == 3.0
+
+
+def test_a_kernel_that_asserts_is_named(build: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed assertion on a GPU every call fails: nothing else can be tried."""
+
+    def failing(*_: object) -> object:
+        raise torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with ...")
+
+    x = build.tensor("x", (8, 8))
+    build.tensor("y", (8, 8))
+    build.operation("aten.relu.default", [x], ["y"])
+    monkeypatch.setattr("remat_gen.capture.profile.resolve", lambda _: failing)
+    with pytest.raises(
+        ProfileError, match=r"^aten\.relu\.default .*: CUDA error: [^\n]*triggered$"
+    ):
+        costs(build)
+
+
+@pytest.mark.parametrize(("backend", "uncached"), [("cudaMallocAsync", ""), ("native", "1")])
+def test_allocators_that_count_nothing_are_refused(
+    backend: str, uncached: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
+    with pytest.raises(UsageError, match="allocator"):
+        refuse_other_allocators(torch.device("cuda"))
+    refuse_other_allocators(CPU)
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
+    monkeypatch.delenv("PYTORCH_NO_CUDA_MEMORY_CACHING")
+    refuse_other_allocators(torch.device("cuda"))

@@ -1,4 +1,4 @@
-"""What BatchNorm saves is as large as the graph says."""
+"""What norms save is as large as the graph says."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.load import load, load_fake
 from remat_gen.capture.synthesize import Synthesizer
 from remat_gen.capture.trace import trace_loaded
+from remat_gen.ir.graph import Phase
 
 TEXT = """
 import torch
@@ -22,9 +23,12 @@ class Net(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(3, 8, 3)
         self.norm = nn.BatchNorm2d(8)
+        self.groups = nn.GroupNorm(2, 8)
+        self.layer = nn.LayerNorm(6)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.conv(x)).float().square().sum()
+        x = self.layer(self.groups(self.norm(self.conv(x))))
+        return x.float().square().sum()
 
 
 def build_model() -> nn.Module:
@@ -64,6 +68,17 @@ def test_a_gpu_saves_float32(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(HALF, encoding="utf-8")
     graph = trace_loaded(load_fake(path, None, None, "cuda")).graph
-    (norm,) = (o for o in graph.operations if "batch_norm_legit" in o.target)
-    saved = [graph.tensors[name] for name in norm.outputs[1:3] if name]
-    assert [(t.dtype, graph.storages[t.storage].nbytes) for t in saved] == [("float32", 32)] * 2
+    saved = {
+        o.target.split(".")[1]: [graph.tensors[name] for name in o.outputs[1:3] if name]
+        for o in graph.operations
+        if "norm" in o.target and o.phase is Phase.FORWARD
+    }
+    found = {
+        kind: [(t.dtype, graph.storages[t.storage].nbytes) for t in tensors]
+        for kind, tensors in saved.items()
+    }
+    assert found == {
+        "_native_batch_norm_legit_functional": [("float32", 4 * 8)] * 2,
+        "native_group_norm": [("bfloat16", 2 * 2 * 2)] * 2,
+        "native_layer_norm": [("float32", 4 * 2 * 8 * 6)] * 2,
+    }

@@ -338,3 +338,46 @@ def test_the_global_stream_and_the_inputs_are_left_alone() -> None:
     assert "inputs" in failing(report)
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(x, copied) and x.grad is None
+
+
+class PicksRows(Net):
+    """Reads rows by number, as mixup does: the first of them may number rows that are not there."""
+
+    def forward(self, x: Tensor, rows: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
+        return super().forward(x + x[rows])
+
+
+def test_a_smaller_permutation_is_one() -> None:
+    x, rows = torch.randn(8, WIDTH), torch.tensor([7, 2, 5, 0, 1, 3, 6, 4])
+    step = smaller_step(PicksRows(), (x, rows), {}, ["x:0", "rows:0"])
+    assert step.args[1].tolist() == [4, 2, 3, 0, 1]
+    labels = torch.tensor([7, 2, 5, 0, 1, 3, 3, 4])
+    assert smaller_step(PicksRows(), (x, labels), {}, ["rows:0"]).args[1].tolist() == [
+        7,
+        2,
+        5,
+        0,
+        1,
+    ]
+    other = smaller_step(PicksRows(), (x, rows.float()), {}, ["rows:0"])
+    assert other.args[1].tolist() == [7, 2, 5, 0, 1]
+
+
+def test_a_smaller_batch_that_neither_can_take_is_not_judged() -> None:
+    smaller = SmallerStep("batch of 3", (torch.randn(3, WIDTH), torch.tensor([7, 2, 5])), {})
+    args = (torch.randn(ROWS, WIDTH), torch.randperm(ROWS))
+    planned, original = PicksRows(), PicksRows()
+    planned.load_state_dict(original.state_dict())
+    report = verify_models(
+        original,
+        planned,
+        args,
+        {},
+        device=CPU,
+        predicted_peak_bytes=None,
+        budget_bytes=None,
+        smaller=smaller,
+    )
+    assert failing(report) == []
+    assert report.rows()[-1].result == "not compared"
+    assert "IndexError" in report.rows()[-1].detail

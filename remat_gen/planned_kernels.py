@@ -1,0 +1,49 @@
+"""The kernels that a plan for a GPU runs, for eager to be compared with.
+
+cuDNN has kernels of its own for BatchNorm in 32 bits, and on Hopper for attention, which eager
+prefers. Plans run PyTorch's kernels of BatchNorm, and plans with modelled costs its attention: the
+same mathematics, rounded otherwise, and other numbers drawn for attention's dropout. In a deep
+network with BatchNorm last bits grow until nothing can be told apart from an error, so that eager
+runs the same kernels here. Its time is measured with its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+_PLANNED_ATTENTION = (
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+)
+
+
+@contextlib.contextmanager
+def planned_kernels(device: torch.device, *, modelled: bool) -> Iterator[None]:
+    """Let eager run a plan's kernels on a GPU; `modelled` plans have no attention of cuDNN's."""
+    with contextlib.ExitStack() as stack:
+        if device.type == "cuda":
+            own = _own_batch_norm(torch.batch_norm)  # which torch.nn.functional looks up
+            stack.enter_context(mock.patch.object(torch, "batch_norm", own))
+            if modelled:
+                stack.enter_context(sdpa_kernel(list(_PLANNED_ATTENTION)))
+        yield
+
+
+def _own_batch_norm(cudnns: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return `torch.batch_norm` that takes PyTorch's kernel where it would take cuDNN's."""
+
+    @functools.wraps(cudnns)
+    def batch_norm(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if "cudnn_enabled" in kwargs:
+            return cudnns(*args, **{**kwargs, "cudnn_enabled": False})
+        return cudnns(*args[:-1], False)
+
+    return batch_norm

@@ -1,0 +1,58 @@
+"""Eager runs a plan's kernels while it is compared on a GPU, and its own otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from remat_gen.planned_kernels import planned_kernels
+
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def called(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return what reaches torch from a module, and from a call with keywords."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    kernel = torch.batch_norm
+
+    def heard(*args: Any, **kwargs: Any) -> torch.Tensor:
+        calls.append((args, kwargs))
+        return kernel(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "batch_norm", heard)
+    x, mean, var = torch.randn(4, 3, 2, 2), torch.zeros(3), torch.ones(3)
+    with planned_kernels(device, modelled=False):
+        nn.BatchNorm2d(3)(x)
+        torch.batch_norm(
+            x, None, None, mean, var, training=True, momentum=0.1, eps=1e-5, cudnn_enabled=True
+        )
+    assert torch.batch_norm is heard
+    return calls
+
+
+def test_batch_norm_takes_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, _), (_, keywords) = called(CUDA, monkeypatch)
+    assert first[8] is False and first[5] is True
+    assert keywords["cudnn_enabled"] is False
+
+
+def test_on_the_cpu_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, _), (_, keywords) = called(CPU, monkeypatch)
+    assert first[8] is torch.backends.cudnn.enabled
+    assert keywords["cudnn_enabled"] is True
+
+
+def test_modelled_plans_are_compared_without_cudnns_attention() -> None:
+    def enabled() -> tuple[bool, bool, bool]:
+        cuda = torch.backends.cuda
+        return cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.math_sdp_enabled()
+
+    with planned_kernels(CUDA, modelled=True):
+        assert enabled() == (False, True, True)
+    with planned_kernels(CUDA, modelled=False):
+        assert enabled()[0]
