@@ -32,12 +32,16 @@ from remat_gen.solver.replay import IllegalScheduleError, replay
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A module's verdict: why it is stale (nothing where it is not), and what would change."""
+    """A module's verdict: why it is stale (nothing where it is not), and what would change.
+
+    `by_hashes`: there is no GPU here to trace on, so that only hashes were compared.
+    """
 
     path: Path
     causes: tuple[str, ...]
     command: str
-    diff: str
+    diff: str = ""
+    by_hashes: bool = False
 
     @property
     def stale(self) -> bool:
@@ -46,21 +50,28 @@ class Checked:
 
     def __str__(self) -> str:
         if not self.stale:
-            return f"{self.path}: up to date"
+            how = ", by its hashes: it is traced where a GPU is" if self.by_hashes else ""
+            return f"{self.path}: up to date{how}"
         return f"{self.path}: stale: {' and '.join(self.causes)}; run: {self.command}"
 
 
 def check_file(path: Path, given: Loaded | None = None) -> Checked:
     """Trace the original again (or the one given), write the module again, and compare.
 
+    What was measured on a GPU can be traced on one only. Elsewhere the hashes in the module's
+    header tell whether the source, the plan or the module changed; they cannot tell whether a file
+    that the source imports did, or a library.
+
     Raises:
         UsageError: the file is not ours, has no plan, or is of another torch.
         RematError: the original cannot be loaded or traced any more.
     """
     existing = Existing.find(path, given)
+    if given is None and existing.misses_gpu:
+        return _by_hashes(existing)
     existing.refuse_other_torch()
     loaded, traced = retrace(existing)
-    causes = [*_edits(existing), *_source_change(existing, loaded)]
+    causes = [*_edits(existing), *_source_change(existing, loaded.source_sha256)]
     if graph_sha256(traced.graph) != existing.plan.graph_sha256:
         diff = _operations_diff(existing, traced.graph)
         causes.append("the model is traced to other operations than the plan's")
@@ -75,6 +86,12 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
     return Checked(path, tuple(causes), existing.plan.asked.command, diff)
 
 
+def _by_hashes(existing: Existing) -> Checked:
+    source = text_sha256(read_source(existing.original))
+    causes = (*_edits(existing), *_source_change(existing, source))
+    return Checked(existing.path, causes, existing.plan.asked.command, by_hashes=True)
+
+
 def _edits(existing: Existing) -> Iterator[str]:
     text = read_source(existing.path)
     header = read_header(text)
@@ -84,8 +101,8 @@ def _edits(existing: Existing) -> Iterator[str]:
         yield f"{existing.path.name} was edited by hand"
 
 
-def _source_change(existing: Existing, loaded: Loaded) -> Iterator[str]:
-    if loaded.source_sha256 != existing.plan.source.sha256:
+def _source_change(existing: Existing, sha256: str) -> Iterator[str]:
+    if sha256 != existing.plan.source.sha256:
         yield f"{existing.plan.source.file} changed"
 
 

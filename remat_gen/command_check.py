@@ -30,7 +30,8 @@ def check(
     remat-gen check model_remat.py          exit 1 and a diff if it is stale
     remat-gen check                         all targets of pyproject.toml
 
-    Traces again and writes again from the committed plan: no GPU, no measurement, no weights.
+    Traces again and writes again from the committed plan: no measurement, no weights, no GPU. Of a
+    plan that was measured on a GPU, only hashes are compared where there is none.
     """
     files = files or [target.output for target in read_targets(Path())]
     results = _check(files, quiet=quiet)
@@ -81,4 +82,5 @@ def _as_json(path: Path, result: Checked | RematError) -> dict[str, object]:
         "causes": list(result.causes),
         "command": result.command,
         "diff": result.diff,
+        "by_hashes": result.by_hashes,
     }

@@ -65,7 +65,7 @@ class Existing:
             )
         if fake and self.plan.modelled is not None:
             return load_fake(self.original, asked.model, asked.inputs, self.device)
-        if self.device == "cuda" and not torch.cuda.is_available():
+        if self.misses_gpu:
             raise UsageError(
                 f"{self.path}: is planned for {self.plan.device}, and PyTorch sees no GPU here"
             )
@@ -96,6 +96,12 @@ class Existing:
                 f"{self.path}: made with torch {planned_with}; torch {torch_version()} traces "
                 f"differently, so they cannot be compared"
             )
+
+    @property
+    def misses_gpu(self) -> bool:
+        """Tell whether the model can be traced on a GPU only, and there is none."""
+        measured = self.plan.modelled is None
+        return measured and self.device == "cuda" and not torch.cuda.is_available()
 
     @property
     def device(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,7 +10,12 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
 from cli_runs import Remat
+
+from remat_gen.ir.header import read_header
+from remat_gen.ir.plan import plan_text, read_plan, text_sha256
+from remat_gen.output import plan_path
 
 COMMAND = "run: remat-gen small.py --budget 75%"
 
@@ -194,3 +200,40 @@ def test_a_large_model_is_checked_without_its_weights(tmp_path: Path) -> None:
     assert "wide.py changed" in verdict
     assert int(weights) > 28e9
     assert int(peak) < 2e9  # torch and the trace of a small model take about half of it
+
+
+@pytest.fixture
+def planned_on_a_gpu(existing: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let a module's plan say that it was measured on a GPU, where there is none."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    file = plan_path(existing)
+    plan = plan_text(dataclasses.replace(read_plan(file), device="NVIDIA H200"))
+    file.write_text(plan)
+    header = read_header(existing.read_text())
+    assert header is not None
+    replace(existing, header.plan_sha256, text_sha256(plan)[:12])
+    return existing
+
+
+def test_a_plan_for_a_gpu_is_checked_by_its_hashes_where_there_is_none(
+    planned_on_a_gpu: Path, remat: Remat
+) -> None:
+    ended = remat("check", planned_on_a_gpu)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith(f"{planned_on_a_gpu}: up to date, by its hashes")
+    found = json.loads(remat("check", planned_on_a_gpu, "--json").out)
+    assert [(one["stale"], one["by_hashes"]) for one in found] == [(False, True)]
+
+
+@pytest.mark.parametrize("changed", ["source", "plan", "module"])
+def test_hashes_tell_what_changed(planned_on_a_gpu: Path, remat: Remat, changed: str) -> None:
+    module = planned_on_a_gpu
+    file, old, new, told = {
+        "source": (module.with_name("small.py"), "gelu(", "relu(", "small.py changed"),
+        "plan": (plan_path(module), "NVIDIA H200", "NVIDIA H100", "is not the plan that it was"),
+        "module": (module, "class Kept", "# mine\nclass Kept", "was edited by hand"),
+    }[changed]
+    replace(file, old, new)
+    ended = remat("check", module)
+    assert ended.code == 1
+    assert told in ended.out and COMMAND in ended.out
