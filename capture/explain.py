@@ -27,6 +27,11 @@ _REASONS = (
         "its value: keep it a tensor",
     ),
     (
+        r"^aten\._ctc_loss\S*$",
+        "how much memory ctc_loss takes depends on the lengths: return the log-probabilities, and "
+        "call it outside of the model",
+    ),
+    (
         r"^(aten\.\S+?)(?:\.default)?$",
         "the shape that {0} returns depends on the values of a tensor: use torch.where, a mask, "
         "or a fixed size",

@@ -45,6 +45,13 @@ AT_A_LINE = {
     ),
     "int": ("y = self.lin(x)\nn = int(y.sum())\nreturn y.sum() * n", "int(y", "Python number", ""),
     "mask": ("y = self.lin(x)\nreturn y[y > 0].sum()", "y > 0", "aten.nonzero", ""),
+    "ctc": (
+        "y = self.lin(x).log_softmax(-1)[:, None]\nn = torch.tensor([2])\n"
+        "return F.ctc_loss(y, torch.ones(1, 2, dtype=torch.long), 2 * n, n)",
+        "F.ctc_loss",
+        "outside of the model",
+        "",
+    ),
     "raises": ('raise ValueError("my words")', "raise", "my words", ""),
     "shapes": ("return self.lin(x.t()).sum()", "x.t()", "reduction dim", ""),
     "cond": (
@@ -85,6 +92,10 @@ LINES_TOLD = {
     "mask": (
         "`y[y > 0]` and others whose result's shape depends on values",
         "refused with your line; use a mask and `torch.where`",
+    ),
+    "ctc": (
+        "`F.ctc_loss`: its memory depends on the lengths",
+        "refused with your line; call it outside of the model",
     ),
     "raises": ("a `forward` that raises", "its words are quoted, with your line"),
     "shapes": ("shapes that do not fit", "PyTorch's words are quoted, with your line"),
