@@ -20,7 +20,7 @@ from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.in_step import Place, copies_needed, newest_inputs, time_in_step_us
 from remat_gen.capture.roofline import measured_rates, roofline_us
 from remat_gen.capture.synthesize import Fill, Synthesizer
-from remat_gen.capture.timing import round_time_us
+from remat_gen.capture.timing import round_time_us, synchronise
 from remat_gen.capture.workspace import Prepare, free_unused, inside_bytes, refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs, Smaller
 from remat_gen.ir.errors import ProfileError
@@ -171,12 +171,8 @@ class _Timer:
             try:
                 places = [self._place(operation, fill) for _ in range(copies)]
                 return _Runnable(operation, fill, time_in_step_us(places, self.device))
-            except torch.AcceleratorError as error:
-                raise ProfileError(
-                    f"{operation.target} failed on the GPU while it was measured, and CUDA answers "
-                    f"nothing after that: {str(error).partition(chr(10))[0]}"
-                ) from error
-            except _REFUSALS:
+            except _REFUSALS as error:
+                refuse_dead(self.device, operation.target, error)
                 free_unused(self.device)  # what a failed attempt left behind would fail the next
         return None
 
@@ -199,6 +195,21 @@ def _call(operation: Operation, inputs: Mapping[str, torch.Tensor]) -> Callable[
 def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
     time_us = roofline_us(graph, operation, measured_rates(device))
     return Cost(round_time_us(time_us), workspace_bytes=0, modelled=True)
+
+
+def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
+    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion.
+
+    Raises:
+        ProfileError: it does not.
+    """
+    try:
+        synchronise(device)
+    except RuntimeError:
+        raise ProfileError(
+            f"{target} failed on the GPU while it was measured, and CUDA answers nothing after "
+            f"that: {str(error).partition(chr(10))[0]}"
+        ) from error
 
 
 def _silent(_target: str, _done: int, _total: int) -> None:

@@ -2,7 +2,8 @@
 
 Fake tensors on the CPU give saved statistics the input's dtype (`native_batch_norm_helper` and
 others in torch/_decomp/decompositions.py). The kernels save float32 for an input in 16 bits:
-everywhere where the weight is float32, as under autocast, and on a GPU always, but for GroupNorm.
+everywhere where the weight or a running statistic is float32, as under autocast, and on a GPU
+always, but for GroupNorm.
 GroupNorm's gradient has the input's dtype, of which fake tensors say the weight's.
 """
 
@@ -20,8 +21,15 @@ _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 _LAYER_NORM = "aten.native_layer_norm.default"
 _GROUP_NORM = "aten.native_group_norm.default"
 _GROUP_NORM_BACKWARD = "aten.native_group_norm_backward.default"
-_WEIGHTS = {_BATCH_NORM: 1, _LAYER_NORM: 2, _GROUP_NORM: 1}  # where the weight is, by operator
-_FLOAT_ON_GPU = (_BATCH_NORM, _LAYER_NORM)
+_NO_STATS = "aten._native_batch_norm_legit.no_stats"
+# which arguments make an operator mixed: weight, bias, and running statistics
+_MIXED = {
+    _BATCH_NORM: slice(1, 5),
+    _NO_STATS: slice(1, 3),
+    _LAYER_NORM: slice(2, 4),
+    _GROUP_NORM: slice(1, 3),
+}
+_FLOAT_ON_GPU = (_BATCH_NORM, _NO_STATS, _LAYER_NORM)
 _HALF = ("float16", "bfloat16")
 
 
@@ -45,7 +53,7 @@ def with_saved_statistics(graph: Graph) -> Graph:
 
 def _dtypes(graph: Graph, operation: Operation) -> Iterator[tuple[str, str]]:
     """Yield results of an operation with the dtype that they have."""
-    if operation.target in _WEIGHTS and _saves_float32(graph, operation):
+    if operation.target in _MIXED and _saves_float32(graph, operation):
         for name in operation.outputs[1:3]:
             if name:
                 yield name, "float32"
@@ -56,9 +64,9 @@ def _dtypes(graph: Graph, operation: Operation) -> Iterator[tuple[str, str]]:
 
 
 def _saves_float32(graph: Graph, operation: Operation) -> bool:
-    x, weight = operation.args[0], operation.args[_WEIGHTS[operation.target]]
+    x, others = operation.args[0], operation.args[_MIXED[operation.target]]
     assert isinstance(x, Ref)  # there is no norm of nothing
     tensor = graph.tensors[x.name]
-    mixed = isinstance(weight, Ref) and graph.tensors[weight.name].dtype == "float32"
+    mixed = any(isinstance(o, Ref) and graph.tensors[o.name].dtype == "float32" for o in others)
     on_gpu = tensor.device.startswith("cuda") and operation.target in _FLOAT_ON_GPU
     return tensor.dtype in _HALF and (mixed or on_gpu)

@@ -13,7 +13,7 @@ from remat_gen.codegen.marks import Mark, argument, find, tangent
 from remat_gen.codegen.now import Now
 from remat_gen.codegen.reach import partly_reached
 from remat_gen.codegen.statements import Body, Function, Statement
-from remat_gen.ir.graph import Graph, Kind, Operation, Output, refs_in
+from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule
 
@@ -180,6 +180,9 @@ class BodyWriter:
             text = self.expressions.call_in_place(operation, 0)
             self.statements.append(Statement(text, source=operation.source))
             return
+        if self._is_for_nothing(operation):
+            self.dropped.update(self.problem.operations[p].outputs)
+            return
         targets, call = self._targets(operation, self._call(p, again=again))
         text = f"{', '.join(targets)} = {call}" if targets else call
         statement = Statement(text, source=operation.source)
@@ -192,6 +195,13 @@ class BodyWriter:
         self.statements.append(statement)
         if not again:
             self._write_back(operation)
+
+    def _is_for_nothing(self, operation: Operation) -> bool:
+        """Tell whether nobody reads a run: one of forward that only backward wants, made again."""
+        acts = bool({Trait.RANDOM, Trait.UPDATES_BUFFER}.intersection(operation.traits))
+        acts = acts or any(self._makes(operation, m.tensor) for m in self.graph.mutations)
+        known = operation.target.startswith("aten.")  # a user's own may do anything
+        return known and not acts and not self.now.wanted(operation)
 
     def _call(self, p: int, *, again: bool) -> str:
         operation = self.graph.operations[p]
@@ -212,8 +222,9 @@ class BodyWriter:
     def _targets(self, operation: Operation, call: str) -> tuple[list[str], str]:
         """Return the variables that take the results; those freed at once get none."""
         wanted = self.now.wanted(operation)
-        mutated = {m.tensor for m in self.graph.mutations}
-        wanted_too = {o for o in operation.outputs if o in mutated}
+        mutated = {self.graph.tensors[m.tensor].storage for m in self.graph.mutations}
+        outputs = filter(None, operation.outputs)
+        wanted_too = {o for o in outputs if self.graph.tensors[o].storage in mutated}
         if operation.target == BATCH_NORM:
             wanted_too = set()
         names = [self.graph.tensors[o].storage if o else "" for o in operation.outputs]
@@ -250,13 +261,15 @@ class BodyWriter:
         if operation.target == BATCH_NORM:
             return  # the kernel updates its statistics itself
         for mutation in self.graph.mutations:
-            if mutation.tensor in operation.outputs or self._views(mutation.tensor, operation):
+            if self._makes(operation, mutation.tensor):
                 target = argument(mutation.target)
                 text = f"{target}.copy_({self.expressions.tensor(mutation.tensor)})"
                 self.statements.append(Statement(text, source=operation.source))
 
-    def _views(self, tensor: str, operation: Operation) -> bool:
-        return self.graph.tensors[tensor].storage in self.graph.writes(operation)
+    def _makes(self, operation: Operation, tensor: str) -> bool:
+        """Tell whether an operation makes a tensor, or what it views."""
+        made = self.graph.writes(operation)
+        return tensor in operation.outputs or self.graph.tensors[tensor].storage in made
 
     def _free(self, v: int) -> None:
         if v in self.dropped:

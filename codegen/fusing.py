@@ -73,8 +73,9 @@ class FusingWriter(BodyWriter):
         if self.now.moment in self.parts:
             self.part = self.parts[self.now.moment]
             self.outer, self.statements, self.dying, self.apart = self.statements, [], [], []
+        before = len(self.statements)
         BodyWriter._run(self, segment, p)
-        if self.part is not None:
+        if self.part is not None and len(self.statements) > before:
             self.apart.append(self.statements[-1].text.replace(*self.calls))
         if self.now.moment in self.stops:
             self._close()

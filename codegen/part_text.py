@@ -170,4 +170,5 @@ def _lengths_of(graph: Graph, given: list[Mark]) -> Iterator[Mark]:
 
 
 def _target(statement: Statement) -> str:
-    return statement.text.partition(" = ")[0]
+    target, equals, _ = statement.text.partition(" = ")
+    return target if equals else ""

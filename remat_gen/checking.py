@@ -67,7 +67,7 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
         RematError: the original cannot be loaded or traced any more.
     """
     existing = Existing.find(path, given)
-    if given is None and existing.misses_gpu:
+    if existing.misses_gpu and given is None and not existing.plan.asked.live:
         return _by_hashes(existing)
     existing.refuse_other_torch()
     loaded, traced = retrace(existing)

@@ -21,7 +21,7 @@ from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Compiled
 from remat_gen.solver.fused import PartFigures, fuse, replay_fused
-from remat_gen.solver.parts import Part, longest_parts
+from remat_gen.solver.parts import Part, ends_of, longest_parts
 from remat_gen.solver.pieces import cheapest, pieces_of, stretches
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
@@ -183,7 +183,12 @@ class _Chooser:
 
     def _learn(self, runs: Iterable[tuple[Part, ...]]) -> None:
         """Write the functions of all stretches of runs, and measure those that are not known."""
-        parts = [part for pieces in runs for part in stretches(pieces) if part not in self.texts]
+        parts = [
+            part
+            for pieces in runs
+            for part in stretches(pieces)
+            if part not in self.texts and ends_of(self.problem, self.schedule, part).results
+        ]
         for layer in _layers(parts):
             unmeasured = dict.fromkeys(layer, PartFigures(0.0, 0))
             self.texts |= write_fused(self.graph, self.problem, self.schedule, unmeasured).texts

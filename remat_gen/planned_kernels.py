@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+_NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
 _PLANNED_ATTENTION = (
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -30,20 +31,21 @@ def planned_kernels(device: torch.device, *, modelled: bool) -> Iterator[None]:
     """Let eager run a plan's kernels on a GPU; `modelled` plans have no attention of cuDNN's."""
     with contextlib.ExitStack() as stack:
         if device.type == "cuda":
-            own = _own_batch_norm(torch.batch_norm)  # which torch.nn.functional looks up
-            stack.enter_context(mock.patch.object(torch, "batch_norm", own))
+            for name in _NORMS:
+                own = _without_cudnn(getattr(torch, name))
+                stack.enter_context(mock.patch.object(torch, name, own))
             if modelled:
                 stack.enter_context(sdpa_kernel(list(_PLANNED_ATTENTION)))
         yield
 
 
-def _own_batch_norm(cudnns: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return `torch.batch_norm` that takes PyTorch's kernel where it would take cuDNN's."""
+def _without_cudnn(norm: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return a norm that takes PyTorch's kernel where it would take cuDNN's."""
 
-    @functools.wraps(cudnns)
-    def batch_norm(*args: Any, **kwargs: Any) -> torch.Tensor:
+    @functools.wraps(norm)
+    def own(*args: Any, **kwargs: Any) -> torch.Tensor:
         if "cudnn_enabled" in kwargs:
-            return cudnns(*args, **{**kwargs, "cudnn_enabled": False})
-        return cudnns(*args[:-1], False)
+            return norm(*args, **{**kwargs, "cudnn_enabled": False})
+        return norm(*args[:-1], False)
 
-    return batch_norm
+    return own

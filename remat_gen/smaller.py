@@ -54,7 +54,7 @@ def _cut(value: Any, path: str, lengths: Iterable[Length], taken: Mapping[str, i
         for dim in (dim for of, dim in length.dims if of == path):
             part = part.narrow(dim, 0, taken[length.name])
     if _is_permutation(value):
-        part = part.argsort().argsort()
+        part = part.argsort().argsort().to(part.dtype)
     # a loader fills a smaller tensor as it fills a whole one; a slice of one stays a slice
     apart = part.clone() if value.is_contiguous() else copied(part)
     return apart.requires_grad_(value.requires_grad)

@@ -68,7 +68,7 @@ class Auto:
             if entrant is self.rockmate and self._leaves_out(contest):
                 continue
             self.progress(entrant.name, number + 1, len(entrants))
-            if isinstance(entrant, SketchEntrant) and not self._is_large():
+            if isinstance(entrant, SketchEntrant) and self.subject.chain is not None:
                 self._sketch(entrant, contest)
             else:
                 entrant.enter(contest)
@@ -76,7 +76,10 @@ class Auto:
             self._use_slack(contest)
 
     def _sketch(self, sketches: SketchEntrant, contest: Contest) -> None:
-        """Enter the sketches, and search rockmate's programs beside them."""
+        """Enter the sketches, and search rockmate's programs beside them.
+
+        Not of bare graphs: there one of z3's answers may take seconds, which nobody would wait for.
+        """
         with Ahead(lambda: self.rockmate.candidates(contest.budget_units), self.leash) as ahead:
             sketches.enter(contest)
             if not contest.settled and not self._leaves_out(contest):
@@ -84,12 +87,8 @@ class Auto:
 
     def _leaves_out(self, contest: Contest) -> bool:
         """Tell whether rockmate's time is not worth what it may gain."""
-        large = self._is_large() and self.near > 0
-        return contest.within(self.near) or (large and contest.best is not None)
-
-    def _is_large(self) -> bool:
-        """Tell whether rockmate would take minutes."""
-        return self.subject.chain is None and len(self.subject.whole.operations) > LARGE
+        large = self.subject.chain is None and len(self.subject.whole.operations) > LARGE
+        return contest.within(self.near) or (large and self.near > 0 and contest.best is not None)
 
     def _use_slack(self, contest: Contest) -> None:
         """Leave out what the best can do without; rockmate's programs have been through this."""

@@ -183,7 +183,8 @@ class Solver:
     def _solution(
         self, contest: Contest, best: Entry, *, interrupted: bool, slower: float | None
     ) -> Solution:
-        unproved, asked = self._entrant.unproved() if best.strategy in FRONTS else (0, 0)
+        by_z3 = best.strategy in FRONTS and best.strategy != "none"  # others ask z3 nothing
+        unproved, asked = self._entrant.unproved() if by_z3 else (0, 0)
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
         notes += [INTERRUPTED] * interrupted

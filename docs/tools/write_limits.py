@@ -25,10 +25,10 @@ _TAIL = """
 - Offloading activations to the host; pipeline and tensor parallelism.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
 - CUDA graphs around the step: never tried.
-- cuDNN's BatchNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel, which rounds
-  otherwise. `verify` lets the original run that one, too.
-- `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace, from run to run, and the
-  peak may exceed the budget.
+- cuDNN's BatchNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel,
+  which rounds otherwise. `verify` lets the original run that one, too.
+- `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
+  from run to run, and the peak may exceed the budget.
 """
 _SECTIONS = {
     "tests/capture": "When the model is planned",

@@ -56,3 +56,18 @@ def test_modelled_plans_are_compared_without_cudnns_attention() -> None:
         assert enabled() == (False, True, True)
     with planned_kernels(CUDA, modelled=False):
         assert enabled()[0]
+
+
+def test_instance_norm_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    kernel = torch.instance_norm
+
+    def heard(*args: Any) -> torch.Tensor:
+        calls.append(args[-1])
+        return kernel(*args)
+
+    monkeypatch.setattr(torch, "instance_norm", heard)
+    with planned_kernels(CUDA, modelled=False):
+        nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
+    nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
+    assert calls == [False, torch.backends.cudnn.enabled]

@@ -189,8 +189,10 @@ def test_a_kernel_that_asserts_is_named(build: Builder, monkeypatch: pytest.Monk
 
     x = build.tensor("x", (8, 8))
     build.tensor("y", (8, 8))
-    build.operation("aten.relu.default", [x], ["y"])
+    relu = build.operation("aten.relu.default", [x], ["y"])
     monkeypatch.setattr("remat_gen.capture.profile.resolve", lambda _: failing)
+    assert cost(build, relu).modelled  # the device still answers
+    monkeypatch.setattr("remat_gen.capture.profile.synchronise", failing)
     with pytest.raises(
         ProfileError, match=r"^aten\.relu\.default .*: CUDA error: [^\n]*triggered$"
     ):

@@ -44,7 +44,22 @@ HALF = TEXT.replace("return Net()", "return Net().to(torch.bfloat16)").replace(
 )
 
 
-@pytest.mark.parametrize("text", [TEXT, TEXT + AUTOCAST, HALF], ids=["32", "autocast", "16"])
+OTHER_NORMS = (TEXT + AUTOCAST).replace(
+    "nn.BatchNorm2d(8)",
+    """nn.Sequential(
+            nn.BatchNorm2d(8, affine=False),
+            nn.BatchNorm2d(8, track_running_stats=False),
+            nn.BatchNorm2d(8, affine=False, track_running_stats=False),
+            nn.InstanceNorm2d(8, affine=True),
+        )""",
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [TEXT, TEXT + AUTOCAST, HALF, OTHER_NORMS],
+    ids=["32", "autocast", "16", "others, autocast"],
+)
 def test_results_are_as_the_graph_says(text: str, tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(text, encoding="utf-8")

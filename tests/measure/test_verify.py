@@ -351,6 +351,8 @@ def test_a_smaller_permutation_is_one() -> None:
     x, rows = torch.randn(8, WIDTH), torch.tensor([7, 2, 5, 0, 1, 3, 6, 4])
     step = smaller_step(PicksRows(), (x, rows), {}, ["x:0", "rows:0"])
     assert step.args[1].tolist() == [4, 2, 3, 0, 1]
+    step = smaller_step(PicksRows(), (x, rows.int()), {}, ["x:0", "rows:0"])
+    assert step.args[1].dtype is torch.int32 and step.args[1].tolist() == [4, 2, 3, 0, 1]
     labels = torch.tensor([7, 2, 5, 0, 1, 3, 3, 4])
     assert smaller_step(PicksRows(), (x, labels), {}, ["rows:0"]).args[1].tolist() == [
         7,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 from solver_problems import gpt_like
@@ -59,6 +62,71 @@ def test_an_interrupt_ends_it_too() -> None:
         raise KeyboardInterrupt
     assert not threads()
     assert gc.isenabled()
+
+
+def test_an_interrupt_while_it_ends_comes_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[object] = []
+
+    def interrupted(futures: list[Future[object]]) -> object:
+        came.append(futures)
+        if len(came) == 1:
+            raise KeyboardInterrupt
+        return wait(futures)
+
+    monkeypatch.setattr(ahead, "wait_for", interrupted)
+    release, running = threading.Event(), threading.Event()
+    leash = Leash(lambda *_: None)
+
+    def search() -> None:
+        running.set()
+        assert release.wait(WAIT_S)
+        leash("improve", 1, 1)
+
+    with pytest.raises(KeyboardInterrupt), Ahead(search, leash):
+        assert running.wait(WAIT_S)
+        threading.Timer(0.2, release.set).start()
+    assert len(came) == 2
+    assert not threads()
+    assert gc.isenabled()
+    assert leash.wanted and not leash.silent
+
+
+def test_without_another_thread_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> Future[object]:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
+    leash = Leash(lambda *_: None)
+    with Ahead(lambda: None, leash) as running:
+        running.wait()
+        assert gc.isenabled()
+        assert not leash.silent
+    assert gc.isenabled()
+
+
+def test_the_collector_rests_until_the_last_search_has_ended() -> None:
+    first, second = Leash(lambda *_: None), Leash(lambda *_: None)
+    other = Ahead(endless(second, threading.Event()), second)
+    with Ahead(endless(first, threading.Event()), first):
+        other.__enter__()
+    assert not gc.isenabled()
+    other.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("quota", "found"), [("max 100000", 2), ("150000 100000", 1), ("400000 100000", 2), ("", 2)]
+)
+def test_containers_with_less_than_two_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, found: int
+) -> None:
+    monkeypatch.undo()  # what the fixture says of cores
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    file = tmp_path / "cpu.max"
+    monkeypatch.setattr(ahead, "_QUOTA", file)
+    if quota:
+        file.write_text(quota + "\n")
+    assert ahead.cores() == found
 
 
 def test_what_is_waited_for_is_heard_of_and_raises() -> None:
