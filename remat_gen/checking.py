@@ -67,7 +67,8 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
         RematError: the original cannot be loaded or traced any more.
     """
     existing = Existing.find(path, given)
-    if existing.misses_gpu and given is None and not existing.plan.asked.live:
+    measured = existing.plan.modelled is None and not existing.plan.asked.live
+    if existing.lacks_device and measured and given is None:
         return _by_hashes(existing)
     existing.refuse_other_torch()
     loaded, traced = retrace(existing)

@@ -65,7 +65,7 @@ class Existing:
             )
         if fake and self.plan.modelled is not None:
             return load_fake(self.original, asked.model, asked.inputs, self.device)
-        if self.misses_gpu:
+        if self.lacks_device:
             raise UsageError(
                 f"{self.path}: is planned for {self.plan.device}, and PyTorch sees no GPU here"
             )
@@ -98,10 +98,9 @@ class Existing:
             )
 
     @property
-    def misses_gpu(self) -> bool:
-        """Tell whether the model can be traced on a GPU only, and there is none."""
-        measured = self.plan.modelled is None
-        return measured and self.device == "cuda" and not torch.cuda.is_available()
+    def lacks_device(self) -> bool:
+        """Tell whether the plan is for a GPU, and there is none."""
+        return self.device == "cuda" and not torch.cuda.is_available()
 
     @property
     def device(self) -> str:
