@@ -21,6 +21,7 @@ from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.load import Loaded
 from remat_gen.capture.lower import lower
+from remat_gen.capture.norms import with_dtypes_of_norms
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.quiet import quiet
 from remat_gen.capture.refusals import (
@@ -34,7 +35,6 @@ from remat_gen.capture.refusals import (
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
-from remat_gen.capture.statistics import with_saved_statistics
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError
@@ -160,7 +160,7 @@ class _Step:
         if self.stands_for == "cuda":
             graph = on_gpu(graph)
             say_on_gpu(self.model, self.call)
-        graph = with_saved_statistics(seeds_on_host(graph))
+        graph = with_dtypes_of_norms(seeds_on_host(graph))
         graph = replace(graph, layers=layers_of(self.model, graph))
         return Traced(
             graph,

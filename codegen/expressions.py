@@ -14,7 +14,7 @@ from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
-RESIZED_LOSSES = frozenset(
+_RESIZED_LOSSES = frozenset(
     f"aten.{name}.default"
     for name in ("binary_cross_entropy", "mse_loss", "smooth_l1_loss", "soft_margin_loss")
 )
@@ -120,7 +120,7 @@ class Expressions:
 
     def _keeps_too_much(self, operation: Operation) -> bool:
         """Tell whether a loss is one number in as much memory as all that it was summed from."""
-        if operation.target not in RESIZED_LOSSES or not operation.outputs[0]:
+        if operation.target not in _RESIZED_LOSSES or not operation.outputs[0]:
             return False
         return self.graph.tensors[operation.outputs[0]].shape == ()
 

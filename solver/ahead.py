@@ -90,7 +90,7 @@ class Ahead(AbstractContextManager["Ahead"]):
         while not self._future.done():
             try:
                 wait_for([self._future])
-            except BaseException as interrupt:
+            except BaseException as interrupt:  # a SIGTERM's, too: raised when the thread has ended
                 came = interrupt
         self._end()
         if came is not None:

@@ -8,8 +8,8 @@ In this order, until something is known to be the best:
 4. ogc, whose time grows as the square of the operations;
 5. plans of a few stages, repaired, up to some thousand operations;
 6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
-   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; it
-   is built while the integer programs of the fifth are solved;
+   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; that
+   of a training problem is built while the integer programs of the fifth are solved;
 7. on small problems a long search for the optimum, from the best so far;
 8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 

@@ -33,7 +33,7 @@ _FLOAT_ON_GPU = (_BATCH_NORM, _NO_STATS, _LAYER_NORM)
 _HALF = ("float16", "bfloat16")
 
 
-def with_saved_statistics(graph: Graph) -> Graph:
+def with_dtypes_of_norms(graph: Graph) -> Graph:
     """Return a graph whose norms save and return tensors in the dtype that they do."""
     right = {name: dtype for o in graph.operations for name, dtype in _dtypes(graph, o)}
     made = [(graph.tensors[name], dtype) for name, dtype in right.items()]
