@@ -1,9 +1,9 @@
 """Blocks that do the same work are written once: group the bodies, then name what is in them.
 
 Two bodies are the same if their statements are, up to the names of values, parameters and the
-blocks that keep them, and up to bytes: stages of other widths read the same. Names are then given
-to *roles*: the third value of a class is the same role in all of its instances, and what one class
-keeps another reads under the same name.
+blocks that keep them, up to a few numbers, and up to bytes: stages of other widths read the same.
+Names are then given to *roles*: the third value of a class is the same role in all of its
+instances, and what one class keeps another reads under the same name.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 import itertools
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import nn
 
 from remat_gen.capture.metadata import plain_name
 from remat_gen.codegen.free_names import free_name, kept_hint, turns_of
 from remat_gen.codegen.marks import Mark, fill
+from remat_gen.codegen.numbers import handed, together, without_numbers
 from remat_gen.codegen.paths import access
 from remat_gen.codegen.roles import Roles, kept_marks
-from remat_gen.codegen.statements import Body, Function
+from remat_gen.codegen.statements import Body, Function, Statement
 from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import Layers
@@ -28,11 +29,15 @@ from remat_gen.ir.paths import Layers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockClass:
-    """Bodies that read the same; the first one stands for all."""
+    """Bodies that read the same; the first one stands for all.
+
+    `numbers` are handed to them, by name: what each body's block gets, in order.
+    """
 
     bodies: tuple[Body, ...]
     owners: tuple[int, ...]  # other blocks that the first body touches, in order
     relative_owners: bool  # whether `owners` are reached from the block's own position
+    numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def body(self) -> Body:
@@ -46,9 +51,17 @@ def group(graph: Graph, bodies: tuple[Body, ...], model: nn.Module) -> tuple[Blo
     by_key: dict[object, list[Body]] = {}
     for body in bodies:
         by_key.setdefault(_key(body, inputs, graph.layers, model), []).append(body)
-    classes = [c for same in by_key.values() for c in _split_by_owners(same)]
+    same = [bodies for alike in by_key.values() for bodies in together(alike)]
+    classes = [c for bodies in same for c in _split_by_owners(bodies)]
     in_order = sorted(classes, key=lambda c: c.body.block)
-    return tuple(sorted(_split_by_roles(in_order), key=lambda c: c.body.block))
+    split = sorted(_split_by_roles(in_order), key=lambda c: c.body.block)
+    taken = {length.name for length in graph.lengths}
+    return tuple(_with_numbers(block_class, taken) for block_class in split)
+
+
+def _with_numbers(block_class: BlockClass, taken: set[str]) -> BlockClass:
+    bodies, numbers = handed(block_class.bodies, taken)
+    return replace(block_class, bodies=bodies, numbers=numbers)
 
 
 def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
@@ -62,12 +75,13 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
         owner = owners.setdefault(mark.owner, len(owners)) if mark.kind == "kept" else -1
         return f"<{mark.kind} {owner} {number}>"
 
+    def line(s: Statement) -> object:
+        text = without_numbers(fill(s.text, canonical))
+        return text, s.verb, s.source, fill(s.again, canonical)
+
     def of(function: Function) -> object:
         return (
-            tuple(
-                (fill(s.text, canonical), s.verb, s.source, fill(s.again, canonical))
-                for s in function.statements
-            ),
+            tuple(map(line, function.statements)),
             tuple(fill(text, canonical) for text in function.returns.values()),
         )
 
@@ -169,6 +183,7 @@ class KeptNames:
         for role, storages in sorted(members.items(), key=lambda found: found[0] not in handed_on):
             blocks = {owners[s] for s in storages}
             used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
+            used.update(name for c in self.classes for name in c.numbers)
             used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], kept_hint(self.graph, storages[-1])
             turn, kind = turns[owners[first]], self.made_by.get(first, "")

@@ -71,7 +71,7 @@ class Writer:
         for name in (*body.arguments(), *body.tangents):
             self._name(name)
         for mark in (*body.forward.marks(), *body.backward.marks()):
-            if mark.kind not in ("kept", "length", "compiled"):
+            if mark.kind not in ("kept", "length", "compiled", "number"):
                 self._name(mark.name)
 
     def write(self, name: str, title: str) -> BlockText:
@@ -174,6 +174,8 @@ class Writer:
     def _spell(self, mark: Mark) -> str:
         if mark.kind == "length":
             return self.lengths[mark.name]
+        if mark.kind == "number":
+            return f"own.{mark.name}"
         if mark.kind == "compiled":
             return self.functions[mark.name]
         if mark.kind != "kept":
@@ -191,7 +193,7 @@ class Writer:
     def _frames(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
         block = self.block_class.body.block
         owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
-        if lengths:
+        if lengths or any(m.kind == "number" for m in function.marks()):
             owners[block] = None
         frames = (self._frame(o, block) for o in sorted(owners, key=lambda o: o != block))
         return *frames, *(f"{self.lengths[name]} = own.{name}" for name in lengths)

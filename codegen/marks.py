@@ -6,6 +6,7 @@ the same work must read the same. A mark is `⟦kind:owner:name⟧`, with charac
     value     a local variable             kept   an attribute of what a block keeps (owner: block)
     argument  a parameter, buffer or input  tangent  an incoming gradient
     length    a length of the inputs that varies      compiled  a function that is compiled
+    number    a number that is another one in each block of a class
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def length(name: str) -> Mark:
 def compiled(key: str) -> Mark:
     """Mark the function of a part, by its text's key."""
     return Mark("compiled", -1, key)
+
+
+def number(name: str) -> Mark:
+    """Mark a number that each block of a class is handed by this name."""
+    return Mark("number", -1, name)
 
 
 def written(size: Size | int) -> str:

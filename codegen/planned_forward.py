@@ -35,6 +35,7 @@ class ForwardText:
     read_lengths: str
     lengths: tuple[str, ...]
     kept: str
+    numbers: tuple[str, ...]
     table: tuple[str, ...]
     step: str
     token: str
@@ -62,7 +63,8 @@ class ForwardWriter:
         taken = self._taken(signature)
         step, token = free("step", taken), free("token", taken)
         lengths = self._length_names(taken | {step, token})
-        outputs = self._output_names(taken | {step, token, *lengths.values()})
+        names = taken | {step, token, *lengths.values()}
+        outputs = self._output_names(names)
         writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
         value = self.traced.returned.value
         result = writer.write(value)
@@ -76,6 +78,7 @@ class ForwardWriter:
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             kept=", ".join(f"{n.name}={lengths[n.name]}" for n in self._lengths_used()),
+            numbers=tuple(self._numbers(step, names)),
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
             token=token,
@@ -133,6 +136,22 @@ class ForwardWriter:
 
     def _length_names(self, taken: set[str]) -> dict[str, str]:
         return {length.name: free(length.name, taken) for length in self.traced.graph.lengths}
+
+    # -- numbers in which blocks differ ---------------------------------------------------------
+
+    def _numbers(self, step: str, taken: set[str]) -> Iterator[str]:
+        """Write how the blocks of a class are handed the numbers that they differ in."""
+        found: dict[str, dict[int, str]] = {}
+        for c in self.writers:
+            for name, numbers in c.numbers.items():
+                blocks = (body.block for body in c.bodies)
+                found.setdefault(name, {}).update(zip(blocks, numbers, strict=True))
+        at = free("at", taken)
+        for name, by_block in found.items():
+            one = free(name, {*taken, at})
+            pairs = (f"{block}: {by_block[block]}" for block in sorted(by_block))
+            yield f"for {at}, {one} in {{{', '.join(pairs)}}}.items():"
+            yield f"    {step}[{at}].{name} = {one}"
 
     # -- calls -----------------------------------------------------------------------------
 
