@@ -7,7 +7,7 @@ any size is checked on any machine.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +18,6 @@ from remat_gen.emission import module_text
 from remat_gen.existing import Existing
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
-from remat_gen.ir.graph import Graph
 from remat_gen.ir.header import is_unedited, read_header
 from remat_gen.ir.plan import plan_text, text_sha256
 from remat_gen.ir.steps import runs_in
@@ -73,10 +72,15 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
     existing.refuse_other_torch()
     loaded, traced = retrace(existing)
     causes = [*_edits(existing), *_source_change(existing, loaded.source_sha256)]
-    if graph_sha256(traced.graph) != existing.plan.graph_sha256:
-        diff = _operations_diff(existing, traced.graph)
+    same_graph = graph_sha256(traced.graph) == existing.plan.graph_sha256
+    planned = tuple(dict.fromkeys(runs_in(existing.plan.steps())))
+    names = [operation.name for operation in traced.graph.operations]
+    if not same_graph and set(planned) != set(names):
+        diff = _operations_diff(planned, names)
         causes.append("the model is traced to other operations than the plan's")
     else:
+        if not same_graph:
+            causes.append("the model's operations do other work than the plan's")
         try:
             diff = _text_diff(existing, loaded, traced)
         except (GraphError, IllegalScheduleError, UsageError) as error:
@@ -126,10 +130,14 @@ def _text_diff(existing: Existing, loaded: Loaded, traced: Traced) -> str:
     return _unified(read_source(existing.path), text, str(existing.path), "generated again")
 
 
-def _operations_diff(existing: Existing, graph: Graph) -> str:
-    planned = dict.fromkeys(runs_in(existing.plan.steps()))
-    traced = [operation.name for operation in graph.operations]
-    old, new = ("".join(f"{name}\n" for name in names) for names in (planned, traced))
+def _operations_diff(planned: Iterable[str], names: Sequence[str]) -> str:
+    """Compare names of operations in the order of the trace, which a schedule may leave."""
+    place = {name: i for i, name in enumerate(names)}
+    last, places = -1, {}
+    for name in planned:
+        places[name] = last = place.get(name, last)  # what is gone stays behind what it ran behind
+    in_order = sorted(places, key=places.__getitem__)
+    old, new = ("".join(f"{name}\n" for name in listed) for listed in (in_order, names))
     return _unified(old, new, "operations of the plan", "operations of the model")
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from cli_runs import Remat
 
+from remat_gen.checking import _operations_diff
 from remat_gen.ir.header import read_header
 from remat_gen.ir.plan import plan_text, read_plan, text_sha256
 from remat_gen.output import plan_path
@@ -48,6 +49,21 @@ def test_another_model_in_the_source(existing: Path, remat: Remat) -> None:
     assert "small.py changed and the model is traced to other operations than" in ended.out
     assert COMMAND in ended.out
     assert "+++ operations of the model" in ended.out
+    changed = [line for line in ended.out.splitlines() if line[:1] in ("+", "-")][2:]
+    assert changed, "and nothing that the schedule runs in another order"
+    assert all("gelu" in line or "relu" in line for line in changed), changed
+
+
+def test_another_width_in_the_source(existing: Path, remat: Remat) -> None:
+    """The schedule can be carried out as it is: shown is what would be written then."""
+    source = existing.with_name("small.py")
+    source.write_text(source.read_text().replace("4 * width", "3 * width"))
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert "small.py changed and the model's operations do other work than the" in ended.out
+    assert "+++ generated again" in ended.out
+    assert "\n+        self.up = nn.Linear(width, 3 * width)" in ended.out
+    assert "operations of the model" not in ended.out
 
 
 def test_an_edited_module(existing: Path, remat: Remat) -> None:
@@ -237,3 +253,9 @@ def test_hashes_tell_what_changed(planned_on_a_gpu: Path, remat: Remat, changed:
     ended = remat("check", module)
     assert ended.code == 1
     assert told in ended.out and COMMAND in ended.out
+
+
+def test_an_order_is_no_difference() -> None:
+    planned, traced = ["a", "c", "gone", "b"], ["a", "b", "new", "c"]
+    lines = _operations_diff(planned, traced).splitlines()[2:]
+    assert [line for line in lines if line[0] in "+-"] == ["+new", "-gone"]
