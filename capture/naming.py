@@ -36,6 +36,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
 }
 
 _PARTS = ("dropout_mask", "dropout_scale")  # of one call, told apart by their roles
+_PRODUCTS = ("mul", "div", "mm", "bmm")  # one operand times the gradient is the other's gradient
 
 
 @dataclass(slots=True)
@@ -192,23 +193,35 @@ def identifier(text: str) -> str:
 
 @dataclass(slots=True)
 class _BackwardHints:
-    """Name gradients after the forward value they belong to: same autograd node, same size."""
+    """Name gradients after the forward value they belong to: same autograd node, same size.
+
+    `carrying` are operations that depend on an incoming gradient; what does not is none.
+    """
 
     storages: Storages
     gradients: dict[int, str]
+    carrying: set[torch.fx.Node] = field(default_factory=set)
     inputs_of: dict[int, list[torch.fx.Node]] = field(default_factory=dict)
 
     def learn(self, node: torch.fx.Node) -> None:
         """Remember the inputs of a forward operation by the autograd node it belongs to."""
         number = node.meta.get("seq_nr")
         if number is not None:
-            self.inputs_of.setdefault(number, []).extend(node.all_input_nodes)
+            differentiated = filter(_is_differentiable, node.all_input_nodes)
+            self.inputs_of.setdefault(number, []).extend(differentiated)
 
     def hints(self, node: torch.fx.Node) -> tuple[str, ...]:
         """Return the hints of a backward operation's results."""
         vals = node.meta["val"]
         values = list(vals) if isinstance(vals, tuple | list) else [vals]
+        if any(map(self._carries, node.all_input_nodes)):
+            self.carrying.add(node)
         return tuple(identifier(self._hint(node, value)) for value in values)
+
+    def _carries(self, node: torch.fx.Node) -> bool:
+        if isinstance(node.meta.get("desc"), TangentAOTInput) or node in self.carrying:
+            return True
+        return is_view(node) and any(map(self._carries, node.all_input_nodes))
 
     def _hint(self, node: torch.fx.Node, value: object) -> str:
         if not isinstance(value, torch.Tensor):
@@ -216,24 +229,61 @@ class _BackwardHints:
         gradient = self.gradients.get(self.storages.key(value))
         if gradient:
             return f"d_{gradient}"
+        if node not in self.carrying or _goes_on(node):
+            return self._of_operand(node)
         return self._of_input(node, value) or self._of_operand(node)
 
     def _of_input(self, node: torch.fx.Node, value: torch.Tensor) -> str:
         candidates = self.inputs_of.get(node.meta.get("seq_nr", -1), [])
+        factors = self._factors(node)
+        others = [c for c in candidates if c not in factors] or list(candidates)
+        if metadata.operator_name(node) == "where" and self._carries(node.args[-1]):
+            others.reverse()
         for alike in (_same_shape, _same_size):
-            for i, candidate in enumerate(candidates):
+            for candidate in others:
                 if alike(candidate.meta.get("val"), value):
-                    del candidates[i]
+                    candidates.remove(candidate)
                     hint = self.storages.hint(candidate)
                     return f"d_{hint}" if hint else ""
         return ""
+
+    def _factors(self, node: torch.fx.Node) -> set[torch.fx.Node]:
+        """Return what a product multiplies the gradient by: also what that is a view of, or what
+        it is a quotient of.
+        """
+        found: set[torch.fx.Node] = set()
+        waiting = node.all_input_nodes if metadata.operator_name(node) in _PRODUCTS else []
+        while waiting:
+            factor = waiting.pop()
+            found.add(factor)
+            if is_view(factor):
+                waiting += factor.all_input_nodes
+            elif metadata.operator_name(factor) == "div" and phase_of(factor) is Phase.BACKWARD:
+                waiting += factor.all_input_nodes[:1]
+        return found
 
     def _of_operand(self, node: torch.fx.Node) -> str:
         operand = self.storages.hint_of_first_input(node)
         name = metadata.operator_name(node)
         if name == "add" and operand.startswith("d_"):
             return f"{operand.removesuffix('_sum')}_sum"
-        return f"{operand}_{name}" if operand and operand.count("_") < 3 else f"d_{name}"
+        if operand and operand.count("_") < 3:
+            return f"{operand}_{name}"
+        return f"d_{name}" if node in self.carrying else name
+
+
+def _goes_on(node: torch.fx.Node) -> bool:
+    """Tell whether the same autograd node reads a result again: not to sum up gradients."""
+    number = node.meta.get("seq_nr")
+    return number is not None and any(
+        reader.meta.get("seq_nr") == number and metadata.operator_name(reader) != "add"
+        for reader in _readers(node)
+    )
+
+
+def _is_differentiable(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _same_shape(theirs: object, value: torch.Tensor) -> bool:

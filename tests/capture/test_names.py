@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracing import LINEAR, line_of, names, operation, source, traced
+from tracing import LINEAR, ONE_INPUT, line_of, names, operation, source, traced
 
 from remat_gen.capture.metadata import plain_name
 from remat_gen.capture.naming import Namer, identifier
-from remat_gen.ir.graph import Phase
+from remat_gen.ir.graph import Phase, Ref
 
 
 def test_a_variable_names_the_result_of_its_line(tmp_path: Path) -> None:
@@ -28,6 +28,56 @@ def test_gradients_are_named_after_what_they_belong_to(tmp_path: Path) -> None:
     hints = [o.hint for o in graph.operations if o.phase is Phase.BACKWARD]
     assert "d_y" in hints
     assert {"d_lin_weight", "d_lin_bias"} <= set(hints)
+
+
+SQUARE = ONE_INPUT.replace("4", "8")
+TWO = "self.p, self.q = nn.Linear(8, 8), nn.Linear(8, 8)"
+HEAD = "a = self.p(x).tanh()\nb = self.q(x).exp()\n"
+
+
+@pytest.mark.parametrize("product", ["a * b", "a @ b", "(a[None] @ b[None])", "b * a"])
+def test_one_factor_times_the_gradient_is_the_gradient_of_the_other(
+    tmp_path: Path, product: str
+) -> None:
+    """Their shapes are equal, and autograd computes that of the second factor first."""
+    graph = traced(tmp_path, source(TWO, f"{HEAD}return ({product}).cos().sum()", SQUARE)).graph
+    for one, other in ("ab", "ba"):
+        reads = graph.reads(operation(graph, f"d_{one}"))
+        assert other in reads
+        assert one not in reads
+
+
+def test_gradients_of_a_quotient(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(TWO, f"{HEAD}return (a / b).cos().sum()")).graph
+    assert operation(graph, "d_a").target == "aten.div.Tensor"
+    assert operation(graph, "d_b").target == "aten.mul.Tensor"
+
+
+def test_gradients_of_what_is_picked_from(tmp_path: Path) -> None:
+    picked = "torch.where(x > 0, a, b)"
+    graph = traced(tmp_path, source(TWO, f"{HEAD}return {picked}.cos().sum()")).graph
+    for name, place in (("d_a", 1), ("d_b", 2)):
+        argument = operation(graph, name).args[place]
+        assert isinstance(argument, Ref)
+        assert argument.name.startswith("d_")
+
+
+def test_a_square_has_one_factor(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(TWO, f"{HEAD}return (a * a + b).cos().sum()")).graph
+    assert "a" in graph.reads(operation(graph, "d_a"))
+
+
+@pytest.mark.parametrize(
+    "result", ["a.pow(3)", "(a * b).rsqrt()", "a / b", "F.gelu(a * b)", "a.logsumexp(1, True) * b"]
+)
+def test_what_depends_on_no_gradient_is_none(tmp_path: Path, result: str) -> None:
+    graph = traced(tmp_path, source(TWO, f"{HEAD}return ({result}).sum()")).graph
+    carrying = {str(output.tangent) for output in graph.outputs}
+    for o in graph.operations:
+        if o.phase is Phase.BACKWARD:
+            carries = not carrying.isdisjoint(graph.reads(o))
+            assert o.hint.startswith("d_") == carries, o.name
+            carrying.update(graph.writes(o) if carries else ())
 
 
 def test_second_use_in_a_module_is_told_by_what_it_reads(tmp_path: Path) -> None:
