@@ -89,7 +89,7 @@ def operators_of(step: Callable[[], object]) -> int:
 def looked_at(planned: Loaded) -> object:
     """Read what the generated forward compares of its model."""
     module: Any = planned.module
-    return module.structure_of(planned.model, module.Planned.attributes)
+    return module.structure_of(planned.model, module.Planned.attributes, module.Planned.reads)
 
 
 def row(name: str, source: Path, rounds: int) -> tuple[str, ...]:

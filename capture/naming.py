@@ -237,7 +237,7 @@ class _BackwardHints:
         candidates = self.inputs_of.get(node.meta.get("seq_nr", -1), [])
         factors = self._factors(node)
         others = [c for c in candidates if c not in factors] or list(candidates)
-        if metadata.operator_name(node) == "where" and self._carries(node.args[-1]):
+        if metadata.operator_name(node) == "where" and self._carries(node.all_input_nodes[-1]):
             others.reverse()
         for alike in (_same_shape, _same_size):
             for candidate in others:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
+from remat_gen.capture.reads import names_read
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.ir.errors import TraceError
@@ -46,27 +47,62 @@ def describe_argument(value: object) -> str:
     return f"{dtype}{list(value.shape)}{strides} on {value.device.type}{grad}"
 
 
-def structure_of(model: nn.Module, attributes: frozenset[str]) -> list[object]:
-    """Return what the trace read from a model: its modules, their plain attributes, its tensors.
+def structure_of(
+    model: nn.Module, attributes: frozenset[str], reads: frozenset[str]
+) -> list[tuple[object, ...]]:
+    """Return what the trace read from a model: its modules, what they hold, its tensors.
 
-    Of the model itself only `attributes` count: trainers put more on it, hooks among them.
+    Of the model itself only `attributes` count: trainers put more on it, hooks among them. What is
+    no number or text counts where forward's code may read it: its names are in `reads`.
     """
-    found: list[object] = []
+    kind = type(model)
+    found: list[tuple[object, ...]] = [
+        (n, describe_held(getattr(kind, n))) for n in reads_of_class(kind, reads)
+    ]
+    first: dict[int, str] = {}  # where a tensor that several modules share is seen first
     for name, module in model.named_modules():
-        found.append((name, type(module).__name__, has_hook(module)) if name else name)
+        found.append((name, type(module).__name__ if name else "", bool(name) and has_hook(module)))
         for key, value in vars(module).items():
-            if key in MODULE_INTERNALS or not (name or key in attributes):
+            path = f"{name}.{key}"
+            if key in MODULE_INTERNALS or not (name or key in attributes or key in reads):
                 continue
             if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
-                found.append((key, value.tolist(), value.dtype))  # traced as a constant
+                found.append((path, value.tolist(), value.dtype))  # traced as a constant
             elif key[0] != "_" and is_plain(value):
-                found.append((key, repr(value)))
+                found.append((path, repr(value)))
+            elif key in reads or hasattr(value, "__qualname__"):
+                found.append((path, describe_held(value, reads)))
         for tensors in (module._parameters, module._buffers):
             for key, t in tensors.items():
                 if t is not None:
+                    path = f"{name}.{key}"
                     layout = t.shape, t.stride(), t.dtype, t.device.type
-                    found.append((key, layout, t.requires_grad))
+                    found.append((path, layout, t.requires_grad, first.setdefault(id(t), path)))
     return found
+
+
+def reads_of_class(kind: type, reads: frozenset[str]) -> list[str]:
+    """Return which methods of a model's class its forward may call."""
+    own = set().union(*(vars(c) for c in kind.__mro__ if c not in nn.Module.__mro__))
+    return sorted(n for n in reads & own if hasattr(getattr(kind, n), "__qualname__"))
+
+
+def describe_held(value: object, reads: frozenset[str] = frozenset()) -> object:
+    """Describe what a module holds beside tensors and modules: of an object, what `reads` name."""
+    if value is None or is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
+        return repr(value)
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        listed = value.items() if isinstance(value, dict) else value
+        ordered = sorted(listed, key=repr) if isinstance(value, (set, frozenset)) else listed
+        return type(value).__name__, [describe_held(item, reads) for item in ordered]
+    if hasattr(value, "__qualname__"):
+        return value.__qualname__
+    if isinstance(value, (Tensor, nn.Module)):
+        return type(value).__name__
+    slots = getattr(value, "__slots__", ())
+    named = getattr(value, "__dict__", {}) or {n: getattr(value, n, None) for n in slots}
+    inside = [(n, v) for n, v in named.items() if n in reads and v is not value]
+    return type(value).__name__, [(n, describe_held(v, reads)) for n, v in sorted(inside)]
 
 
 class Seen:
@@ -75,8 +111,9 @@ class Seen:
     It takes a sixth of the time. Nothing here refers to the model itself, which may be let go of.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, reads: frozenset[str]) -> None:
         first, *others = model.modules()
+        self.reads = reads
         self.modules = others
         self.dicts: list[dict[Any, Any]] = []
         for module in (first, *others):
@@ -86,6 +123,10 @@ class Seen:
         self.objects, self.layouts = self.look()
         values = (value for module in model.modules() for value in vars(module).values())
         self.constants = any(isinstance(value, Tensor) for value in values)
+        named = (pair for module in model.modules() for pair in vars(module).items())
+        read = {id(value): value for key, value in named if key in reads}
+        self.held = [v for v in read.values() if not isinstance(v, nn.Module)]
+        self.described = self.describe()
 
     def look(self) -> tuple[list[object], list[object]]:
         """Return all objects in the dicts, and what may change of a tensor that stays the same."""
@@ -93,11 +134,17 @@ class Seen:
         objects = [*map(type, self.modules), *values]
         return objects, [*map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
 
+    def describe(self) -> list[object]:
+        """Describe what may change inside while it stays the same object."""
+        return [describe_held(value, self.reads) for value in self.held]
+
     def is_current(self) -> bool:
         """Tell whether all is as it was; never where a tensor is a plain attribute."""
         objects, layouts = self.look()
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        return same and layouts == self.layouts and not self.constants
+        if not same or layouts != self.layouts or self.constants:
+            return False
+        return self.described == self.describe()
 
 
 def has_hook(module: nn.Module) -> bool:
@@ -120,7 +167,7 @@ def is_plain(value: object) -> bool:
     return isinstance(value, (bool, int, float, str))  # a union takes longer
 
 
-def hash_of_structure(structure: list[object]) -> str:
+def hash_of_structure(structure: list[tuple[object, ...]]) -> str:
     """Hash a structure, the same in every process."""
     return hashlib.sha256(repr(structure).encode()).hexdigest()[:12]
 
@@ -130,13 +177,52 @@ def attributes_of(model: nn.Module) -> frozenset[str]:
     return frozenset(key for key in vars(model) if key[0] != "_")
 
 
+def reads_of(model: nn.Module) -> frozenset[str]:
+    """Return the names that forward's code may read of what the modules hold, and calls of it."""
+    held: dict[int, object] = {}
+    waiting: list[object] = [value for m in model.modules() for value in _held(m)]
+    named = (pair for m in model.modules() for pair in vars(m).items())
+    names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
+    names.update(*(vars(kind) for kind in type(model).__mro__ if kind not in nn.Module.__mro__))
+    while waiting:
+        value = waiting.pop()
+        if id(value) in held:
+            continue
+        held[id(value)] = value
+        inside = getattr(value, "__dict__", {})
+        names.update(inside, getattr(value, "__slots__", ()))
+        waiting += [v for v in inside.values() if _may_hold(v)]
+    return names_read(model) & names - _NOT_READ
+
+
+_NOT_READ = frozenset({"forward", "dtype", "device", *vars(nn.Module()), *vars(nn.Module)})
+"""Of tensors, mostly: a library's config has none, or another, where weights were loaded."""
+
+
+def _held(module: nn.Module) -> list[object]:
+    return [v for key, v in vars(module).items() if key not in MODULE_INTERNALS and _may_hold(v)]
+
+
+def _may_hold(value: object) -> bool:
+    return not (is_plain(value) or isinstance(value, Tensor | nn.Module | type))
+
+
 def sources(hooked: bool = False) -> str:
     """Return the source of the functions that the generated module needs too.
 
     `hooked` lets the hooks pass that a library's forward installs: eval() may do so at any time.
     """
     asks = has_foreign_hook if hooked else has_hook
-    functions = (describe_argument, structure_of, asks, is_plain, hash_of_structure, Seen)
+    functions = (
+        describe_argument,
+        structure_of,
+        reads_of_class,
+        describe_held,
+        asks,
+        is_plain,
+        hash_of_structure,
+        Seen,
+    )
     return source_of(*functions).replace(
         f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}("
     )

@@ -45,8 +45,9 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
     pick_results gradient_came incoming_gradient refuse_gradient check_planned check_structure
-    structure_of hash_of_structure Seen TENSOR_LAYOUT has_hook is_plain what_changed
-    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range""".split()
+    structure_of reads_of_class describe_held hash_of_structure Seen TENSOR_LAYOUT has_hook
+    is_plain what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
+    lengths_in_range""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -155,7 +156,7 @@ def _own_class(target: Target) -> str | None:
 def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
-    attributes = guards.attributes_of(model)
+    attributes, reads = guards.attributes_of(model), guards.reads_of(model)
     common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
@@ -167,8 +168,9 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         dtype=common,
         dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
-        structure=guards.hash_of_structure(guards.structure_of(model, attributes)),
+        structure=guards.hash_of_structure(guards.structure_of(model, attributes, reads)),
         attributes=_strings(sorted(attributes)),
+        reads=_strings(sorted(reads)),
         guards=guards.sources(traced.hooked),
         draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,

@@ -261,3 +261,136 @@ def test_what_a_trainer_puts_on_the_model_is_no_change(deep: Pair) -> None:
     args, _ = deep.inputs()
     planned.current_epoch = 3
     assert planned(*args) is not None
+
+
+HELD = """\
+import enum
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Way(enum.Enum):
+    PLAIN = 1
+    DOUBLE = 2
+
+
+@dataclass
+class Config:
+    scale: float = 1.5
+    name: str = "run"
+    powers: list[int] = field(default_factory=lambda: [1, 2])
+
+
+class Layer(nn.Module):
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, self.act, self.table = config, F.gelu, {"shift": 0.5}
+        self._hidden, self.way, self.seen = 0.25, Way.PLAIN, []
+        self.lin = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.more(self.act(self.lin(x)))
+
+    def more(self, x: Tensor) -> Tensor:
+        x = x * self._hidden + self.table["shift"]
+        if self.way is Way.DOUBLE:
+            x = 2 * x
+        return sum(x**n for n in self.config.powers) * self.config.scale
+
+
+class Net(nn.Module):
+    def __init__(self, config: Config | None = None) -> None:
+        super().__init__()
+        self.config = config or Config()
+        self.layers = nn.ModuleList(Layer(self.config) for _ in range(2))
+        self.head = nn.Linear(16, 16)
+        self.head.weight = self.layers[0].lin.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.loss(self.head(x))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return x.square().mean()
+
+
+def build_model() -> nn.Module:
+    return Net()
+
+
+def example_inputs() -> tuple[Tensor, ...]:
+    return (torch.randn(8, 16),)
+"""
+
+
+@pytest.fixture(scope="module")
+def held() -> Pair:
+    """Return a model that holds what is no number and no tensor."""
+    return make_pair_of(HELD, "1GB", "per-layer")
+
+
+HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a config's number": (lambda m: setattr(m.config, "scale", 2.0), "config"),
+    "a config's list": (lambda m: m.config.powers.append(3), "config"),
+    "another config": (lambda m: setattr(m.layers[1], "config", type(m.config)(9.0)), "config"),
+    "a dict": (lambda m: m.layers[0].table.update(shift=2.0), r"layers\.0\.table"),
+    "a private number": (lambda m: setattr(m.layers[1], "_hidden", 1.0), r"layers\.1\._hidden"),
+    "an enum": (lambda m: setattr(m.layers[0], "way", type(m.layers[0].way)(2)), "way"),
+    "a function": (lambda m: setattr(m.layers[0], "act", torch.tanh), r"layers\.0\.act"),
+    "a layer's method": (lambda m: setattr(m.layers[0], "more", torch.tanh), "more"),
+    "a layer's forward": (lambda m: setattr(m.layers[0].lin, "forward", torch.tanh), "forward"),
+    "a method of the model": (lambda m: setattr(m, "loss", torch.mean), "loss"),
+    "untied weights": (
+        lambda m: setattr(m.head, "weight", nn.Parameter(m.head.weight.detach().clone())),
+        r"head\.weight",
+    ),
+}
+
+
+@pytest.mark.limit(
+    "what configs, lists, dicts or private attributes hold and `forward` reads, functions and "
+    "methods put in place of others, weights untied since planning",
+    "an error; found by the names in the code of `forward` and of what it calls in its files",
+)
+@pytest.mark.parametrize("after_a_step", [False, True])
+@pytest.mark.parametrize(("change", "where"), HELD_CHANGES.values(), ids=HELD_CHANGES)
+def test_what_modules_hold(
+    held: Pair, change: Callable[[Any], object], where: str, *, after_a_step: bool
+) -> None:
+    _, planned = held.models()
+    args, _ = held.inputs()
+    if after_a_step:
+        planned(*args)
+    change(planned)
+    with pytest.raises(ValueError, match=f"changed: .*{where}" if after_a_step else "plain attr"):
+        planned(*args)
+
+
+def test_what_forward_does_not_read_may_change(held: Pair) -> None:
+    _, planned = held.models()
+    args, _ = held.inputs()
+    planned.config.name = "another"
+    planned.layers[0].seen.append(1.0)
+    planned.log = ["a trainer's"]
+    planned(*args).backward()
+    planned.config.name = "a third"
+    assert planned(*args) is not None
+
+
+def test_a_method_of_a_subclass(held: Pair) -> None:
+    _, planned = held.models()
+    kind = type(planned)
+    planned.__class__ = type("Mine", (kind,), {"loss": lambda _, x: x.abs().mean()})
+    with pytest.raises(ValueError, match="plain attributes"):
+        planned(*held.inputs()[0])
+
+
+def test_a_subclass_with_methods_of_its_own(held: Pair) -> None:
+    _, planned = held.models()
+    kind = type(planned)
+    planned.__class__ = type("Mine", (kind,), {"log": lambda _, x: x.abs().mean()})
+    assert planned(*held.inputs()[0]) is not None

@@ -1,0 +1,82 @@
+"""Names that forward's code may read of its modules: from the code itself, without running it.
+
+What a config holds, or a list, is a constant to the trace. To compare all of it would refuse a run
+for another learning rate or name; so only what stands as an attribute, or as a text for `getattr`,
+in `forward` counts, and in what it may call: the modules' methods of the same names, properties of
+what they hold, functions of the same files.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch import nn
+
+_FUNCTIONS = 5000  # looked at, at most; a library's forward reaches some hundred
+
+
+def names_read(model: nn.Module) -> frozenset[str]:
+    """Return the names that the forwards of a model's modules, and what they call, may read."""
+    kinds = dict.fromkeys(type(module) for module in model.modules())
+    held = list(_kinds_held(model))
+    waiting = [f for kind in kinds for f in _functions(inspect.getattr_static(kind, "forward"))]
+    names: set[str] = set()
+    done: set[CodeType] = set()
+    while waiting and len(done) < _FUNCTIONS:
+        function = waiting.pop()
+        if function.__code__ in done or _is_of_torch(function):
+            continue
+        done.add(function.__code__)
+        found = set(_names(function.__code__))
+        for name in found - names:
+            for kind in kinds:
+                waiting += _functions(inspect.getattr_static(kind, name, None))
+            for kind in held:
+                of_name = inspect.getattr_static(kind, name, None)
+                waiting += _functions(of_name) if isinstance(of_name, property) else ()
+        waiting += [f for name in found for f in _functions(function.__globals__.get(name))]
+        names |= found
+    return frozenset(names)
+
+
+def _kinds_held(model: nn.Module) -> Iterator[type]:
+    """Yield the classes of what the modules hold: a config's properties read more of it."""
+    values = (value for module in model.modules() for value in vars(module).values())
+    yield from dict.fromkeys(type(v) for v in values if hasattr(v, "__dict__"))
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """Yield the functions behind a method, a property or a decorated function."""
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if not isinstance(value, FunctionType):
+        return
+    yield value
+    cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+    yield from (inner for inner in cells if isinstance(inner, FunctionType))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+        elif isinstance(constant, str) and constant.isidentifier():
+            yield constant
+
+
+def _is_of_torch(function: FunctionType) -> bool:
+    """Tell whether PyTorch's own: its modules keep what they read in attributes of their own."""
+    return function.__module__ is not None and function.__module__.partition(".")[0] == "torch"
