@@ -10,7 +10,7 @@ from remat_gen.codegen import spelling
 from remat_gen.codegen.forms import gradient_form, method_of
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
-from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View
+from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -19,6 +19,15 @@ _RESIZED_LOSSES = frozenset(
     for name in ("binary_cross_entropy", "mse_loss", "smooth_l1_loss", "soft_margin_loss")
 )
 """Their result is allocated for each element, then resized to the sum or mean of them."""
+_LIKE_INPUT = frozenset(
+    f"aten.{name}_backward{rest}"
+    for name in (
+        "mse_loss smooth_l1_loss huber_loss hardswish hardsigmoid elu softplus hardtanh"
+    ).split()
+    for rest in (".default", "")
+) | {"aten._log_softmax_backward_data.default", "aten._softmax_backward_data.default"}
+"""Their kernels lay gradients out like an input, where the trace has them contiguous."""
+_DRAWS = ("aten.bernoulli.p", "aten.bernoulli.Tensor")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -32,10 +41,18 @@ class Expressions:
     graph: Graph
     place: Callable[[str], Mark]
     views: Mapping[str, View] = field(init=False)
+    loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
 
     def __post_init__(self) -> None:
         self.views = {view.tensor: view for view in self.graph.views}
+        self.loose = frozenset(
+            storage
+            for operation in self.graph.operations
+            if operation.target in _LIKE_INPUT
+            and not all(map(self._contiguous, refs_in(operation.args)))
+            for storage in self.graph.writes(operation)
+        )
         self.updates = {
             new: old
             for operation in self.graph.operations
@@ -62,6 +79,8 @@ class Expressions:
             return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
         if method in _SIZES and isinstance(rest[0], tuple) and rest[0]:
             rest = [*rest[0], *rest[1:]]  # view(64, 64) for view((64, 64))
+        if method == "view" and self.graph.tensors[view.tensor].storage in self.loose:
+            method = "reshape"  # as autograd does: a copy, where it can be no view
         written = (*map(self.argument, rest), *self._keywords(view.kwargs))
         return f"{self.tensor(self._viewed(view))}.{method}({', '.join(written)}){index}"
 
@@ -130,6 +149,9 @@ class Expressions:
         if operation.target == DROPOUT_SCALE:
             mask, keep, dtype = map(self.argument, operation.args)
             return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
+        if operation.target in _DRAWS and self._is_drawn_in_place(operation):
+            drawn, keep = map(self.argument, operation.args[:2])
+            return f"torch.empty_like({drawn}).bernoulli_", keep
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
@@ -138,6 +160,16 @@ class Expressions:
         if not again:
             args[3:5] = [self._statistic(s) for s in statistics]
         return "torch.native_batch_norm", ", ".join(args)
+
+    def _is_drawn_in_place(self, operation: Operation) -> bool:
+        """Tell whether eager draws into memory of another order, as like a transposed tensor.
+
+        With a tensor of probabilities there is no other way to draw.
+        """
+        drawn = next(refs_in(operation.args))
+        makers = (o.target for o in self.graph.operations if drawn in o.outputs)
+        like = any(target.endswith("_like.default") for target in makers)
+        return operation.target != _DRAWS[0] or (like and not self._contiguous(drawn))
 
     def _dropout_mask(self, operation: Operation) -> tuple[str, str]:
         size, stride, keep = map(self.argument, operation.args)

@@ -28,6 +28,8 @@ from remat_gen.problem import problem_of
 from remat_gen.retrace import retrace
 from remat_gen.solver.replay import IllegalScheduleError, replay
 
+_EDITED = "was edited by hand"
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -43,6 +45,12 @@ class Checked:
     by_hashes: bool = False
 
     @property
+    def mending(self) -> str:
+        """Return the command that writes the module again, over what was edited by hand, too."""
+        edited = any(cause.endswith(_EDITED) for cause in self.causes)
+        return f"{self.command} --force" if edited else self.command
+
+    @property
     def stale(self) -> bool:
         """Tell whether the module must be generated again."""
         return bool(self.causes)
@@ -51,7 +59,7 @@ class Checked:
         if not self.stale:
             how = ", by its hashes: it is traced where a GPU is" if self.by_hashes else ""
             return f"{self.path}: up to date{how}"
-        return f"{self.path}: stale: {' and '.join(self.causes)}; run: {self.command}"
+        return f"{self.path}: stale: {' and '.join(self.causes)}; run: {self.mending}"
 
 
 def check_file(path: Path, given: Loaded | None = None) -> Checked:
@@ -103,7 +111,7 @@ def _edits(existing: Existing) -> Iterator[str]:
     if header and not text_sha256(plan_text(existing.plan)).startswith(header.plan_sha256):
         yield f"{plan_path(existing.path).name} is not the plan that it was written from"
     if not is_unedited(text):
-        yield f"{existing.path.name} was edited by hand"
+        yield f"{existing.path.name} {_EDITED}"
 
 
 def _source_change(existing: Existing, sha256: str) -> Iterator[str]:

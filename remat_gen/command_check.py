@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,10 @@ def check(
     Traces again and writes again from the committed plan: no measurement, no weights, no GPU. Of a
     plan that was measured on a GPU, only hashes are compared where there is none.
     """
-    files = files or [target.output for target in read_targets(Path())]
-    results = _check(files, quiet=quiet)
+    targets = () if files else read_targets(Path())
+    results = _check(files or [target.output for target in targets], quiet=quiet)
+    for target in targets:
+        results[target.output] = _as_asked(results[target.output], target.request.command())
     if as_json:
         print(json.dumps([_as_json(path, result) for path, result in results.items()], indent=1))
     for result in results.values():
@@ -56,6 +59,14 @@ def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError
             except RematError as error:
                 results[path] = error
     return results
+
+
+def _as_asked(result: Checked | RematError, command: str) -> Checked | RematError:
+    """Return a verdict that knows what pyproject.toml asks for now."""
+    if isinstance(result, RematError) or result.command == command:
+        return result
+    causes = (*result.causes, "pyproject.toml asks for another plan")
+    return replace(result, causes=causes, command=command)
 
 
 def _say(result: Checked | RematError, *, quiet: bool, to_stdout: bool) -> None:
@@ -80,7 +91,7 @@ def _as_json(path: Path, result: Checked | RematError) -> dict[str, object]:
         "file": str(path),
         "stale": result.stale,
         "causes": list(result.causes),
-        "command": result.command,
+        "command": result.mending,
         "diff": result.diff,
         "by_hashes": result.by_hashes,
     }

@@ -13,7 +13,7 @@ from remat_gen import options as o
 from remat_gen.config import read_targets
 from remat_gen.generate_options import GenerateOptions
 from remat_gen.interrupt import Interruptible
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import RematError, UsageError
 from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
@@ -76,12 +76,39 @@ def generate(
     )
     if model_file is None:
         _refuse_options(options, output)
-        requests = [_again(target.request, options) for target in read_targets(Path())]
-    else:
-        _refuse_two_texts(output, as_json=as_json)
-        requests = [options.request(model_file, _output_file(output, model_file))]
-    for request in requests:  # one after the other; an error ends it
-        _say(_run(request, quiet=quiet), as_json=as_json, quiet=quiet)
+        _generate_all(options, as_json=as_json, quiet=quiet)
+        return
+    _refuse_two_texts(output, as_json=as_json)
+    request = options.request(model_file, _output_file(output, model_file))
+    generated = _run(request, quiet=quiet)
+    if generated.output is None:
+        sys.stdout.write(generated.text)
+    if as_json:
+        print(json.dumps(summary_json(generated), indent=1))
+    _say(generated, quiet=quiet)
+
+
+def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> None:
+    """Write every target of pyproject.toml, also after one that cannot be written."""
+    results: list[dict[str, object]] = []
+    code = 0
+    for target in read_targets(Path()):
+        request = replace(
+            target.request, force=options.force, reprofile=options.reprofile, fresh=options.fresh
+        )
+        try:
+            generated = _run(request, quiet=quiet)
+        except RematError as error:
+            code = code or error.exit_code
+            results.append({"target": target.name, "error": str(error)})
+            print(f"remat-gen: error: target {target.name}: {error}", file=sys.stderr)
+        else:
+            results.append({"target": target.name, **summary_json(generated)})
+            _say(generated, quiet=quiet)
+    if as_json:
+        print(json.dumps(results, indent=1))
+    if code:
+        raise SystemExit(code)
 
 
 def _output_file(output: str | None, model_file: Path) -> Path | None:
@@ -102,20 +129,12 @@ def _refuse_options(options: GenerateOptions, output: str | None) -> None:
         raise UsageError("these options belong to one file: name the file (MODEL.py)")
 
 
-def _again(request: Request, options: GenerateOptions) -> Request:
-    return replace(request, force=options.force, reprofile=options.reprofile, fresh=options.fresh)
-
-
 def _run(request: Request, *, quiet: bool) -> Generated:
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         return run(request, progress)
 
 
-def _say(generated: Generated, *, as_json: bool, quiet: bool) -> None:
-    if generated.output is None:
-        sys.stdout.write(generated.text)
-    if as_json:
-        print(json.dumps(summary_json(generated), indent=1))
+def _say(generated: Generated, *, quiet: bool) -> None:
     if not quiet:
         for line in summary_lines(generated):
             Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)

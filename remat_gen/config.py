@@ -86,9 +86,14 @@ def _targets(path: Path, table: Mapping[str, Any]) -> Iterable[Target]:
     targets = _mapping(path, f"{_TABLE}.targets", table.get("targets", {}))
     if not targets:
         raise UsageError(f"{path}: [{_TABLE}] has no targets; write [{_TABLE}.targets.NAME]")
+    written: dict[Path, str] = {}
     for name, keys in targets.items():
         where = f"{_TABLE}.targets.{name}"
-        yield Target(name, _request(path, where, _mapping(path, where, keys)))
+        target = Target(name, _request(path, where, _mapping(path, where, keys)))
+        other = written.setdefault(target.output.resolve(), name)
+        if other != name:
+            raise UsageError(f"{path}: {where} writes what {other} writes; give it an output")
+        yield target
 
 
 def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:

@@ -9,7 +9,7 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from remat_gen.ir.errors import InfeasibleBudgetError, Interruption, RematError
+from remat_gen.ir.errors import InfeasibleBudgetError, Interruption, RematError, VerificationError
 
 INTERRUPTED = 130
 _USAGE = 2
@@ -44,7 +44,7 @@ class Failure:
             traceback.print_exception(error, file=sys.stderr)
         if text:
             print(f"remat-gen: {text}", file=sys.stderr)
-        if text and self.as_json:
+        if text and self.as_json and not isinstance(error, VerificationError):  # its report says so
             print(json.dumps({"error": _details(error, self.code, text)}, indent=1))
         return True
 
@@ -63,7 +63,10 @@ def _explain(error: BaseException) -> tuple[int, str]:
     wrong_option = getattr(error, "format_message", None)  # typer brings its own click, or click's
     if wrong_option is not None:
         command = getattr(getattr(error, "ctx", None), "command_path", "remat-gen")
-        return _USAGE, f"error: {wrong_option()} See {command} --help."
+        what = wrong_option().replace("Value error, ", "").rstrip(".")
+        return _USAGE, f"error: {what}. See {command} --help."
+    if isinstance(error, OSError) and error.filename is None:  # of a stream, a full disk's
+        return _USAGE, f"error: {error.strerror or error}"
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     return _USAGE, f"error: a defect of remat-gen: {what} (--debug shows where; please report it)"
 

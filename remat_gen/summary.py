@@ -108,6 +108,8 @@ def _chosen(plan: Plan, slower: float) -> str:
     """
     word = "slower" if slower > 0 else "quicker"
     by = f"{100 * abs(slower):.2f}% {word} than" if abs(slower) >= 5e-5 else "as quick as"
+    if plan.solver.strategy == KEPT and slower < -5e-5:
+        return f"kept        the existing schedule: {by} what was found anew"
     if plan.solver.strategy == KEPT:
         return f"kept        the existing schedule: {by} the best; --fresh takes that"
     return f"alike       layers are planned alike: {by} the best; --effort thorough takes that"

@@ -71,6 +71,7 @@ def test_an_edited_module(existing: Path, remat: Remat) -> None:
     ended = remat("check", existing)
     assert ended.code == 1
     assert f"stale: {existing.name} was edited by hand; {COMMAND}" in ended.out
+    assert "--force" in ended.out, "without it, what was edited stays"
     assert "\n-# mine\n" in ended.out
 
 

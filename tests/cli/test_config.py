@@ -90,6 +90,10 @@ REFUSED = {
         "targets.small: --dynamic and --static exclude each other",
     ),
     "misspelt list": (TARGET + 'recompue = ["up"]\n', "did you mean 'recompute'"),
+    "two that write the same": (
+        TARGET + TARGET.replace("targets.small", "targets.other"),
+        "targets.other writes what small writes; give it an output",
+    ),
     "no table for a target": ("[tool.remat-gen.targets]\na = 1\n", "is 1; write a table"),
 }
 
@@ -120,3 +124,27 @@ def test_options_belong_to_a_file(folder: Path, remat: Remat) -> None:
         ended = remat(*option)
         assert ended.code == 2
         assert "name the file" in ended.err
+
+
+def test_check_sees_that_a_target_asks_for_something_else(folder: Path, remat: Remat) -> None:
+    targets(folder, TARGET)
+    assert remat("-q").code == 0
+    assert remat("check").code == 0
+    targets(folder, TARGET.replace("75%", "80%"))
+    ended = remat("check")
+    assert ended.code == 1
+    assert "stale: pyproject.toml asks for another plan; run: remat-gen small.py" in ended.out
+    assert "--budget 80%" in ended.out
+    assert remat("check", "small_remat.py").code == 0, "asked about the file alone"
+
+
+def test_targets_behind_one_that_fails_are_written(folder: Path, remat: Remat) -> None:
+    low = TARGET.replace("small", "low").replace("75%", "1%").replace("low.py", "small.py")
+    targets(folder, low + 'output = "low_remat.py"\n' + TARGET)
+    ended = remat("--json", "-q")
+    assert ended.code == 3
+    assert "error: target low: " in ended.err
+    failed, written = json.loads(ended.out)
+    assert (failed["target"], written["target"]) == ("low", "small")
+    assert "no schedule" in failed["error"]
+    assert (folder / "small_remat.py").exists()

@@ -1,0 +1,63 @@
+"""Kernels that lay results out like a transposed input, where the trace has them contiguous."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from emitting import HEAD, assert_bitwise, emit
+
+MODEL = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x):
+        p = self.lin(x).transpose(1, 2)
+        return {result}
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(6, 16, 8),)
+"""
+RESULTS = (
+    "F.mse_loss(p, x.transpose(1, 2))",
+    "F.mse_loss(p, x.transpose(1, 2).contiguous())",
+    "F.smooth_l1_loss(p, x.transpose(1, 2), beta=0.5)",
+    "F.huber_loss(p, x.transpose(1, 2))",
+    "F.cross_entropy(p, x.softmax(-1).transpose(1, 2))",
+    "self.out(F.hardswish(p).transpose(1, 2)).square().mean()",
+    *(f"F.{name}(p).abs().mean()" for name in "elu celu selu softplus hardtanh relu6".split()),
+    "F.hardsigmoid(p).square().mean()",
+    "p.softmax(1).square().mean()",
+    "p.log_softmax(1).abs().mean()",
+)
+DRAWS = ("F.alpha_dropout(p, 0.2, True).abs().mean()", "(p * torch.bernoulli(p.sigmoid())).mean()")
+IN_PLACE = "(p * torch.{}_like(p).{}).abs().mean()"
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_gradients(tmp_path: Path, result: str) -> None:
+    assert_bitwise(emit(tmp_path, HEAD + MODEL.format(result=result)))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        *DRAWS,
+        IN_PLACE.format("empty", "bernoulli_(0.5)"),
+        IN_PLACE.format("empty", "uniform_()"),
+        IN_PLACE.format("empty", "normal_()"),
+        IN_PLACE.format("zeros", "bernoulli_(0.5)"),
+        IN_PLACE.format("ones", "bernoulli_(p.detach().sigmoid())"),
+    ],
+)
+def test_what_is_drawn(tmp_path: Path, result: str) -> None:
+    """Eager draws in the order of memory."""
+    assert_bitwise(emit(tmp_path, HEAD + MODEL.format(result=result)))
