@@ -22,6 +22,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.autocast import casts_of_eager
+from remat_gen.capture.distributions import unvalidated
 from remat_gen.capture.explain import explain
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.kernels import calls_of_eager, kernels_of_eager
@@ -80,6 +81,7 @@ def trace_joint(
         casts_of_eager(),
         rows_of_eager(),
         as_in_newest(),
+        unvalidated(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)

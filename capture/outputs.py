@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.causal_masks import Positions, watched_positions
+from remat_gen.capture.distributions import unvalidated
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.state import kept_state
 
@@ -85,7 +86,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with mode, kept_state(model), watched_positions() as positions:
+        with mode, unvalidated(), kept_state(model), watched_positions() as positions:
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
         seeded = torch.initial_seed() != _SEED
     returned = _returned(value, given, _replaced(fakes, after), seeded)
