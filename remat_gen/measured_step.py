@@ -14,6 +14,7 @@ from remat_gen.pins import pin
 from remat_gen.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.problem import problem_of
 from remat_gen.request import Request
+from remat_gen.solver.renamed import renamed
 from remat_gen.stages import Stages
 
 
@@ -65,6 +66,8 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         problem = pin(problem_of(graph, costs), graph, request.pins)
         strategy, old = request.strategy.value, None if request.fresh else request.output
         committed = known_schedule(plan_path(old), strategy) if old else None
+        if committed:
+            committed = renamed(committed, [operation.name for operation in graph.operations])
         search = Search(strategy, request.effort, step, stages.progress.news, committed)
         planned = make_plan(problem, graph, measured.limit, search, elsewhere_of(graph, costs))
         stages.pardon()

@@ -95,3 +95,16 @@ def test_the_plan_of_another_model_is_ignored(existing: Path, remat: Remat) -> N
     ended = remat("small.py", "--budget", "95%", "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["slower_than_best"] is None
+
+
+def test_another_name_leaves_the_schedule_as_it_is(folder: Path, remat: Remat) -> None:
+    module, asked = folder / "small_remat.py", (*ASKED, "--target", "h200")
+    assert remat(*asked).code == 0
+    before = plan_of(module)
+    edit(module, "self.up", "self.wide_up")
+    assert remat(*asked).code == 0
+    again = [
+        [name.replace("wide_up", "up") for name in b.rematerialised] for b in plan_of(module).blocks
+    ]
+    assert again == [list(block.rematerialised) for block in before.blocks]
+    assert plan_of(module).solver.strategy == "committed"
