@@ -100,7 +100,10 @@ def test_the_plan_of_another_model_is_ignored(existing: Path, remat: Remat) -> N
 def test_another_name_leaves_the_schedule_as_it_is(folder: Path, remat: Remat) -> None:
     module, asked = folder / "small_remat.py", (*ASKED, "--target", "h200")
     assert remat(*asked).code == 0
+    edit(module, "range(2)", "range(3)")
+    assert remat(*asked).code == 0
     before = plan_of(module)
+    assert before.solver.strategy == "committed"
     edit(module, "self.up", "self.wide_up")
     assert remat(*asked).code == 0
     again = [
