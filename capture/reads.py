@@ -3,11 +3,13 @@
 What a config holds, or a list, is a constant to the trace. To compare all of it would refuse a run
 for another learning rate or name; so only what stands as an attribute, or as a text for `getattr`,
 in `forward` counts, and in what it may call: the modules' methods of the same names, properties of
-what they hold, functions of the same files.
+what they hold, functions of the same files. What forward writes itself is none: a library notes in
+its config, at the first step, what it makes of the labels.
 """
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -24,6 +26,7 @@ def names_read(model: nn.Module) -> frozenset[str]:
     held = list(_kinds_held(model))
     waiting = [f for kind in kinds for f in _functions(inspect.getattr_static(kind, "forward"))]
     names: set[str] = set()
+    written: set[str] = set()
     done: set[CodeType] = set()
     while waiting and len(done) < _FUNCTIONS:
         function = waiting.pop()
@@ -39,7 +42,8 @@ def names_read(model: nn.Module) -> frozenset[str]:
                 waiting += _functions(of_name) if isinstance(of_name, property) else ()
         waiting += [f for name in found for f in _functions(function.__globals__.get(name))]
         names |= found
-    return frozenset(names)
+        written.update(_written(function.__code__))
+    return frozenset(names - written)
 
 
 def _kinds_held(model: nn.Module) -> Iterator[type]:
@@ -75,6 +79,16 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
         elif isinstance(constant, str) and constant.isidentifier():
             yield constant
+
+
+def _written(code: CodeType) -> Iterator[str]:
+    """Yield the names of the attributes that a function sets."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "STORE_ATTR":
+            yield str(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _written(constant)
 
 
 def _is_of_torch(function: FunctionType) -> bool:
