@@ -87,22 +87,27 @@ def reads_of_class(kind: type, reads: frozenset[str]) -> list[str]:
     return sorted(n for n in reads & own if hasattr(getattr(kind, n), "__qualname__"))
 
 
-def describe_held(value: object, reads: frozenset[str] = frozenset()) -> object:
-    """Describe what a module holds beside tensors and modules: of an object, what `reads` name."""
+def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int = 6) -> object:
+    """Describe what a module holds beside tensors and modules: of an object, what `reads` name.
+
+    Of what is deeper, or longer than 1000, the kind alone: it may hold itself, or be a vocabulary.
+    """
     if value is None or is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
         return repr(value)
     if isinstance(value, (dict, list, tuple, set, frozenset)):
         listed = value.items() if isinstance(value, dict) else value
         ordered = sorted(listed, key=repr) if isinstance(value, (set, frozenset)) else listed
-        return type(value).__name__, [describe_held(item, reads) for item in ordered]
+        few = ordered if depth and len(value) <= 1000 else ()
+        inside = [describe_held(item, reads, depth - 1) for item in few]
+        return type(value).__name__, len(value), inside
     if hasattr(value, "__qualname__"):
         return value.__qualname__
-    if isinstance(value, (Tensor, nn.Module)):
+    if not depth or isinstance(value, (Tensor, nn.Module)):
         return type(value).__name__
     slots = getattr(value, "__slots__", ())
     named = getattr(value, "__dict__", {}) or {n: getattr(value, n, None) for n in slots}
-    inside = [(n, v) for n, v in named.items() if n in reads and v is not value]
-    return type(value).__name__, [(n, describe_held(v, reads)) for n, v in sorted(inside)]
+    read = sorted(n for n in named if n in reads)
+    return type(value).__name__, [(n, describe_held(named[n], reads, depth - 1)) for n in read]
 
 
 class Seen:

@@ -282,6 +282,7 @@ class Config:
     scale: float = 1.5
     name: str = "run"
     kind: str | None = None
+    itself: "Config | None" = None
     powers: list[int] = field(default_factory=lambda: [1, 2])
 
 
@@ -296,7 +297,7 @@ class Layer(nn.Module):
         return self.more(self.act(self.lin(x)))
 
     def more(self, x: Tensor) -> Tensor:
-        x = x * self._hidden + self.table["shift"]
+        x = x * self._hidden + self.table["shift"] * (self.config.itself is not None)
         if self.way is Way.DOUBLE:
             x = 2 * x
         return sum(x**n for n in self.config.powers) * self.config.scale
@@ -306,6 +307,7 @@ class Net(nn.Module):
     def __init__(self, config: Config | None = None) -> None:
         super().__init__()
         self.config = config or Config()
+        self.config.itself = self.config
         self.layers = nn.ModuleList(Layer(self.config) for _ in range(2))
         self.head = nn.Linear(16, 16)
         self.head.weight = self.layers[0].lin.weight
