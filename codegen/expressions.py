@@ -20,14 +20,12 @@ _RESIZED_LOSSES = frozenset(
 )
 """Their result is allocated for each element, then resized to the sum or mean of them."""
 _LIKE_INPUT = frozenset(
-    f"aten.{name}_backward{rest}"
-    for name in (
-        "mse_loss smooth_l1_loss huber_loss hardswish hardsigmoid elu softplus hardtanh"
-    ).split()
-    for rest in (".default", "")
-) | {"aten._log_softmax_backward_data.default", "aten._softmax_backward_data.default"}
+    f"aten.{name}.default"
+    for name in """mse_loss_backward smooth_l1_loss_backward huber_loss_backward elu_backward
+    hardswish_backward hardsigmoid_backward hardtanh_backward softplus_backward
+    _softmax_backward_data _log_softmax_backward_data""".split()
+)
 """Their kernels lay gradients out like an input, where the trace has them contiguous."""
-_DRAWS = ("aten.bernoulli.p", "aten.bernoulli.Tensor")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -149,7 +147,7 @@ class Expressions:
         if operation.target == DROPOUT_SCALE:
             mask, keep, dtype = map(self.argument, operation.args)
             return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
-        if operation.target in _DRAWS and self._is_drawn_in_place(operation):
+        if self._draws_in_place(operation):
             drawn, keep = map(self.argument, operation.args[:2])
             return f"torch.empty_like({drawn}).bernoulli_", keep
         if operation.target != BATCH_NORM:
@@ -161,15 +159,18 @@ class Expressions:
             args[3:5] = [self._statistic(s) for s in statistics]
         return "torch.native_batch_norm", ", ".join(args)
 
-    def _is_drawn_in_place(self, operation: Operation) -> bool:
-        """Tell whether eager draws into memory of another order, as like a transposed tensor.
+    def _draws_in_place(self, operation: Operation) -> bool:
+        """Tell whether eager's `bernoulli_` is not the trace's `bernoulli`.
 
-        With a tensor of probabilities there is no other way to draw.
+        It draws in the order of memory, another one where that is like a transposed tensor's; and
+        probabilities of each element are given to it alone.
         """
+        if operation.target != "aten.bernoulli.p":
+            return operation.target == "aten.bernoulli.Tensor"
         drawn = next(refs_in(operation.args))
         makers = (o.target for o in self.graph.operations if drawn in o.outputs)
         like = any(target.endswith("_like.default") for target in makers)
-        return operation.target != _DRAWS[0] or (like and not self._contiguous(drawn))
+        return like and not self._contiguous(drawn)
 
     def _dropout_mask(self, operation: Operation) -> tuple[str, str]:
         size, stride, keep = map(self.argument, operation.args)

@@ -63,8 +63,8 @@ class ForwardWriter:
         taken = self._taken(signature)
         step, token = free("step", taken), free("token", taken)
         lengths = self._length_names(taken | {step, token})
-        names = taken | {step, token, *lengths.values()}
-        outputs = self._output_names(names)
+        taken |= {step, token, *lengths.values()}
+        outputs = self._output_names(taken)
         writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
         value = self.traced.returned.value
         result = writer.write(value)
@@ -78,7 +78,7 @@ class ForwardWriter:
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             kept=", ".join(f"{n.name}={lengths[n.name]}" for n in self._lengths_used()),
-            numbers=tuple(self._numbers(step, names)),
+            numbers=tuple(self._numbers(step, taken)),
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
             token=token,
