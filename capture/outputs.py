@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.causal_masks import Positions, watched_positions
 from remat_gen.capture.distributions import unvalidated
 from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.saving import Saving, watched_saving
 from remat_gen.capture.state import kept_state
 
 
@@ -39,13 +40,15 @@ class Returned:
     """The model's outputs: `value` is what it returned, with fake tensors as leaves.
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
-    `seeded` tells whether it set the random seed; `positions` what transformers asked of them.
+    `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
+    saves; `positions` what transformers asked of them.
     """
 
     value: Any
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
     replaced: tuple[str, ...] = ()
     seeded: bool = False
+    saving: tuple[Saving, ...] = ()
     positions: Positions = field(default_factory=Positions)
 
     @property
@@ -86,11 +89,17 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with mode, unvalidated(), kept_state(model), watched_positions() as positions:
+        with (
+            mode,
+            unvalidated(),
+            kept_state(model),
+            watched_saving() as saving,
+            watched_positions() as positions,
+        ):
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
         seeded = torch.initial_seed() != _SEED
     returned = _returned(value, given, _replaced(fakes, after), seeded)
-    return replace(returned, positions=positions)
+    return replace(returned, saving=tuple(saving.values()), positions=positions)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
@@ -106,10 +115,12 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = {_storage(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
     with kept_generators():
         torch.manual_seed(_SEED)
-        value = model(*args, **kwargs)
+        with watched_saving() as saving:
+            value = model(*args, **kwargs)
         seeded = torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
-    return _returned(value, given, _replaced(state, after), seeded)
+    returned = _returned(value, given, _replaced(state, after), seeded)
+    return replace(returned, saving=tuple(saving.values()))
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from remat_gen.capture.refusals import (
     refuse_replaced,
     refuse_seeds,
 )
+from remat_gen.capture.saving import Saving, refuse_hooked_saving
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
@@ -48,6 +49,7 @@ class Traced:
 
     `hooked` where the forward puts hooks of its library on submodules. `pinned` says why the batch
     is the example's alone, where one was looked for. `autocast` is what the step is called in.
+    `left_out` is what forward does about its memory itself.
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class Traced:
     hooked: bool = False
     pinned: str = ""
     autocast: Autocast | None = None
+    left_out: tuple[Saving, ...] = ()
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -95,6 +98,7 @@ def trace(
             returned = _returned(model, call)
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
+        refuse_hooked_saving(returned.saving)
         file = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, file, stands_for)
         with masks_of_eager(returned.positions):
@@ -170,6 +174,7 @@ class _Step:
             joint.strict,
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
+            left_out=self.returned.saving,
         )
 
 

@@ -26,6 +26,7 @@ from remat_gen.stages import Stages
 
 if TYPE_CHECKING:
     from remat_gen.capture.load import Loaded
+    from remat_gen.capture.saving import Saving
     from remat_gen.capture.trace import Traced
     from remat_gen.ir.costs import Costs
     from remat_gen.ir.plan import Plan
@@ -38,8 +39,9 @@ class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
-    `pinned` has the values that were pinned, by pattern. Where the existing plan's schedule was
-    kept, `slower` is by what share of the time of the best that was found.
+    `left_out` is what forward does about its memory itself, which the plan does anew. `pinned` has
+    the values that were pinned, by pattern. Where the existing plan's schedule was kept, `slower`
+    is by what share of the time of the best that was found.
     """
 
     text: str
@@ -49,6 +51,7 @@ class Generated:
     breakdown: Breakdown | None
     costs_reused: bool
     lengths: str
+    left_out: tuple[Saving, ...]
     pinned: Pinned
     slower: float | None
     seconds: dict[str, float]
@@ -87,6 +90,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         breakdown=breakdown,
         costs_reused=reused,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
+        left_out=traced.left_out,
         pinned=planned.pinned,
         slower=planned.solution.slower,
         seconds=dict(stages.seconds),

@@ -30,6 +30,7 @@ def summary_lines(generated: Generated) -> list[str]:
         lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
+    lines += _left_out(generated)
     if generated.pinned.pins:
         lines.append(f"pins        {generated.pinned}")
     if generated.breakdown:
@@ -79,6 +80,12 @@ def _lengths(generated: Generated) -> str:
     if generated.plan.dynamic:
         return f"{generated.lengths} ({', '.join(generated.plan.dynamic)})"
     return f"as in the example only: {generated.lengths}"
+
+
+def _left_out(generated: Generated) -> list[str]:
+    """Say that eager's figures are not those of a model that saves memory itself."""
+    named = ", ".join(f"{saving.uses} ({saving.where})" for saving in generated.left_out)
+    return [f"left out    {named}: eager is without it"] if named else []
 
 
 def _strategy(generated: Generated) -> str:
@@ -144,6 +151,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "device": plan.device,
         "modelled": plan.modelled is not None,
         "dynamic": list(plan.dynamic),
+        "left_out": [asdict(saving) for saving in generated.left_out],
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
         "compiled": {

@@ -73,6 +73,21 @@ def test_costs_are_measured_again_when_asked(existing: Path, remat: Remat) -> No
     assert json.loads(ended.out)["costs_reused"] is False
 
 
+def test_checkpoints_that_are_left_out_are_said(existing: Path, remat: Remat) -> None:
+    source = existing.with_name("small.py")
+    text = source.read_text().replace(
+        "import torch\n", "import torch\nimport torch.utils.checkpoint\n", 1
+    )
+    call = "torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)"
+    source.write_text(text.replace("layer(x)", call))
+    ended = remat("small.py", "--budget", "75%", "--json")
+    (found,) = json.loads(ended.out)["left_out"]
+    assert found["uses"] == "torch.utils.checkpoint"
+    assert (
+        f"left out    torch.utils.checkpoint ({found['where']}): eager is without it" in ended.err
+    )
+
+
 def test_costs_of_another_graph_are_not_used(existing: Path, remat: Remat) -> None:
     source = existing.with_name("small.py")
     source.write_text(source.read_text().replace("Layer(32)", "Layer(32).double().float()"))

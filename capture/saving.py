@@ -1,0 +1,83 @@
+"""Watch what forward itself does about what autograd saves: run it again, move it, change it.
+
+A plan decides about that anew. Hooks that only bring the same values back are left out of it; any
+others would change the gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.utils.checkpoint import CheckpointFunction
+
+from remat_gen.ir.errors import TraceError
+
+_CHECKPOINT = "torch.utils.checkpoint"
+_ON_HOST = "save_on_cpu"
+_HOOKS = "saved_tensors_hooks"
+_TORCH = str(Path(torch.__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What forward uses, and the file and line that does: `torch.utils.checkpoint`, `gpt.py:31`."""
+
+    uses: str
+    where: str
+
+
+@contextlib.contextmanager
+def watched_saving() -> Iterator[dict[str, Saving]]:
+    """Yield a dict that fills with what a forward uses while it runs: each once, its first line."""
+    found: dict[str, Saving] = {}
+    enter, again = saved_tensors_hooks.__enter__, CheckpointFunction.forward
+
+    def watched_enter(hooks: saved_tensors_hooks) -> None:
+        found.setdefault(name := _name_of(hooks), Saving(name, _caller()))
+        enter(hooks)
+
+    def watched_forward(*args: Any) -> Any:  # of use_reentrant=True
+        found.setdefault(_CHECKPOINT, Saving(_CHECKPOINT, _caller()))
+        return again(*args)
+
+    with (
+        mock.patch.object(saved_tensors_hooks, "__enter__", watched_enter),
+        mock.patch.object(CheckpointFunction, "forward", staticmethod(watched_forward)),
+    ):
+        yield found
+
+
+def refuse_hooked_saving(found: Iterable[Saving]) -> None:
+    """Refuse hooks that may bring other values back than were saved.
+
+    Raises:
+        TraceError: forward puts such hooks on what autograd saves.
+    """
+    for saving in found:
+        if saving.uses == _HOOKS:
+            raise TraceError(
+                f"{saving.where}: forward puts hooks on what autograd saves ({_HOOKS}), which a "
+                "planned forward would not call: leave them out"
+            )
+
+
+def _name_of(hooks: saved_tensors_hooks) -> str:
+    if type(hooks).__module__ == _CHECKPOINT:
+        return _CHECKPOINT
+    return _ON_HOST if isinstance(hooks, save_on_cpu) else _HOOKS
+
+
+def _caller() -> str:
+    """Return the innermost line that is not torch's."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_code.co_filename.startswith((_TORCH, __file__)):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
