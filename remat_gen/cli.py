@@ -6,11 +6,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
 from remat_gen import __version__
 from remat_gen.capture.garbage import fewer_collections
+from remat_gen.choice import suggestion
 from remat_gen.command_calibrate import calibrate
 from remat_gen.command_check import check
 from remat_gen.command_diff import diff
@@ -22,10 +24,15 @@ from remat_gen.command_sweep import sweep
 from remat_gen.command_verify import verify
 from remat_gen.completion import ASKED, INSTALLING, say_default
 from remat_gen.failure import INTERRUPTED, Failure
+from remat_gen.ir.errors import UsageError
 
 COMMANDS = tuple("generate check diff verify plot explain sweep solve calibrate".split())
 
-app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 app.command()(generate)
 app.command()(check)
 app.command()(diff)
@@ -55,10 +62,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore")
     failure = Failure(debug="--debug" in given, as_json="--json" in given)
     with fewer_collections(), failure:
+        if given[:1] == ["generate"]:
+            _refuse_misspelt(given[1:2])
         failure.code = app(given, prog_name="remat-gen", standalone_mode=False) or 0
         if failure.code == INTERRUPTED:  # typer has swallowed it
             raise KeyboardInterrupt
     return failure.code
+
+
+def _refuse_misspelt(words: Sequence[str]) -> None:
+    """Refuse what is nearly a command and no file: it would be taken for a model's.
+
+    Raises:
+        UsageError: there is such a word, with the command that is meant.
+    """
+    for word in words:
+        near = suggestion(word, COMMANDS)
+        if near and not Path(word).suffix and not Path(word).exists():
+            raise UsageError(f"{word}: no such command, and no file{near}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -21,6 +21,7 @@ from remat_gen.solver.problem import Problem
 
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
 _NEAR = 3  # names that a message suggests
+_NAMED = 8  # names that it lists where none is near
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +116,14 @@ def _named(option: str, pattern: str, graph: Graph) -> tuple[str, ...]:
         raise UsageError(f"{option} {pattern}: is no value of forward; only those can be pinned")
     words = dict.fromkeys(word for name in made for word in (name.rpartition(".")[2], name))
     near = difflib.get_close_matches(short, words, n=_NEAR, cutoff=0.5)
-    hint = f"; near are {', '.join(near)}" if near else ""
-    raise UsageError(f"{option} {pattern}: forward makes no value of this name{hint}")
+    hint = f"near are {', '.join(near)}" if near else f"it makes {_some(words)}"
+    raise UsageError(f"{option} {pattern}: forward makes no value of this name; {hint}")
+
+
+def _some(words: Iterable[str]) -> str:
+    """Return the first of the values' own names."""
+    first, *more = [word for word in words if "." not in word]
+    return ", ".join((first, *more[: _NAMED - 1])) + " …" * (len(more) >= _NAMED)
 
 
 def _with_hint(graph: Graph, name: str) -> str:

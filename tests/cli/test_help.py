@@ -28,6 +28,19 @@ def test_the_first_help_names_every_command(remat: Remat) -> None:
     assert all(command in text for command in COMMANDS)
 
 
+@pytest.mark.parametrize("command", ["", "verify"])
+def test_a_short_option_asks_for_the_same(command: str, remat: Remat) -> None:
+    assert remat(*command.split(), "-h").out == remat(*command.split(), "--help").out
+
+
+def test_a_misspelt_command_is_no_model(remat: Remat) -> None:
+    ended = remat("verfy", "model_remat.py")
+    assert ended.code == 2
+    assert ended.err == (
+        "remat-gen: error: verfy: no such command, and no file; did you mean 'verify'?\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "command"),
     [

@@ -96,6 +96,10 @@ REFUSED = {
         ("--keep", "gelus"),
         "--keep gelus: forward makes no value of this name; near are gelu",
     ),
+    "nothing like it": (
+        ("--keep", "zzzz"),
+        "--keep zzzz: forward makes no value of this name; it makes norm, ",
+    ),
     "of backward": (("--keep", "d_gelu"), "is no value of forward; only those can be pinned"),
     "an output": (
         ("--recompute", "cross_entropy"),
