@@ -1,7 +1,7 @@
 """Trace a model into one joint forward-and-backward FX graph.
 
 Dynamo first, because its graph carries the user's variable names; where it refuses, AOTAutograd
-traces the module itself (non-strict): fewer names, the same graph.
+traces the module itself (non-strict), and `told_lines` tells it what Dynamo would.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch._export.utils import _compiling_state_context
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture import told_lines
 from remat_gen.capture.autocast import casts_of_eager
 from remat_gen.capture.distributions import unvalidated
 from remat_gen.capture.explain import explain
@@ -157,9 +158,11 @@ def _non_strict(
 ) -> Joint:
     try:
         with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
-            return Joint(_export(_Separated(model, differentiated), *given), strict=False)
+            joint = _export(_Separated(model, differentiated), *given)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(refused, error)) from error
+    told_lines.name_items(joint)
+    return Joint(joint, strict=False)
 
 
 def _export(
@@ -180,7 +183,7 @@ class _Separated(nn.Module):
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return separated(self.model(*args, **kwargs), self.differentiated)
+        return separated(told_lines.run_told(self.model, args, kwargs), self.differentiated)
 
 
 def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:
