@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ class Saving:
 def watched_saving() -> Iterator[dict[str, Saving]]:
     """Yield a dict that fills with what a forward uses while it runs: each once, its first line."""
     found: dict[str, Saving] = {}
-    enter, again = saved_tensors_hooks.__enter__, CheckpointFunction.forward
+    enter = saved_tensors_hooks.__enter__
+    again: Callable[..., Any] = CheckpointFunction.forward
 
     def watched_enter(hooks: saved_tensors_hooks) -> None:
         found.setdefault(name := _name_of(hooks), Saving(name, _caller()))
