@@ -22,6 +22,9 @@ _OPERATORS: Mapping[type, str] = {
     torch_functions.IntTrueDiv: "/",
     torch_functions.FloatTrueDiv: "/",
     torch_functions.ToFloat: "float",
+    torch_functions.TruncToInt: "int",
+    torch_functions.FloorToInt: "math.floor",
+    torch_functions.CeilToInt: "math.ceil",
     torch_functions.OpaqueUnaryFn_sqrt: "math.sqrt",
     torch_functions.Min: "min",
     torch_functions.Max: "max",
@@ -29,6 +32,7 @@ _OPERATORS: Mapping[type, str] = {
     sympy.Max: "max",
 }
 _POWERS = (sympy.Pow, torch_functions.PowByNatural)
+_ROUNDED = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_functions.CeilToInt)
 _REGROUPED = (sympy.Add, sympy.Mul)  # sympy reorders their operands, which rounds otherwise
 
 
@@ -45,11 +49,12 @@ class Sizes:
         Raises:
             TraceError: it depends on values of tensors, or on arithmetic that has no place here.
         """
-        translated = self._operand(number.node.expr)
+        expression = number.node.expr.replace(lambda e: isinstance(e, _ROUNDED), _exact)
+        translated = self._operand(expression)
         if isinstance(translated, str):
             return Size(LENGTH, (translated,), self.lengths[translated].maximum)
         if isinstance(translated, Size) and translated.value != number.node.hint:
-            raise self._refused(number.node.expr)
+            raise self._refused(expression)
         return translated
 
     def _operand(self, expression: sympy.Basic) -> Operand:
@@ -89,3 +94,16 @@ class Sizes:
 
     def _refused(self, expression: sympy.Basic) -> TraceError:
         return TraceError(f"the arithmetic on a size cannot be written as source: {expression}")
+
+
+def _exact(rounded: sympy.Basic) -> sympy.Basic:
+    """Return `batch` for `int(4 * batch / 4)`: a whole quotient is exact in floating point, too."""
+    quotient = rounded.args[0]
+    if not isinstance(quotient, (torch_functions.FloatTrueDiv, torch_functions.IntTrueDiv)):
+        return rounded
+    above, below = quotient.args
+    number = above.args[0] if isinstance(above, torch_functions.ToFloat) else above
+    if not below.is_number or not float(below).is_integer():
+        return rounded
+    exact = number / sympy.Integer(int(below))
+    return exact if exact.is_integer else rounded

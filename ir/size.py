@@ -67,6 +67,9 @@ _CALLS: Mapping[str, Callable[..., float]] = {
     "min": min,
     "max": max,
     "float": float,
+    "int": int,
+    "math.floor": math.floor,
+    "math.ceil": math.ceil,
     "math.sqrt": math.sqrt,
 }
 _BINDING = {"+": 1, "*": 2, "//": 2, "%": 2, "/": 2, "**": 3}

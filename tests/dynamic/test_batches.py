@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from varying import assert_as_eager, varying
-from varying_models import GPT, MODELS, NESTED, OPEN_ENDED, RESNET, SIZES
+from varying_models import GPT, MODELS, NESTED, OPEN_ENDED, RESNET, SIZES, WINDOWS
 
 from remat_gen.capture.lower import RNG_STATE_BYTES
 
@@ -32,6 +32,14 @@ def test_no_batch_takes_more_than_was_planned(source: str) -> None:
     spare = planned.peak_bytes - measured[0]
     assert 0 <= spare <= RNG_STATE_BYTES["cpu"]  # counted at first runs, too, which do not hold it
     assert measured == sorted(measured, reverse=True)
+
+
+def test_a_quotient_that_is_whole_is_written_as_one() -> None:
+    text = varying(WINDOWS).text.partition("class PlannedBlock")[2].partition("class Planned:")[0]
+    assert "int(" not in text
+    assert "float(" not in text
+    assert "math.ceil(batch / 2)" in text
+    assert "math.floor(batch / 3)" in text
 
 
 def test_something_is_run_again_with_sizes_in_it() -> None:

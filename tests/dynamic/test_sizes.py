@@ -60,6 +60,8 @@ def test_what_is_written_is_the_number(operand: Operand) -> None:
         (size("/", 1.0, size("float", "batch")), "1.0 / float(b)"),
         (size("+", size("/", "batch", 3), size("+", "length", 1)), "b / 3 + (t + 1)"),
         (size("math.sqrt", size("float", "batch")), "math.sqrt(float(b))"),
+        (size("math.ceil", size("/", "batch", 2)), "math.ceil(b / 2)"),
+        (size("int", size("/", "length", 1.5)), "int(t / 1.5)"),
     ],
 )
 def test_how_a_size_is_written(operand: Operand, text: str) -> None:

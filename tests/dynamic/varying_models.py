@@ -174,6 +174,23 @@ OPEN_ENDED = model(
     "(torch.randn(6, 8, requires_grad=True),)",
 )
 
+WINDOWS = model(
+    """
+    self.qkv = nn.Linear(8, 8)
+    self.out = nn.Linear(8, 8)
+    """,
+    """
+    b, h, w, c = x.shape
+    windows = self.qkv(x).view(b, h // 2, 2, w // 2, 2, c).permute(0, 1, 3, 2, 4, 5)
+    mixed = windows.reshape(-1, 4, c).softmax(1)
+    rows = int(mixed.shape[0] / (h * w / 2 / 2))  # as Swin's window_reverse
+    y = self.out(mixed.view(rows, h // 2, w // 2, 2, 2, -1).permute(0, 1, 3, 2, 4, 5))
+    y = y.reshape(rows, h, w, -1)
+    return y.sum(), y[: math.ceil(b / 2)] * math.floor(b / 3)
+    """,
+    "(torch.randn(7, 4, 4, 8),)",
+)
+
 MODELS = {
     "gpt": GPT,
     "translator": TRANSLATOR,
@@ -182,6 +199,7 @@ MODELS = {
     "sizes": SIZES,
     "nested": NESTED,
     "open-ended": OPEN_ENDED,
+    "windows": WINDOWS,
 }
 
 
