@@ -9,6 +9,7 @@ import torch
 
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
+from remat_gen.capture.constants import made_fake, tidied
 from remat_gen.capture.ends import End, Ends
 from remat_gen.capture.literals import argument
 from remat_gen.capture.made_operations import make_constant, record_generator
@@ -26,7 +27,12 @@ from remat_gen.capture.outputs import Leaf
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem, is_view, tensors_of
 from remat_gen.capture.tensors import TensorTable
-from remat_gen.capture.untraceable import constant_of, refuse_effects, refuse_sparse
+from remat_gen.capture.untraceable import (
+    constant_of,
+    refuse_effects,
+    refuse_sparse,
+    refuse_unknown_shape,
+)
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
@@ -69,16 +75,19 @@ class _Lowering:
     parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
+        tidied(self.joint)
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)
         self.parents = frozenset(self._parents(nodes))
         for node in nodes:
+            if node.op != "placeholder" or node.users:
+                refuse_sparse(node, self.model_file)
             if node.op == "placeholder":
                 self._placeholder(node)
             elif node.op == "get_attr":
                 self._read_constant(node)
-            refuse_sparse(node, self.model_file)
+            refuse_unknown_shape(node, self.model_file)
         hints = naming.hints(nodes, self.storages, self._gradient_hints())
         for node in nodes:
             if node.op == "get_attr":
@@ -197,7 +206,7 @@ class _Lowering:
 
     def _read_constant(self, node: torch.fx.Node) -> None:
         node.meta["value"] = constant_of(node, self.joint, self.model_file)
-        node.meta.setdefault("val", node.meta["value"])
+        made_fake(node, node.meta["value"])
         self.storages.name(node, ("constant",))
 
     def _constant(self, node: torch.fx.Node) -> None:
@@ -301,7 +310,10 @@ class _Lowering:
 
 
 def _is_tensor_input(node: torch.fx.Node) -> bool:
-    return node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+    """Tell whether a node is a parameter, a buffer or an input; not a sparse one that is unread."""
+    value = node.meta.get("val")
+    is_tensor = node.op == "placeholder" and isinstance(value, torch.Tensor)
+    return is_tensor and (value.layout is torch.strided or bool(node.users))
 
 
 def input_hint(path: str, parents: Collection[str] = ()) -> str:

@@ -9,10 +9,12 @@ import builtins
 import contextlib
 from collections.abc import Iterator
 from types import CodeType
+from typing import Any
 from unittest import mock
 
 import torch
 from torch._dynamo.convert_frame import GraphCaptureOutput
+from torch._functorch._aot_autograd.schemas import MemoryFormatMeta
 from torch._higher_order_ops.effects import _get_effect, _register_effectful_op
 from torch._library.effects import EffectType
 
@@ -31,9 +33,21 @@ def _tangents_as_outputs() -> Iterator[None]:
     """Expect each incoming gradient with its output's strides: the engine brings it so.
 
     torch 2.11 expects a contiguous one: that of a transposed output would be copied when it comes,
-    above the peak that was replayed.
+    above the peak that was replayed. Where its shape varies, all versions do.
     """
-    with torch._functorch.config.patch(guess_tangent_strides_as_outputs=True):
+    in_a_format = MemoryFormatMeta.from_tensor
+
+    def as_output(tensor: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        varies = tensor._has_symbolic_sizes_strides and tensor.layout is torch.strided
+        overlaps = any(isinstance(step, int) and step == 0 for step in tensor.stride())
+        if varies and not overlaps:
+            return MemoryFormatMeta(size=tensor.size(), stride=tensor.stride())
+        return in_a_format(tensor, *rest, **options)
+
+    with (
+        torch._functorch.config.patch(guess_tangent_strides_as_outputs=True),
+        mock.patch.object(MemoryFormatMeta, "from_tensor", staticmethod(as_output)),
+    ):
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.causal_masks import Positions, watched_positions
 from remat_gen.capture.distributions import unvalidated
 from remat_gen.capture.generators import kept_generators
-from remat_gen.capture.saving import Saving, watched_saving
+from remat_gen.capture.left_out import LeftOut, watched_saving
 from remat_gen.capture.state import kept_state
 
 
@@ -48,7 +48,7 @@ class Returned:
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
     replaced: tuple[str, ...] = ()
     seeded: bool = False
-    saving: tuple[Saving, ...] = ()
+    saving: tuple[LeftOut, ...] = ()
     positions: Positions = field(default_factory=Positions)
 
     @property
@@ -97,8 +97,9 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_positions() as positions,
         ):
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
+            made = _made(model, state)
         seeded = torch.initial_seed() != _SEED
-    returned = _returned(value, given, _replaced(fakes, after), seeded)
+    returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(returned, saving=tuple(saving.values()), positions=positions)
 
 
@@ -119,12 +120,19 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             value = model(*args, **kwargs)
         seeded = torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
-    returned = _returned(value, given, _replaced(state, after), seeded)
+    replaced = (*_replaced(state, after), *_made(model, state))
+    returned = _returned(value, given, replaced, seeded)
     return replace(returned, saving=tuple(saving.values()))
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, tensor in before.items() if after.get(name) is not tensor)
+
+
+def _made(model: nn.Module, before: Container[str]) -> tuple[str, ...]:
+    """Return the parameters and buffers that were None, or not there."""
+    now = (*model.named_parameters(), *model.named_buffers())
+    return tuple(name for name, _ in now if name not in before)
 
 
 def _returned(
@@ -148,7 +156,9 @@ def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
 
 
 def _storage(value: object) -> int | None:
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    """Return the identity of a tensor's memory; a sparse one has none of its own."""
+    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if strided else None
 
 
 def _register_dataclasses(value: object) -> None:

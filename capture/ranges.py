@@ -42,6 +42,7 @@ def settled(
         TraceError: a length is pinned, or depends on another one; the message has the user's line.
     """
     guards = [guard for guard in shapes.guards if not _picks_a_kernel(guard)]
+    guards = [guard for guard in guards if not _always_holds(guard, symbols)]
     _refuse_relations(guards, symbols)
     return tuple(_settle(length, guards, shapes, symbols, squeezes) for length in lengths)
 
@@ -71,6 +72,16 @@ def _settle(
 def _holds(guard: _Guard, number: int, own: list[sympy.Symbol], shapes: ShapeEnv) -> bool:
     values = dict(values_of(shapes)) | dict.fromkeys(own, sympy.Integer(number))
     return bool(guard.expr.xreplace({s: values[s] for s in guard.expr.free_symbols}))
+
+
+def _always_holds(guard: _Guard, symbols: Mapping[sympy.Symbol, str]) -> bool:
+    """Tell whether a guard follows from what the dimensions of one length have in common.
+
+    As that logits and targets have as many rows, `batch * length` each, flattened for a loss.
+    """
+    first = {name: symbol for symbol, name in reversed(symbols.items())}
+    one = {symbol: first[name] for symbol, name in symbols.items()}
+    return bool(guard.expr.xreplace(one) == sympy.true)
 
 
 def _refuse_relations(guards: list[_Guard], symbols: Mapping[sympy.Symbol, str]) -> None:

@@ -12,7 +12,10 @@ from remat_gen.capture.nodes import position
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.storages import Storages, is_getitem
 from remat_gen.ir import graph as ir
+from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Layout, Size
+
+_MADE = (ir.Kind.ACTIVATION, ir.Kind.GRADIENT)  # by an operation that is no view
 
 
 @dataclass(slots=True)
@@ -47,8 +50,16 @@ class TensorTable:
         """Add a tensor, and with a `kind` its storage unless another tensor looks at it.
 
         `nbytes` where the fake storage does not tell how large the real one is.
+
+        Raises:
+            TraceError: an operation that is no view returns memory that has a name already.
         """
         key = Storages.key(value)
+        if kind in _MADE and key in self.storage_names:
+            raise TraceError(
+                f"{name} looks at the memory of {self.storage_names[key]}, which its operator does "
+                "not say: it cannot be planned"
+            )
         if kind is not None and key not in self.storage_names:
             self.storage_names[key] = name
             size = int(value.untyped_storage().nbytes()) if nbytes is None else nbytes

@@ -17,6 +17,7 @@ from remat_gen.capture.frames import in_large_chunk
 from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.inner_layers import layers_of
 from remat_gen.capture.joint import Joint, trace_joint
+from remat_gen.capture.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.load import Loaded
@@ -32,7 +33,6 @@ from remat_gen.capture.refusals import (
     refuse_replaced,
     refuse_seeds,
 )
-from remat_gen.capture.saving import Saving, refuse_hooked_saving
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
@@ -49,7 +49,7 @@ class Traced:
 
     `hooked` where the forward puts hooks of its library on submodules. `pinned` says why the batch
     is the example's alone, where one was looked for. `autocast` is what the step is called in.
-    `left_out` is what forward does about its memory itself.
+    `left_out` is what the plan has not, though its numbers are the same.
     """
 
     graph: Graph
@@ -60,7 +60,7 @@ class Traced:
     hooked: bool = False
     pinned: str = ""
     autocast: Autocast | None = None
-    left_out: tuple[Saving, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -174,8 +174,12 @@ class _Step:
             joint.strict,
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
-            left_out=self.returned.saving,
+            left_out=self._left_out(),
         )
+
+    def _left_out(self) -> tuple[LeftOut, ...]:
+        kernels = () if self.stands_for else fused_kernels(self.model)
+        return (*self.returned.saving, *kernels)
 
 
 def _returned(model: nn.Module, call: Call) -> Returned:

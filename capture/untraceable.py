@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from remat_gen.capture import metadata
 from remat_gen.capture.storages import tensors_of
@@ -42,6 +43,19 @@ def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
         raise TraceError(
             f"{_where(node, model_file)}: {node.target} makes a sparse tensor, which cannot be "
             "planned: use dense ones (sparse=False)"
+        )
+
+
+def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
+    """Refuse tensors whose shape at other lengths torch does not know.
+
+    Raises:
+        TraceError: the node makes one.
+    """
+    if any(free_unbacked_symbols(t) for t in tensors_of(node)):
+        raise TraceError(
+            f"{_where(node, model_file)}: the shape that {node.target} returns cannot be followed "
+            "to other lengths: leave what it depends on out of --dynamic"
         )
 
 

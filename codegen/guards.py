@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -74,7 +75,7 @@ def structure_of(
                 found.append((path, describe_held(value, reads)))
         for tensors in (module._parameters, module._buffers):
             for key, t in tensors.items():
-                if t is not None:
+                if t is not None and t.layout is torch.strided:
                     path = f"{name}.{key}"
                     layout = t.shape, t.stride(), t.dtype, t.device.type
                     found.append((path, layout, t.requires_grad, first.setdefault(id(t), path)))
@@ -95,7 +96,9 @@ def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int
     if value is None or is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
         return repr(value)
     if isinstance(value, (dict, list, tuple, set, frozenset)):
-        listed = value.items() if isinstance(value, dict) else value
+        listed: Any = value
+        if isinstance(value, dict):  # a library's own notes may be in another order each time
+            listed = [(k, v) for k, v in value.items() if str(k)[:1] != "_" or k in reads]
         ordered = sorted(listed, key=repr) if isinstance(value, (set, frozenset)) else listed
         few = ordered if depth and len(value) <= 1000 else ()
         inside = [describe_held(item, reads, depth - 1) for item in few]
@@ -104,7 +107,7 @@ def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int
         return value.__qualname__
     if not depth or isinstance(value, (Tensor, nn.Module)):
         return type(value).__name__
-    slots = getattr(value, "__slots__", ())
+    slots = getattr(value, "__slots__", None) or ()
     named = getattr(value, "__dict__", {}) or {n: getattr(value, n, None) for n in slots}
     read = sorted(n for n in named if n in reads)
     return type(value).__name__, [(n, describe_held(named[n], reads, depth - 1)) for n in read]
@@ -124,10 +127,11 @@ class Seen:
         for module in (first, *others):
             own = vars(module)
             self.dicts += [own, *(own[key] for key in MODULE_CONTENTS)]
-        self.tensors = [*model.parameters(), *model.buffers()]
+        tensors = (*model.parameters(), *model.buffers())
+        self.tensors = [t for t in tensors if t.layout is torch.strided]
         self.objects, self.layouts = self.look()
         values = (value for module in model.modules() for value in vars(module).values())
-        self.constants = any(isinstance(value, Tensor) for value in values)
+        self.constants = [v for v in values if isinstance(v, Tensor) and v.numel() <= 4096]
         named = (pair for module in model.modules() for pair in vars(module).items())
         read = {id(value): value for key, value in named if key in reads}
         self.held = [v for v in read.values() if not isinstance(v, nn.Module)]
@@ -141,15 +145,15 @@ class Seen:
 
     def describe(self) -> list[object]:
         """Describe what may change inside while it stays the same object."""
-        return [describe_held(value, self.reads) for value in self.held]
+        # a GPU's numbers are not waited for in each step: only writes are noticed there
+        numbers = [t.tolist() if t.device.type == "cpu" else t._version for t in self.constants]
+        return [numbers, *(describe_held(value, self.reads) for value in self.held)]
 
     def is_current(self) -> bool:
-        """Tell whether all is as it was; never where a tensor is a plain attribute."""
+        """Tell whether all is as it was."""
         objects, layouts = self.look()
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        if not same or layouts != self.layouts or self.constants:
-            return False
-        return self.described == self.describe()
+        return same and layouts == self.layouts and self.described == self.describe()
 
 
 def has_hook(module: nn.Module) -> bool:
@@ -195,7 +199,7 @@ def reads_of(model: nn.Module) -> frozenset[str]:
             continue
         held[id(value)] = value
         inside = getattr(value, "__dict__", {})
-        names.update(inside, getattr(value, "__slots__", ()))
+        names.update(inside, getattr(value, "__slots__", None) or ())
         waiting += [v for v in inside.values() if _may_hold(v)]
     return names_read(model) & names - _NOT_READ
 

@@ -104,7 +104,7 @@ def _observe(
             yield ("inputs", f"input {i}"), _copy(leaf)
             if leaf.requires_grad:
                 yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
-    for name, buffer in model.named_buffers(remove_duplicate=False):
+    for name, buffer in _buffers(model):
         yield ("buffers", name), _copy(buffer)
     yield ("random state", "cpu"), torch.get_rng_state()
     if torch.cuda.is_initialized():
@@ -113,10 +113,14 @@ def _observe(
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
+    return {**dict(model.named_parameters(remove_duplicate=False)), **dict(_buffers(model))}
+
+
+def _buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the buffers that a plan may read: it reads no sparse one."""
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if buffer.layout is torch.strided:
+            yield name, buffer
 
 
 def _next(tensor: torch.Tensor) -> torch.Tensor:

@@ -25,8 +25,8 @@ from remat_gen.request import Request, default_output
 from remat_gen.stages import Stages
 
 if TYPE_CHECKING:
+    from remat_gen.capture.left_out import LeftOut
     from remat_gen.capture.load import Loaded
-    from remat_gen.capture.saving import Saving
     from remat_gen.capture.trace import Traced
     from remat_gen.ir.costs import Costs
     from remat_gen.ir.plan import Plan
@@ -39,7 +39,7 @@ class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
-    `left_out` is what forward does about its memory itself, which the plan does anew. `pinned` has
+    `left_out` is what of the model the plan has not, though its numbers are the same. `pinned` has
     the values that were pinned, by pattern. Where the existing plan's schedule was kept, `slower`
     is by what share of the time of the best that was found.
     """
@@ -51,7 +51,7 @@ class Generated:
     breakdown: Breakdown | None
     costs_reused: bool
     lengths: str
-    left_out: tuple[Saving, ...]
+    left_out: tuple[LeftOut, ...]
     pinned: Pinned
     slower: float | None
     seconds: dict[str, float]

@@ -2,7 +2,8 @@
 
 The loss is the single scalar output that requires grad, if there is exactly one; then only it is
 differentiated. Otherwise a gradient flows into every output that requires grad, as the loss that a
-user computes outside of the model would send it.
+user computes outside of the model would send it. An output that hands a parameter, a buffer or an
+input on is none of the step's, and one that stands there twice is one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def training_step(
     with context_of(model):
         outputs = model(*args, **kwargs)
     wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
+    if len(wanted) > 1:
+        wanted = _made_by_the_step(wanted, model, (args, kwargs))
     losses = [leaf for leaf in wanted if is_loss(leaf)]
     if len(losses) == 1:
         torch.autograd.backward(losses)
@@ -40,6 +43,20 @@ def training_step(
         token = gradients_of(gradient_seed, *wanted)
         torch.autograd.backward(token, torch.empty_like(token))
     return outputs
+
+
+def _made_by_the_step(
+    outputs: Sequence[torch.Tensor], model: nn.Module, arguments: object
+) -> list[torch.Tensor]:
+    """Return each output once, without those that look at a parameter, a buffer or an input."""
+    inputs = (leaf for leaf in leaves_of(arguments) if isinstance(leaf, torch.Tensor))
+    given = {_storage(t) for t in (*model.parameters(), *model.buffers(), *inputs)}
+    once = {id(output): output for output in outputs}
+    return [output for output in once.values() if _storage(output) not in given]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def leaves_of(value: object) -> Iterator[Any]:

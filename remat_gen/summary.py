@@ -83,9 +83,9 @@ def _lengths(generated: Generated) -> str:
 
 
 def _left_out(generated: Generated) -> list[str]:
-    """Say that eager's figures are not those of a model that saves memory itself."""
-    named = ", ".join(f"{saving.uses} ({saving.where})" for saving in generated.left_out)
-    return [f"left out    {named}: eager is without it"] if named else []
+    """Say what eager's figures are without: the model's own checkpoints, a fused kernel."""
+    named = ", ".join(f"{left.what} ({left.where})" for left in generated.left_out)
+    return [f"left out    {named}: eager's figures are without it"] if named else []
 
 
 def _strategy(generated: Generated) -> str:
@@ -151,7 +151,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "device": plan.device,
         "modelled": plan.modelled is not None,
         "dynamic": list(plan.dynamic),
-        "left_out": [asdict(saving) for saving in generated.left_out],
+        "left_out": [asdict(left) for left in generated.left_out],
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
         "compiled": {

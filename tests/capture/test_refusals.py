@@ -380,3 +380,26 @@ def test_a_buffer_that_is_replaced_once_needs_one_run_in_build_model(tmp_path: P
         traced(tmp_path, text)
     warm = "    model = Net()\n    model(*example_inputs())\n    return model\n"
     assert traced(tmp_path, text.replace("    return Net()\n", warm)).strict
+
+
+def test_a_buffer_that_is_none_until_the_first_step_too(tmp_path: Path) -> None:
+    """As the positions of x-transformers' ALiBi, whose first step registers them."""
+    init = "self.lin = nn.Linear(8, 8)\nself.register_buffer('bias', None)"
+    forward = (
+        "if self.bias is None:\n    self.register_buffer('bias', -torch.arange(8.0))\n"
+        "return (self.lin(x) + self.bias).sum()"
+    )
+    text = source(init, forward)
+    with pytest.raises(TraceError, match=r"self\.bias.*run the model once in build_model\(\)"):
+        traced(tmp_path, text)
+    warm = "    model = Net()\n    model(*example_inputs())\n    return model\n"
+    assert traced(tmp_path, text.replace("    return Net()\n", warm)).strict
+
+
+@pytest.mark.limit("sparse parameters and buffers", "refused where `forward` reads them")
+def test_a_sparse_buffer_is_refused_where_it_is_read(tmp_path: Path) -> None:
+    """Whisper has one that forward does not read."""
+    init = LINEAR + "\nself.register_buffer('heads', torch.eye(8).to_sparse())"
+    assert traced(tmp_path, source(init, "return self.lin(x).sum()")).graph.operations
+    with pytest.raises(TraceError, match="sparse"):
+        traced(tmp_path, source(init, "return (self.lin(x) + self.heads.to_dense()[:4]).sum()"))

@@ -82,10 +82,8 @@ def test_checkpoints_that_are_left_out_are_said(existing: Path, remat: Remat) ->
     source.write_text(text.replace("layer(x)", call))
     ended = remat("small.py", "--budget", "75%", "--json")
     (found,) = json.loads(ended.out)["left_out"]
-    assert found["uses"] == "torch.utils.checkpoint"
-    assert (
-        f"left out    torch.utils.checkpoint ({found['where']}): eager is without it" in ended.err
-    )
+    assert found["what"] == "torch.utils.checkpoint"
+    assert f"left out    torch.utils.checkpoint ({found['where']}): eager's figures" in ended.err
 
 
 def test_costs_of_another_graph_are_not_used(existing: Path, remat: Remat) -> None:

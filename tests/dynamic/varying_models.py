@@ -191,6 +191,18 @@ WINDOWS = model(
     "(torch.randn(7, 4, 4, 8),)",
 )
 
+TURNED = model(
+    """
+    self.lin = nn.Linear(8, 64)
+    self.bias = nn.Parameter(torch.randn(64, 1))
+    """,
+    """
+    y = self.lin(x).transpose(1, 2).tanh() + self.bias
+    return y, y.sum(1).transpose(0, 1)
+    """,
+    "(torch.randn(6, 16, 8),)",
+)
+
 MODELS = {
     "gpt": GPT,
     "translator": TRANSLATOR,
@@ -200,6 +212,7 @@ MODELS = {
     "nested": NESTED,
     "open-ended": OPEN_ENDED,
     "windows": WINDOWS,
+    "turned": TURNED,
 }
 
 

@@ -25,6 +25,7 @@ class Scaled(nn.Module):
         self.form = form
         self.a = nn.Parameter(torch.tensor([1.0, 2.0]))
         self.b = nn.Parameter(torch.tensor([3.0, 4.0]))
+        self.c = nn.Parameter(torch.tensor(5.0))
 
     def forward(self, x: Tensor) -> object:
         a, b = self.a * x, self.b * x
@@ -34,13 +35,15 @@ class Scaled(nn.Module):
             "both": [a, {"b": b, "text": "t"}],
             "two scalars": (a.sum(), b.sum()),
             "none": (a.detach(), 3),
+            "twice": (loss := a.sum(), loss, b),
+            "handed on": (a.sum(), self.c, self.c.view(1), x),
         }[self.form]
 
 
 X = torch.tensor([5.0, 7.0])
 
 
-@pytest.mark.parametrize("form", ["loss", "dataclass"])
+@pytest.mark.parametrize("form", ["loss", "dataclass", "twice", "handed on"])
 def test_only_the_loss_is_differentiated(form: str) -> None:
     model = Scaled(form)
     training_step(model, (X,), {})
@@ -59,7 +62,7 @@ def test_without_one_loss_every_output_is_differentiated(form: str) -> None:
     training_step(again, (), {"x": X})
 
     assert torch.equal(torch.rand(2), expected)  # the global stream was left alone
-    for parameter, other in zip(model.parameters(), again.parameters(), strict=True):
+    for parameter, other in ((model.a, again.a), (model.b, again.b)):
         assert parameter.grad is not None and other.grad is not None
         assert torch.equal(parameter.grad, other.grad)
         assert parameter.grad.abs().min() > 0

@@ -266,6 +266,7 @@ def test_what_a_trainer_puts_on_the_model_is_no_change(deep: Pair) -> None:
 HELD = """\
 import enum
 from dataclasses import dataclass, field
+from typing import Any, OrderedDict
 
 import torch
 import torch.nn.functional as F
@@ -289,11 +290,15 @@ class Config:
 class Layer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.config, self.act, self.table = config, F.gelu, {"shift": 0.5}
+        self.config, self.act = config, F.gelu
+        self.table = {"shift": 0.5, "_notes": list({"a", "b"})}  # in any order
+        self.hooks = OrderedDict[int, Any]()  # knows the alias that made it
         self._hidden, self.way, self.seen = 0.25, Way.PLAIN, []
         self.lin = nn.Linear(16, 16)
 
     def forward(self, x: Tensor) -> Tensor:
+        for hook in self.hooks.values():
+            x = hook(x)
         return self.more(self.act(self.lin(x)))
 
     def more(self, x: Tensor) -> Tensor:
@@ -380,6 +385,7 @@ def test_what_forward_does_not_read_may_change(held: Pair) -> None:
     args, _ = held.inputs()
     planned.config.name = "another"
     planned.layers[0].seen.append(1.0)
+    planned.layers[0].table["_notes"].reverse()
     planned.log = ["a trainer's"]
     planned(*args).backward()
     planned.config.name = "a third"

@@ -1,7 +1,8 @@
-"""Watch what forward itself does about what autograd saves: run it again, move it, change it.
+"""What of a model a plan leaves out, though its numbers stay: eager's figures are without it, too.
 
-A plan decides about that anew. Hooks that only bring the same values back are left out of it; any
-others would change the gradients.
+What forward itself does about what autograd saves, a plan decides anew. Hooks that only bring the
+same values back are left out of it; any others would change the gradients. A fused kernel that a
+trace takes apart is not run either.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import CheckpointFunction
 
@@ -27,26 +29,29 @@ _TORCH = str(Path(torch.__file__).parent)
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
-    """What forward uses, and the file and line that does: `torch.utils.checkpoint`, `gpt.py:31`."""
+class LeftOut:
+    """What is left out, and the line or the module that uses it.
 
-    uses: str
+    As in `LeftOut("torch.utils.checkpoint", "gpt.py:31")`.
+    """
+
+    what: str
     where: str
 
 
 @contextlib.contextmanager
-def watched_saving() -> Iterator[dict[str, Saving]]:
+def watched_saving() -> Iterator[dict[str, LeftOut]]:
     """Yield a dict that fills with what a forward uses while it runs: each once, its first line."""
-    found: dict[str, Saving] = {}
+    found: dict[str, LeftOut] = {}
     enter = saved_tensors_hooks.__enter__
     again: Callable[..., Any] = CheckpointFunction.forward
 
     def watched_enter(hooks: saved_tensors_hooks) -> None:
-        found.setdefault(name := _name_of(hooks), Saving(name, _caller()))
+        found.setdefault(name := _name_of(hooks), LeftOut(name, _caller()))
         enter(hooks)
 
     def watched_forward(*args: Any) -> Any:  # of use_reentrant=True
-        found.setdefault(_CHECKPOINT, Saving(_CHECKPOINT, _caller()))
+        found.setdefault(_CHECKPOINT, LeftOut(_CHECKPOINT, _caller()))
         return again(*args)
 
     with (
@@ -56,18 +61,31 @@ def watched_saving() -> Iterator[dict[str, Saving]]:
         yield found
 
 
-def refuse_hooked_saving(found: Iterable[Saving]) -> None:
+def refuse_hooked_saving(found: Iterable[LeftOut]) -> None:
     """Refuse hooks that may bring other values back than were saved.
 
     Raises:
         TraceError: forward puts such hooks on what autograd saves.
     """
-    for saving in found:
-        if saving.uses == _HOOKS:
+    for use in found:
+        if use.what == _HOOKS:
             raise TraceError(
-                f"{saving.where}: forward puts hooks on what autograd saves ({_HOOKS}), which a "
+                f"{use.where}: forward puts hooks on what autograd saves ({_HOOKS}), which a "
                 "planned forward would not call: leave them out"
             )
+
+
+def fused_kernels(model: nn.Module) -> tuple[LeftOut, ...]:
+    """Return the kernel of an LSTM on the CPU, which a trace has step by step."""
+    fused = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    for name, module in model.named_modules():
+        if fused and isinstance(module, nn.LSTM) and _is_on_cpu(module):
+            return (LeftOut("oneDNN's kernel for nn.LSTM", name or type(model).__name__),)
+    return ()
+
+
+def _is_on_cpu(module: nn.Module) -> bool:
+    return all(parameter.device.type == "cpu" for parameter in module.parameters())
 
 
 def _name_of(hooks: saved_tensors_hooks) -> str:
