@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
-from remat_gen.codegen.forms import gradient_form, method_of
+from remat_gen.codegen.forms import gradient_form, method_of, part_of
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
@@ -110,11 +110,22 @@ class Expressions:
     def call_in_place(self, operation: Operation, position: int) -> str:
         """Write an operation's call so that it writes over one of its arguments."""
         name = method_of(operation)
+        if part_of(operation):
+            return self._part_over(operation)
         if not name:
             return self._gradient_over(operation, position)
         others = [*operation.args[:position], *operation.args[position + 1 :]]
         arguments = (*map(self.argument, others), *self._keywords(operation.kwargs))
         return f"{self.argument(operation.args[position])}.{name}_({', '.join(arguments)})"
+
+    def _part_over(self, operation: Operation) -> str:
+        """Write a value into a part of the tensor that is copied otherwise."""
+        whole, value, *place = map(self.argument, operation.args)
+        of = ", ".join((*place, *self._keywords(operation.kwargs)))
+        method = spelling.method(part_of(operation))
+        function = spelling.function(part_of(operation))
+        part = f"{whole}.{method}({of})" if method else f"{function}({whole}, {of})"
+        return f"write_part({whole}, {part}, {value})"
 
     def _gradient_over(self, operation: Operation, position: int) -> str:
         form = gradient_form(self.graph, operation)

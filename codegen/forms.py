@@ -11,9 +11,11 @@ from remat_gen.ir.graph import Graph, Operation, Ref
 
 # Methods `x.NAME_(…)` that compute what `torch.NAME(x, …)` does, element by element.
 METHODS = frozenset(
-    """abs add clamp clamp_max clamp_min cos div exp masked_fill mul neg relu rsqrt sigmoid sin
+    """abs add clamp clamp_max clamp_min copy cos div exp masked_fill mul neg relu rsqrt sigmoid sin
     sqrt sub tanh""".split()
 )
+# Copies of a tensor of which a part is another one, by the view that the part is.
+_PARTS = {"select_scatter": "aten.select.int", "slice_scatter": "aten.slice.Tensor"}
 _TWO_ARGUMENTS = frozenset(("add", "sub"))  # a third, alpha, is another signature of a method
 # Gradients, element by element, of one kernel with the overload that takes `grad_input`.
 _GRADIENTS = frozenset(
@@ -30,6 +32,11 @@ def method_of(operation: Operation) -> str:
     name = _name(operation)
     plain = name not in _TWO_ARGUMENTS or len(operation.args) == 2
     return name if name in METHODS and plain else ""
+
+
+def part_of(operation: Operation) -> str:
+    """Return the view of the part that an operator replaces in a copy of a tensor, else ""."""
+    return _PARTS.get(_name(operation), "")
 
 
 def gradient_form(graph: Graph, operation: Operation) -> tuple[str, str] | None:

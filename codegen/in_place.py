@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.forms import method_of
+from remat_gen.codegen.forms import method_of, part_of
 from remat_gen.codegen.updates import updates_in_place
 from remat_gen.codegen.written_over import Fits
 from remat_gen.ir.graph import Graph
@@ -56,7 +56,7 @@ class InPlace:
         `dying` are the values that are freed before any other operation runs.
         """
         operation, planned = self.graph.operations[p], self.problem.operations[p]
-        if method_of(operation):
+        if method_of(operation) or part_of(operation):
             if planned.over is None and planned.signature in self._peaks:
                 return None
         elif planned.over is None or planned.signature not in self._short:

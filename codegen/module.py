@@ -55,6 +55,7 @@ _COMPILED_NAMES = frozenset(
 _HELPERS = (
     "draw_mask",
     "rerun_random",
+    "write_part",
     "check_output",
     "pick_results",
     "gradient_came",

@@ -10,19 +10,22 @@ from collections import Counter
 from collections.abc import Container, Set
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.forms import METHODS, gradient_form, method_of
+from remat_gen.codegen.forms import METHODS, gradient_form, method_of, part_of
 from remat_gen.ir.graph import Graph, Operation, Phase, Ref, refs_in
 
 _COMMUTE = frozenset(("add", "mul"))
 # Makers whose results are new memory on every path; others may hand an input on (dropout of 0).
 _FRESH = METHODS | frozenset(
-    """addmm baddbmm bmm cat clone convolution convolution_backward elu_backward embedding gelu
-    gelu_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward _log_softmax
-    _log_softmax_backward_data max_pool2d_with_indices_backward mm native_batch_norm
-    native_batch_norm_backward _native_batch_norm_legit_functional native_group_norm
-    native_group_norm_backward native_layer_norm native_layer_norm_backward nll_loss_backward
-    select_backward sigmoid_backward silu silu_backward slice_backward _softmax
-    _softmax_backward_data softplus_backward stack tanh_backward threshold_backward where""".split()
+    """addmm baddbmm bmm cat clone convolution convolution_backward elu_backward embedding
+    empty empty_like full full_like gelu gelu_backward hardsigmoid_backward hardtanh_backward
+    leaky_relu_backward _log_softmax _log_softmax_backward_data
+    max_pool2d_with_indices_backward mm native_batch_norm native_batch_norm_backward
+    _native_batch_norm_legit_functional native_group_norm native_group_norm_backward
+    native_layer_norm native_layer_norm_backward new_empty new_empty_strided new_full
+    new_ones new_zeros nll_loss_backward ones ones_like select_backward select_scatter
+    sigmoid_backward silu silu_backward slice_backward slice_scatter _softmax
+    _softmax_backward_data softplus_backward stack tanh_backward threshold_backward where
+    zeros zeros_like""".split()
 )
 _FLOATS = frozenset(("float32", "float64", "bfloat16", "float16"))
 
@@ -62,7 +65,8 @@ class Fits:
 
     def position(self, operation: Operation, dying: Set[str]) -> int | None:
         """Return which argument the result may be written over, of storages that die with it."""
-        if not method_of(operation) and not gradient_form(self.graph, operation):
+        forms = method_of(operation), part_of(operation), gradient_form(self.graph, operation)
+        if not any(forms):
             return None
         for position in range(2 if self._commutes(operation) else 1):
             if self._fits(operation, position, dying):
