@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -12,6 +14,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from remat_gen.ir.errors import Interruption, RematError, UsageError
+
+_PRIVATE = "_remat_gen_"
 
 
 @dataclass(slots=True)
@@ -25,12 +29,15 @@ class Isolation:
 def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isolation]:
     """Put a folder on `sys.path` and its modules into `sys.modules`; afterwards take both out.
 
-    Modules from elsewhere (torch, transformers) stay: importing them twice does not work. What the
-    user's code prints goes to stderr: stdout is for results.
+    With a package's folder goes what the package lies in, and the package itself. Modules from
+    elsewhere (torch, transformers) stay: importing them twice does not work. What the user's code
+    prints goes to stderr: stdout is for results.
     """
     isolation = Isolation()
+    folder = folder.resolve()
+    root, package = package_of(folder)
     path, before = list(sys.path), dict(sys.modules)
-    sys.path.insert(0, str(folder.resolve()))
+    sys.path[:0] = [str(folder), *([str(root)] if package else [])]
     sys.modules.update(siblings)
     importlib.invalidate_caches()
     try:
@@ -38,27 +45,51 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
             yield isolation
     finally:
         sys.path[:] = path
-        isolation.siblings = _of_folder(folder.resolve(), before)
+        isolation.siblings = _of_folder(folder, package.partition(".")[0], before)
         for name in isolation.siblings:
             del sys.modules[name]
             if name in before:
                 sys.modules[name] = before[name]
 
 
-def _of_folder(folder: Path, before: Mapping[str, ModuleType]) -> dict[str, ModuleType]:
-    """Return the modules whose top-level package lies in the folder and was not there before."""
+def package_of(folder: Path) -> tuple[Path, str]:
+    """Return what a package's folder lies in, outside of all packages, and its dotted name.
+
+    The name of a folder without `__init__.py` is "".
+    """
+    names: list[str] = []
+    folder = folder.resolve()
+    while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(names)
+
+
+def private_name(path: Path) -> str:
+    """Return the name that a file is imported by: its own package's, and one that nobody has."""
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+    name = re.sub(r"\W", "_", f"{_PRIVATE}{path.stem}_{digest}")
+    _, package = package_of(path.parent)
+    return f"{package}.{name}".lstrip(".")
+
+
+def _of_folder(
+    folder: Path, package: str, before: Mapping[str, ModuleType]
+) -> dict[str, ModuleType]:
+    """Return the modules of a package, or in the folder, whose topmost was not there before."""
     found = {}
     for name, module in list(sys.modules.items()):
-        top = name.partition(".")[0]
+        top, last = name.partition(".")[0], name.rpartition(".")[2]
         fresh = before.get(top) is not sys.modules.get(top)
-        if fresh and _lies_in(sys.modules.get(top), folder):
+        users = top == package or _lies_in(sys.modules.get(top), folder)
+        if fresh and users and not last.startswith(_PRIVATE):
             found[name] = module
     return found
 
 
 def _lies_in(module: ModuleType | None, folder: Path) -> bool:
     spec = getattr(module, "__spec__", None)
-    if spec is None or spec.name.startswith("_remat_gen_"):
+    if spec is None:
         return False
     places = spec.submodule_search_locations or [spec.origin or ""]
     return any(Path(place).resolve().parent == folder for place in places)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -22,7 +21,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.builders import build_model
 from remat_gen.capture.defined_once import defined_once
 from remat_gen.capture.generators import kept_generators
-from remat_gen.capture.isolation import Isolation, UserCode, isolated
+from remat_gen.capture.isolation import Isolation, UserCode, isolated, private_name
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
@@ -185,8 +184,7 @@ def import_file(path: Path, text: str) -> ModuleType:
         UsageError: a syntax error, or any error while it is imported.
     """
     place = str(path.resolve())
-    digest = hashlib.sha256(place.encode()).hexdigest()[:12]
-    name = re.sub(r"\W", "_", f"_remat_gen_{path.stem}_{digest}")
+    name = private_name(path)
     try:
         code = compile(text, place, "exec", dont_inherit=True)
     except SyntaxError as error:
