@@ -7,6 +7,7 @@ stamp, host or absolute path.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,7 +213,16 @@ def parse_plan(text: str) -> Plan:
             f"has schema {schema!r}, this remat-gen reads {SCHEMA}; generate the module again"
         )
     plan: Plan = coding.load(Plan, text, _ROWS)
+    _refuse_impossible(plan)
     return plan
+
+
+def _refuse_impossible(plan: Plan) -> None:
+    if plan.alignment_bytes < 1:
+        raise GraphError(f"alignment_bytes is {plan.alignment_bytes}: it is 1 at least")
+    for name, cost in plan.costs.items():
+        if not (0 <= cost.time_us < math.inf and cost.workspace_bytes >= 0):
+            raise GraphError(f"costs.{name}: no operation takes {cost.time_us} us")
 
 
 def read_plan(path: Path) -> Plan:

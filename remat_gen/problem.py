@@ -7,7 +7,7 @@ from dataclasses import replace
 from remat_gen.capture.signature import signature
 from remat_gen.codegen.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
 from remat_gen.solver import problem as plain
 
@@ -18,6 +18,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     """Translate a graph; operations keep their indices, values get theirs by `value_index`.
 
     Raises:
+        GraphError: an operation has no cost.
         TraceError: backward reads a buffer that forward has overwritten by then.
     """
     index, host = value_index(graph), _on_host(graph)
@@ -25,7 +26,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     operations = (
-        _operation(graph, operation, costs.operations[operation.name], index, mutated)
+        _operation(graph, operation, _cost_of(operation, costs), index, mutated)
         for operation in graph.operations
     )
     return plain.Problem(
@@ -41,6 +42,12 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
         given=tuple(i for name, i in index.items() if graph.storages[name].kind is Kind.TANGENT),
         layers=graph.layers,
     )
+
+
+def _cost_of(operation: Operation, costs: Costs) -> Cost:
+    if operation.name not in costs.operations:  # of a plan that was edited
+        raise GraphError(f"{operation.name} has no cost")
+    return costs.operations[operation.name]
 
 
 def _on_host(graph: Graph) -> frozenset[str]:

@@ -46,7 +46,7 @@ PLANS = st.builds(
         Asked, _NAMES, st.none() | _NAMES, st.none() | _NAMES, _NAMES, _NAMES, _NAMES, _BYTES
     ),
     device=_NAMES,
-    alignment_bytes=_BYTES,
+    alignment_bytes=st.integers(1, 2**60),
     graph_sha256=_NAMES,
     inputs=st.dictionaries(_NAMES, _NAMES, max_size=3),
     costs=st.dictionaries(_NAMES, _COSTS, max_size=4),
@@ -138,6 +138,8 @@ def test_every_key_is_needed_and_typed(where: tuple[str, ...]) -> None:
         ({"costs": {"mm": [1.0]}}, r"costs\.mm: expected a row"),
         ({"costs": {"mm": ["fast", 0]}}, r"costs\.mm\.time_us: expected a number, found \"fast\""),
         ({"alignment_bytes": True}, "alignment_bytes: expected a whole number, found true"),
+        ({"alignment_bytes": 0}, "alignment_bytes is 0: it is 1 at least"),
+        ({"costs": {"mm": [-1.0, 0]}}, r"costs\.mm: no operation takes -1.0 us"),
         ({"schedule": [{"block": 0}]}, r"schedule\[0\] has no 'backward'"),
     ],
 )
