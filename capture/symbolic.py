@@ -17,7 +17,9 @@ import sympy
 import torch
 from torch import nn
 from torch._dynamo.source import ConstantSource, TensorPropertySource
+from torch._guards import SLoc, TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
@@ -29,7 +31,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.copies import copied
 from remat_gen.capture.joint import Joint, trace_joint
-from remat_gen.capture.ranges import settled, values_of
+from remat_gen.capture.ranges import settled, users_line, values_of
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.state import kept_state
 from remat_gen.ir.size import Length
@@ -102,12 +104,21 @@ def _state_in(model: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _all_guards() -> Iterator[None]:
-    """Let torch record every guard.
+    """Let torch record every guard, with the user's line.
 
     It leaves out what follows from the range that earlier guards allow, also from those that do
     not count here: after `batch >= 16` for a convolution, nothing would be said of a batch of 1.
     """
-    with mock.patch.object(ShapeEnv, "_refine_ranges", _refine_nothing):
+
+    def at_users_line(framework: Any, line: str | None) -> SLoc:
+        """Return the place of a guard, with the user's line and not that of torch's modules."""
+        lines = map(users_line, reversed(TracingContext.extract_stack()))
+        return SLoc(framework, next(filter(None, lines), line))
+
+    with (
+        mock.patch.object(ShapeEnv, "_refine_ranges", _refine_nothing),
+        mock.patch.object(symbolic_shapes, "SLoc", at_users_line),
+    ):
         yield
 
 

@@ -20,6 +20,7 @@ POSITIONS = one_line(
 )
 LOOP = one_line("", "h = self.lin(x)\nreturn torch.stack([row * i for i, row in enumerate(h)])")
 NUMBER = one_line("", "return self.lin(x) * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]")
+NORM = one_line("self.norm = nn.LayerNorm((6, 8))", "h = self.lin(x)\nreturn self.norm(h)")
 SELECTED = one_line("", "h = self.lin(x)\nreturn h[x[:, 0] > 0].sum()")
 TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
 UNEQUAL = model("self.lin = nn.Linear(8, 8)", "return self.lin(x), y", TWO, parameters="x, y")
@@ -60,6 +61,7 @@ PINNED = {
     "positions": (POSITIONS, "return h + self.places"),
     "loop": (LOOP, "for i, row in enumerate(h)"),
     "number": (NUMBER, "[x.shape[0]]"),
+    "a layer of torch's": (NORM, "return self.norm(h)"),
 }
 
 
@@ -105,6 +107,28 @@ def test_lengths_of_several_dimensions(tmp_path: Path) -> None:
     found = traced(tmp_path, UNEQUAL, ("x:0", "y:0"))
     assert [str(length) for length in found.graph.lengths] == ["batch <= 6", "batch_2 <= 5"]
     assert found.dynamic == ("x:0", "y:0")
+
+
+@pytest.mark.parametrize("flat", [".flatten(0, 1)", ".reshape(-1, 8)", ".view(-1, 8)"])
+def test_two_lengths_may_be_flattened_into_one(tmp_path: Path, flat: str) -> None:
+    """As for the loss of a language model: rows and targets are as many, whatever the lengths."""
+    source = model(
+        "self.wte = nn.Embedding(40, 8)\nself.lin = nn.Linear(8, 8)",
+        f"h = self.lin(self.wte(ids))\nreturn F.cross_entropy(h{flat}, targets.flatten())",
+        "(torch.randint(40, (6, 5)), torch.randint(8, (6, 5)))",
+        parameters="ids, targets",
+    )
+    found = traced(tmp_path, source, ("ids:0", "targets:0", "ids:1", "targets:1"))
+    assert [str(n) for n in found.graph.lengths] == ["batch <= 6", "length <= 5"]
+
+
+def test_a_shape_that_torch_does_not_know_has_its_line(tmp_path: Path) -> None:
+    forward = "f = torch.fft.rfft(self.lin(x))\nreturn torch.fft.irfft(f, n=x.shape[0]).sum(1)"
+    source = one_line("", forward)
+    line = next(i for i, text in enumerate(source.splitlines(), 1) if "irfft" in text)
+    with pytest.raises(TraceError, match=rf"net.py:{line}: .* other lengths: leave .* --dynamic"):
+        traced(tmp_path, source, ("x:0",))
+    assert traced(tmp_path, source, None).graph.lengths == ()
 
 
 ODD = {
