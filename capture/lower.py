@@ -312,8 +312,9 @@ class _Lowering:
 def _is_tensor_input(node: torch.fx.Node) -> bool:
     """Tell whether a node is a parameter, a buffer or an input; not a sparse one that is unread."""
     value = node.meta.get("val")
-    is_tensor = node.op == "placeholder" and isinstance(value, torch.Tensor)
-    return is_tensor and (value.layout is torch.strided or bool(node.users))
+    if node.op != "placeholder" or not isinstance(value, torch.Tensor):
+        return False
+    return value.layout is torch.strided or bool(node.users)
 
 
 def input_hint(path: str, parents: Collection[str] = ()) -> str:

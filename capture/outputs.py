@@ -157,8 +157,10 @@ def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
 
 def _storage(value: object) -> int | None:
     """Return the identity of a tensor's memory; a sparse one has none of its own."""
-    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-    return value.untyped_storage()._cdata if strided else None
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    identity: int = value.untyped_storage()._cdata
+    return identity
 
 
 def _register_dataclasses(value: object) -> None:

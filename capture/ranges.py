@@ -80,8 +80,8 @@ def _always_holds(guard: _Guard, symbols: Mapping[sympy.Symbol, str]) -> bool:
 
     As that logits and targets have as many rows, `batch * length` each, flattened for a loss.
     """
-    first = {name: symbol for symbol, name in reversed(symbols.items())}
-    one = {symbol: first[name] for symbol, name in symbols.items()}
+    of_length = {name: symbol for symbol, name in symbols.items()}
+    one = {symbol: of_length[name] for symbol, name in symbols.items()}
     return bool(guard.expr.xreplace(one) == sympy.true)
 
 

@@ -92,10 +92,10 @@ def generate(
         target=target,
         strategy=strategy,
         effort=effort,
-        dynamic=dynamic,
+        dynamic=_several(dynamic),
         static=static,
-        keep=keep,
-        recompute=recompute,
+        keep=_several(keep),
+        recompute=_several(recompute),
         force=force,
         reprofile=reprofile,
         fresh=fresh,
@@ -108,6 +108,11 @@ def generate(
     )
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         return run(request, progress, live)
+
+
+def _several(texts: Sequence[str] | None) -> Sequence[str] | None:
+    """Take one text for a list of it: its letters are none."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 def check(path: str | Path, model: nn.Module | None = None, inputs: object = None) -> Checked:

@@ -5,6 +5,7 @@ Heavy modules are imported where they are used: `remat-gen --help` must not wait
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from remat_gen.ir.plan import Plan
     from remat_gen.measured_step import MeasuredStep
     from remat_gen.planning import Planned
+    from remat_gen.timeline_view import TimelineView
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,7 +43,7 @@ class Generated:
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
     `left_out` is what of the model the plan has not, though its numbers are the same. `pinned` has
     the values that were pinned, by pattern. Where the existing plan's schedule was kept, `slower`
-    is by what share of the time of the best that was found.
+    is by what share of the time of the best that was found. `view` has what `remat-gen plot` draws.
     """
 
     text: str
@@ -55,6 +57,13 @@ class Generated:
     pinned: Pinned
     slower: float | None
     seconds: dict[str, float]
+    view: Callable[[], TimelineView]
+
+    def _repr_html_(self) -> str:
+        """Show the plan in a notebook: its figures, its timeline, its blocks."""
+        from remat_gen.notebook import plan_html
+
+        return plan_html(self.plan, self.view())
 
     def __repr__(self) -> str:
         """Return what the command line says at its end."""
@@ -94,6 +103,21 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         pinned=planned.pinned,
         slower=planned.solution.slower,
         seconds=dict(stages.seconds),
+        view=lambda: _view(measured, planned),
+    )
+
+
+def _view(measured: MeasuredStep, planned: Planned) -> TimelineView:
+    from remat_gen.timeline_view import timeline_view
+
+    output = measured.request.output or default_output(measured.request.model_file)
+    return timeline_view(
+        measured.traced.graph,
+        planned.problem,
+        planned.schedule,
+        planned.budget_bytes,
+        title=output.name,
+        root=type(measured.loaded.model).__name__,
     )
 
 

@@ -56,7 +56,8 @@ def _made_by_the_step(
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    identity: int = tensor.untyped_storage()._cdata
+    return identity
 
 
 def leaves_of(value: object) -> Iterator[Any]:

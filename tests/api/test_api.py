@@ -212,3 +212,17 @@ def test_public_names_are_there_and_no_others() -> None:
     code = "import remat_gen, sys; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_plan_shows_itself_in_a_notebook(folder: Path) -> None:
+    planned = remat_gen.generate(folder / "net_file.py", budget="80%")
+    html = planned._repr_html_()
+    assert html.count("<table>") == 2
+    assert "net_file_remat.py" in html
+    assert all(block.name in html for block in planned.plan.blocks)
+
+
+def test_one_pattern_is_not_its_letters(folder: Path) -> None:
+    planned = remat_gen.generate(folder / "net_file.py", budget="100%", keep="gelu", dynamic="x:0")
+    assert planned.plan.keep == ("gelu",)
+    assert planned.plan.dynamic == ("x:0",)
