@@ -66,6 +66,18 @@ _REASONS = (
         r"Attempted to call function marked as skipped[\s\S]*?function `([^`]+)`",
         "torch cannot trace {0}",
     ),
+    (
+        r"Attempted to call function marked as skipped",
+        "torch cannot trace a function that forward calls",
+    ),
+    (
+        r"expected predicate to be bool, got torch\.(\w+)",
+        "torch.where has a condition of {0}: make it one by .bool()",
+    ),
+    (
+        r"SymIntArrayRef expected to contain only concrete integers",
+        "an operator needs its sizes as they are, not lengths that vary",
+    ),
     (r"argument of type: <class 'torch\._C\.Generator'>", OWN_GENERATOR),
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
-from remat_gen.codegen.forms import gradient_form, method_of, part_of
+from remat_gen.codegen.forms import SLICE, gradient_form, method_of, part_of
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
@@ -73,6 +73,9 @@ class Expressions:
         index = "" if view.index is None else f"[{view.index}]"
         method = spelling.method(view.target)
         first, *rest = view.args
+        if view.target == SLICE:
+            whole, place = self.tensor(self._viewed(view)), [*map(self.argument, rest)]
+            return spelling.sliced(whole, len(self.graph.tensors[view.base].shape), place)
         if method is None or not (isinstance(first, Ref) and first.name == view.base):
             return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
         if method in _SIZES and isinstance(rest[0], tuple) and rest[0]:
@@ -121,10 +124,12 @@ class Expressions:
     def _part_over(self, operation: Operation) -> str:
         """Write a value into a part of the tensor that is copied otherwise."""
         whole, value, *place = map(self.argument, operation.args)
-        of = ", ".join((*place, *self._keywords(operation.kwargs)))
-        method = spelling.method(part_of(operation))
-        function = spelling.function(part_of(operation))
-        part = f"{whole}.{method}({of})" if method else f"{function}({whole}, {of})"
+        (of,) = refs_in(operation.args[0])
+        part = (
+            spelling.sliced(whole, len(self.graph.tensors[of].shape), place)
+            if part_of(operation) == SLICE
+            else f"{whole}.{spelling.method(part_of(operation))}({', '.join(place)})"
+        )
         return f"write_part({whole}, {part}, {value})"
 
     def _gradient_over(self, operation: Operation, position: int) -> str:

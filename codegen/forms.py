@@ -14,8 +14,9 @@ METHODS = frozenset(
     """abs add clamp clamp_max clamp_min copy cos div exp masked_fill mul neg relu rsqrt sigmoid sin
     sqrt sub tanh""".split()
 )
+SLICE = "aten.slice.Tensor"
 # Copies of a tensor of which a part is another one, by the view that the part is.
-_PARTS = {"select_scatter": "aten.select.int", "slice_scatter": "aten.slice.Tensor"}
+_PARTS = {"select_scatter": "aten.select.int", "slice_scatter": SLICE}
 _TWO_ARGUMENTS = frozenset(("add", "sub"))  # a third, alpha, is another signature of a method
 # Gradients, element by element, of one kernel with the overload that takes `grad_input`.
 _GRADIENTS = frozenset(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import keyword
+import sys
+from collections.abc import Sequence
 
 # Operators whose `torch.NAME` takes the same positional arguments and calls the same kernel.
 _PUBLIC = frozenset(
@@ -42,3 +44,14 @@ def method(target: str) -> str | None:
     namespace, name, _ = target.split(".")
     name = {"_unsafe_view": "view", "alias": "detach"}.get(name, name)
     return name if namespace == "aten" and name in METHODS else None
+
+
+def sliced(whole: str, ndim: int, place: Sequence[str]) -> str:
+    """Return `aten.slice` as Python writes it, of its arguments behind the tensor: `x[:, 16:]`."""
+    dim, start, end, step = (*place, *("0", "None", "None", "1")[len(place) :])
+    axis = int(dim) % ndim
+    first = "" if start in ("0", "None") else start
+    last = "" if end in ("None", str(sys.maxsize)) else end
+    part = f"{first}:{last}" + (f":{step}" if step != "1" else "")
+    before = "..., " if axis == ndim - 1 and ndim > 2 else ":, " * axis
+    return f"{whole}[{before}{part}]"

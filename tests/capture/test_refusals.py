@@ -52,6 +52,12 @@ AT_A_LINE = {
         "outside of the model",
         "",
     ),
+    "condition": (
+        "y = self.lin(x)\nreturn torch.where((x > 0).byte(), y, -y).sum()",
+        "torch.where",
+        "condition of uint8: make it one by .bool",
+        "",
+    ),
     "raises": ('raise ValueError("my words")', "raise", "my words", ""),
     "shapes": ("return self.lin(x.t()).sum()", "x.t()", "reduction dim", ""),
     "cond": (
@@ -83,6 +89,7 @@ AT_A_LINE = {
 
 # What a reader of docs/limits.md is told of each case: what is not supported, and what to do.
 LINES_TOLD = {
+    "condition": ("`torch.where` with a condition of `uint8`", "refused with your line; `.bool()`"),
     "branch": ("`if` on a tensor's value", "refused with your line; use `torch.where`"),
     "item": (
         "`.item()`: a tensor's value as a Python number",

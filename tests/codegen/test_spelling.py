@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -102,3 +103,27 @@ def _argument(plain: Any) -> Any:
 
 def test_marks_stand_for_names_that_are_not_known_yet() -> None:
     assert str(Mark("value", -1, "x")) == str(value("x"))
+
+
+@pytest.mark.parametrize(
+    ("ndim", "place", "text"),
+    [
+        (1, (), "x[:]"),
+        (2, ("0", "1", "3"), "x[1:3]"),
+        (2, ("1", "0", "4"), "x[:, :4]"),
+        (2, ("-1", "None", "None", "2"), "x[:, ::2]"),
+        (4, ("3", "16", str(sys.maxsize)), "x[..., 16:]"),
+        (4, ("-2", "-5", "batch // 2", "1"), "x[:, :, -5:batch // 2]"),
+    ],
+)
+def test_a_slice_is_written_as_python_has_it(ndim: int, place: tuple[str, ...], text: str) -> None:
+    assert spelling.sliced("x", ndim, place) == text
+    numbers = [eval(part, {"batch": 6}) for part in place]
+    x = torch.randn((7,) * ndim)
+    same = eval(text, {"x": x, "batch": 6})
+    other = torch.ops.aten.slice.Tensor(x, *numbers)
+    assert (same.shape, same.stride(), same.data_ptr()) == (
+        other.shape,
+        other.stride(),
+        other.data_ptr(),
+    )
