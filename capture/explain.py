@@ -59,6 +59,14 @@ _REASONS = (
         "eager's backward fails too: a tensor {0} that it needs was changed in place",
     ),
     (
+        r"expected predicate to be bool, got torch\.(\w+)",
+        "torch.where has a condition of {0}: make it one by .bool()",
+    ),
+    (
+        r"SymIntArrayRef expected to contain only concrete integers",
+        "an operator needs its sizes as they are, not lengths that vary",
+    ),
+    (
         r"got (\w+)\(['\"](.*?)['\"]\)",
         "{0}: {1}",
     ),
@@ -69,14 +77,6 @@ _REASONS = (
     (
         r"Attempted to call function marked as skipped",
         "torch cannot trace a function that forward calls",
-    ),
-    (
-        r"expected predicate to be bool, got torch\.(\w+)",
-        "torch.where has a condition of {0}: make it one by .bool()",
-    ),
-    (
-        r"SymIntArrayRef expected to contain only concrete integers",
-        "an operator needs its sizes as they are, not lengths that vary",
     ),
     (r"argument of type: <class 'torch\._C\.Generator'>", OWN_GENERATOR),
 )
