@@ -21,7 +21,7 @@ def tidied(joint: torch.fx.Graph) -> None:
     first: dict[int, torch.fx.Node] = {}
     for node in [n for n in joint.nodes if n.op == "get_attr"]:
         value = getattr(joint.owning_module, str(node.target), None)
-        if not isinstance(value, torch.Tensor):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
             continue
         kept = first.setdefault(id(value), node)
         if kept is not node:
@@ -64,15 +64,15 @@ def made_fake(constant: torch.fx.Node, value: torch.Tensor) -> None:
             value.shape, value.stride(), dtype=value.dtype, device=value.device
         )
     fakes: dict[torch.fx.Node, Any] = {constant: fake}
+
+    def value_of(argument: Any) -> Any:
+        is_node = isinstance(argument, torch.fx.Node)
+        return fakes.get(argument, argument.meta.get("val")) if is_node else argument
+
     with mode:
         for node in constant.graph.nodes:
             if not fakes.keys().isdisjoint(node.all_input_nodes) and _aliases(node):
-                args, kwargs = pytree.tree_map(
-                    lambda a: (
-                        fakes.get(a, a.meta.get("val")) if isinstance(a, torch.fx.Node) else a
-                    ),
-                    (node.args, node.kwargs),
-                )
+                args, kwargs = pytree.tree_map(value_of, (node.args, node.kwargs))
                 fakes[node] = node.target(*args, **kwargs)
     for node, fake in fakes.items():
         node.meta["val"] = fake

@@ -63,7 +63,8 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
     """Return the tensor that a `get_attr` node reads.
 
     Raises:
-        TraceError: it is a generator, a branch of control flow, or too large to be written out.
+        TraceError: it is a generator, a branch of control flow, sparse, or too large to be written
+            out.
     """
     user = next(iter(node.users), node)
     where = _where(user, model_file)
@@ -75,6 +76,8 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
             f"{where}: the model cannot be traced: control flow operators ({user.target}) have no "
             "place in a plan: use torch.where"
         )
+    if value.layout is not torch.strided:
+        raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")
     if value.numel() > _LARGEST_CONSTANT:
         raise TraceError(
             f"{where}: forward builds a constant of {value.numel()} numbers: register it as a "

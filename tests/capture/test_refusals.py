@@ -408,5 +408,8 @@ def test_a_sparse_buffer_is_refused_where_it_is_read(tmp_path: Path) -> None:
     """Whisper has one that forward does not read."""
     init = LINEAR + "\nself.register_buffer('heads', torch.eye(8).to_sparse())"
     assert traced(tmp_path, source(init, "return self.lin(x).sum()")).graph.operations
-    with pytest.raises(TraceError, match="sparse"):
-        traced(tmp_path, source(init, "return (self.lin(x) + self.heads.to_dense()[:4]).sum()"))
+    read = "return (self.lin(x) + self.heads.to_dense()[:4]).sum()"
+    attribute = LINEAR + "\nself.heads = torch.eye(8).to_sparse()"
+    for made in (init, attribute):
+        with pytest.raises(TraceError, match="sparse"):
+            traced(tmp_path, source(made, read))
