@@ -85,7 +85,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
-    given = {_storage(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
+    given = {storage_of(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
@@ -113,7 +113,7 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Run a step's forward on copies, where an operator has no kernel for fake tensors."""
     model, args, kwargs = copy.deepcopy((model, args, kwargs))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
-    given = {_storage(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
+    given = {storage_of(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
     with kept_generators():
         torch.manual_seed(_SEED)
         with watched_saving() as saving:
@@ -150,12 +150,12 @@ def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
         yield Leaf(
             requires_grad=tensor and value.requires_grad,
             scalar=is_loss(value),
-            outside=_storage(value) in given,
+            outside=storage_of(value) in given,
             same_as=earlier if earlier != i else None,
         )
 
 
-def _storage(value: object) -> int | None:
+def storage_of(value: object) -> int | None:
     """Return the identity of a tensor's memory; a sparse one has none of its own."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.outputs import is_loss
+from remat_gen.capture.outputs import is_loss, storage_of
 from remat_gen.capture.step_context import context_of
 
 
@@ -50,14 +50,9 @@ def _made_by_the_step(
 ) -> list[torch.Tensor]:
     """Return each output once, without those that look at a parameter, a buffer or an input."""
     inputs = (leaf for leaf in leaves_of(arguments) if isinstance(leaf, torch.Tensor))
-    given = {_storage(t) for t in (*model.parameters(), *model.buffers(), *inputs)}
+    given = {storage_of(t) for t in (*model.parameters(), *model.buffers(), *inputs)}
     once = {id(output): output for output in outputs}
-    return [output for output in once.values() if _storage(output) not in given]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    identity: int = tensor.untyped_storage()._cdata
-    return identity
+    return [output for output in once.values() if storage_of(output) not in given]
 
 
 def leaves_of(value: object) -> Iterator[Any]:

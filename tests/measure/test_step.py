@@ -80,6 +80,13 @@ def test_gradients_accumulate_and_clear() -> None:
     assert model.a.grad is None and x.grad is None
 
 
+def test_a_sparse_buffer_is_in_nobodys_way() -> None:
+    model = Scaled("both")
+    model.register_buffer("sparse", torch.eye(2).to_sparse())
+    training_step(model, (X,), {})
+    assert model.a.grad is not None and model.b.grad is not None
+
+
 def test_nothing_to_differentiate() -> None:
     assert isinstance(training_step(Scaled("none"), (X,), {}), tuple)
 
