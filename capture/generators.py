@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import torch
+
+SETTERS = frozenset({"manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"})
 
 
 @contextmanager
@@ -24,6 +30,38 @@ def kept_generators() -> Iterator[None]:
         vars(torch.cuda._lazy_seed_tracker).update(left)
         if torch.cuda.is_initialized() and not used:
             _seed_as_left()
+
+
+@dataclass(slots=True)
+class WatchedGenerator:
+    """torch's default generator, as the functions of `torch.random` see it: knows if it was set.
+
+    A state that is put back at the end (`torch.random.fork_rng`) leaves no other trace.
+    """
+
+    generator: torch.Generator
+    was_set: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the generator has."""
+        self.was_set |= name in SETTERS and not _asked_by_compiler()
+        return getattr(self.generator, name)
+
+
+def _asked_by_compiler() -> bool:
+    """Tell whether it is torch's compiler that sets a state: it puts back what it found."""
+    frame = sys._getframe(2)
+    while frame.f_back and frame.f_globals.get("__name__") in (torch.random.__name__, "contextlib"):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).startswith("torch._")
+
+
+@contextmanager
+def watched_seeds() -> Iterator[WatchedGenerator]:
+    """Watch whether anything sets the seed or the state of the default generator."""
+    watched = WatchedGenerator(torch.default_generator)
+    with patch.object(torch.random, "default_generator", watched):
+        yield watched
 
 
 def _seed_as_left() -> None:

@@ -15,8 +15,9 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.causal_masks import Positions, watched_positions
 from remat_gen.capture.distributions import unvalidated
-from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.generators import kept_generators, watched_seeds
 from remat_gen.capture.left_out import LeftOut, watched_saving
+from remat_gen.capture.questions import watched_questions
 from remat_gen.capture.state import kept_state
 
 
@@ -41,7 +42,8 @@ class Returned:
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
-    saves; `positions` what transformers asked of them.
+    saves; `positions` what transformers asked of them; `asked` whether the user's own code asks if
+    it is compiled.
     """
 
     value: Any
@@ -50,6 +52,7 @@ class Returned:
     seeded: bool = False
     saving: tuple[LeftOut, ...] = ()
     positions: Positions = field(default_factory=Positions)
+    asked: bool = False
 
     @property
     def differentiated(self) -> frozenset[int]:
@@ -95,12 +98,15 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             kept_state(model),
             watched_saving() as saving,
             watched_positions() as positions,
+            watched_seeds() as seeds,
+            watched_questions() as asked,
         ):
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
             made = _made(model, state)
-        seeded = torch.initial_seed() != _SEED
+        seeded = seeds.was_set or torch.initial_seed() != _SEED
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
-    return replace(returned, saving=tuple(saving.values()), positions=positions)
+    saved = tuple(saving.values())
+    return replace(returned, saving=saved, positions=positions, asked=asked.by_user)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
@@ -116,13 +122,13 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = {storage_of(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
     with kept_generators():
         torch.manual_seed(_SEED)
-        with watched_saving() as saving:
+        with watched_saving() as saving, watched_seeds() as seeds, watched_questions() as asked:
             value = model(*args, **kwargs)
-        seeded = torch.initial_seed() != _SEED
+        seeded = seeds.was_set or torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
     returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=tuple(saving.values()))
+    return replace(returned, saving=tuple(saving.values()), asked=asked.by_user)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 from remat_gen.ir.errors import TraceError
@@ -25,6 +26,20 @@ def refuse_hooks(model: nn.Module) -> None:
                 f"{name or type(model).__name__} has a hook, which a planned forward would not "
                 "call as it should: remove it, or do its work in forward (weight_norm and "
                 "spectral_norm: use those of torch.nn.utils.parametrizations)"
+            )
+
+
+def refuse_scripted(model: nn.Module) -> None:
+    """Refuse modules that TorchScript has compiled: there is no Python left to trace.
+
+    Raises:
+        TraceError: a module is one.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TraceError(
+                f"{name or type(model).__name__} is a torch.jit.ScriptModule, which cannot be "
+                "traced: use the module that it was made of"
             )
 
 
@@ -67,8 +82,8 @@ def refuse_seeds(seeded: bool) -> None:
     """
     if seeded:
         raise TraceError(
-            "forward sets the random seed or the generator's state, which a planned forward would "
-            "not do: do it outside of forward"
+            "forward sets the random seed or the generator's state (torch.random.fork_rng puts it "
+            "back), which a planned forward would not do: do it outside of forward"
         )
 
 

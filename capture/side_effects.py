@@ -94,8 +94,12 @@ def _shared(model: nn.Module) -> dict[str, dict[str, Any]]:
 def _is_users(cls: type) -> bool:
     """Tell whether a class is no library's: libraries count and cache things of their own."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    libraries = {"site-packages", "dist-packages"}
-    return isinstance(file, str) and not libraries.intersection(Path(file).parts)
+    return isinstance(file, str) and not is_library_file(file)
+
+
+def is_library_file(file: str) -> bool:
+    """Tell whether a file is an installed library's."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _changed_shared(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> str:

@@ -24,13 +24,16 @@ from remat_gen.capture.load import Loaded
 from remat_gen.capture.lower import lower
 from remat_gen.capture.norms import with_dtypes_of_norms
 from remat_gen.capture.outputs import Returned, run_for_real, run_on_fakes
+from remat_gen.capture.questions import first_as_eager
 from remat_gen.capture.quiet import quiet
+from remat_gen.capture.real_layouts import layouts_of_kernels
 from remat_gen.capture.refusals import (
     hooks_aside,
     refuse_hooks,
     refuse_recurrent_dropout,
     refuse_recurrent_on_gpu,
     refuse_replaced,
+    refuse_scripted,
     refuse_seeds,
 )
 from remat_gen.capture.side_effects import refused_side_effects
@@ -89,11 +92,13 @@ def trace(
         TraceError: the model cannot be traced, with the user's line and the reason.
         UsageError: the call has no such dimension.
     """
+    refuse_scripted(model)
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     refuse_recurrent_on_gpu(model, stands_for)
     call = describe_call(model, args, kwargs)
-    with removed_afterwards(model), hooks_aside(model), context_of(model):
+    layouts = layouts_of_kernels(stands_for)
+    with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
             returned = _returned(model, call)
         refuse_replaced(returned.replaced)
@@ -102,9 +107,7 @@ def trace(
         file = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, file, stands_for)
         with masks_of_eager(returned.positions):
-            if dynamic is None:
-                return step.as_far_as_possible(found_lengths(call))
-            return step.varying(asked_lengths(call, dynamic)) if dynamic else step.fixed()
+            return first_as_eager(returned.asked, lambda: step.traced(dynamic))
 
 
 def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
@@ -128,6 +131,12 @@ class _Step:
     returned: Returned
     file: str
     stands_for: str
+
+    def traced(self, dynamic: Iterable[str] | None) -> Traced:
+        """Trace it with the dimensions asked for; see `trace`."""
+        if dynamic is None:
+            return self.as_far_as_possible(found_lengths(self.call))
+        return self.varying(asked_lengths(self.call, dynamic)) if dynamic else self.fixed()
 
     def as_far_as_possible(self, lengths: tuple[Length, ...]) -> Traced:
         """Trace it for lengths up to the example's, or for those alone where it must be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
 from collections import Counter
@@ -130,14 +131,18 @@ class _Helpers:
         chain = fill(chain, lambda found: found.name)
         before, after = self._shape(mark.name), self._shape(seen)
         sizes = "x".join(map(str, self.graph.tensors[seen].shape if seen else ()))
-        names = (f"{word}_{hint}", f"{word}_{hint}_{sizes}", f"{hint}_{identifier(chain)}")
-        name = next(n for n in names if n not in self.taken)
+        name = self._name(f"{word}_{hint}", f"{word}_{hint}_{sizes}", f"{hint}_{identifier(chain)}")
         self.taken.add(name)
         parameter = f"{hint}_" if keyword.iskeyword(hint) or hint in lengths else hint
         returns, doc = "Tensor", f"View {before} as {after}."
         if word == "split":
             returns, doc = "tuple[Tensor, ...]", f"Split {before} into parts like {after}."
         return ViewHelper(name, parameter, chain, returns, doc, lengths)
+
+    def _name(self, *names: str) -> str:
+        """Return the first name that is free; the last one with a number where none is."""
+        numbered = (f"{names[-1]}_{number}" for number in itertools.count(2))
+        return next(n for n in itertools.chain(names, numbered) if n not in self.taken)
 
     def _shape(self, tensor: str | None) -> str:
         layout = self.graph.layouts.get(tensor) if tensor else None

@@ -65,9 +65,10 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     cheap = [_published(name, subject, effort) for name in CHEAP]
     size = len(subject.problem.operations)
     short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
-    sketches = SketchEntrant(subject, effort) if size in SKETCHED else None
+    near = NEAR[effort]
+    sketches = SketchEntrant(subject, effort, near) if size in SKETCHED else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
-    leash, near = Leash(progress), NEAR[effort]
+    leash = Leash(progress)
     rockmate = FrontEntrant(subject, "rockmate", leash, effort)
     ogc = _published("ogc", subject, effort)
     return Auto(subject, cheap, short, ogc, sketches, rockmate, leash, long, near, progress)

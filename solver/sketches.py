@@ -34,6 +34,7 @@ STAGES = 3
 APART = 10  # operations between two stages: neighbours are tight together
 STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
 TRIALS = 20
+PATIENCE = 2  # rounds in a row that plan for less and need no less: the next ones would not either
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,14 @@ class SketchEntrant:
 
     subject: Subject
     effort: Effort
+    near: float = 0.0  # what part of the time above the bound is hardly anything
     name: str = NAME
 
     def enter(self, contest: Contest) -> None:
         """Offer every repaired plan that fits, and the bound."""
         sketch = _Sketch(self.subject, contest)
         for _ in range(self._rounds()):
-            if contest.settled or not sketch.round():
+            if contest.settled or not sketch.round() or contest.within(self.near):
                 break
         holds_for = ALL if self.subject.chain is None else IN_BLOCKS
         contest.take(NAME, Found(None, sketch.bound_us, holds_for))
@@ -73,6 +75,8 @@ class _Sketch:
     stages: tuple[int, ...] = ()
     share: float = 1.0
     bound_us: float = 0.0
+    least_bytes: float = float("inf")
+    in_vain: int = 0
 
     def __post_init__(self) -> None:
         """Make the plain schedule's tightest place the first stage."""
@@ -126,11 +130,17 @@ class _Sketch:
         """Add a stage where the plan is over the budget, or plan for less; False where it fits."""
         budget = self.contest.budget_units
         peak = judged.replay.peak_bytes
-        if peak <= budget:
+        if peak <= budget or self._hopeless(peak):
             return False
         if len(self.stages) >= STAGES or not self._add_stage(tight_turns(judged, budget)):
             self.share *= max(STEP_DOWN, budget / peak)
         return True
+
+    def _hopeless(self, peak: int) -> bool:
+        """Tell whether smaller and smaller plans have needed no less memory for a while."""
+        self.in_vain = 0 if peak < self.least_bytes else self.in_vain + 1
+        self.least_bytes = min(self.least_bytes, peak)
+        return self.in_vain >= PATIENCE
 
     def _add_stage(self, tight: list[int]) -> bool:
         rank = self.order.rank

@@ -29,6 +29,23 @@ _TAIL = """
   which rounds otherwise. `verify` lets the original run that one, too.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.
+
+## Equal within tolerance, not to the bit
+
+PyTorch itself takes other formulas here when it is traced. `verify` says so, with the difference.
+
+- `nn.GRU` and `nn.GRUCell` on the CPU, of hidden sizes that vector registers do not divide (24).
+- The gradient of `x.prod(dim)`: eager's looks at the values, a trace's does not.
+- `cross_entropy` with class weights, label smoothing and `ignore_index` at once.
+- A gradient into an output that is itself a parameter: it is added in another order (`verify` sends
+  none there).
+
+## What no measurement of ours includes
+
+- An output's gradient that comes in other strides than the output has (of a mean of a transposed
+  output, say) is copied: its bytes are there once more until the backward of its block ends.
+- "Eager" in a prediction is the graph's own. Where a model writes rows in place, or a library holds
+  what nobody reads, the original's measured peak is another one; `verify` measures both.
 """
 _SECTIONS = {
     "tests/capture": "When the model is planned",

@@ -35,7 +35,9 @@ from remat_gen.solver.quiet_milp import quiet_milp
 ROOT = 20
 LARGE = 6000  # entries: from here on the root's time grows as their square
 ONE_STAGE = 16  # what part of it a node of one stage takes: such programs shrink most
-EXACT, ROUGH = 1e-9, 1e-2  # of the re-runs' time: where HiGHS stops
+EXACT = 1e-9  # of the re-runs' time: where HiGHS stops
+ROUGH = 2e-3  # of the step's time, likewise, where a plan is but a sketch
+STEP = 1.0  # the time of a step that runs nothing again, as `_unit` has it
 ROUGH_NODES = 3
 SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program without a solution
 
@@ -125,7 +127,7 @@ def sketch_stages(
     rows = _rows(graph, order, budget_bytes, Cuts(stages))
     if rows is None:
         return Outcome(True, float("inf"))
-    return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH), 0)
+    return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH, STEP), 0, STEP)
 
 
 def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> StageRows | None:
@@ -140,10 +142,10 @@ def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> S
     return rows
 
 
-def _outcome(rows: StageRows, result: Any, work: int) -> Outcome:
+def _outcome(rows: StageRows, result: Any, work: int, constant: float = 0.0) -> Outcome:
     if result.status == INFEASIBLE:
         return Outcome(True, float("inf"), work=work)
-    bound = max(0.0, result.mip_dual_bound or 0.0) * _unit(rows)
+    bound = max(0.0, (result.mip_dual_bound or 0.0) - constant) * _unit(rows)
     plan = None if result.x is None else _plan(rows, result.x)
     return Outcome(False, rows.graph.total_us + bound, plan, work)
 
@@ -153,17 +155,19 @@ def _unit(rows: StageRows) -> float:
     return max(rows.graph.total_us, 1e-30)
 
 
-def _minimise(rows: StageRows, node_limit: int, gap: float) -> Any:
+def _minimise(rows: StageRows, node_limit: int, gap: float, constant: float = 0.0) -> Any:
+    """Minimise the re-runs' time and a constant, which is a last column: the gap is of the sum."""
     times = np.array(rows.graph.time_us) / _unit(rows)
-    cost = np.zeros(rows.size)
+    cost = np.zeros(rows.size + 1)
     cost[rows.e(0) : rows.e(0) + len(times)] = times
+    cost[-1] = constant
     r, columns, factors = zip(*rows.entries, strict=True)
-    matrix = csr_matrix((factors, (r, columns)), shape=(len(rows.low), rows.size))
+    matrix = csr_matrix((factors, (r, columns)), shape=(len(rows.low), len(cost)))
     return quiet_milp(
         cost,
         constraints=LinearConstraint(matrix, rows.low, rows.high),
-        bounds=Bounds(rows.least, rows.most),
-        integrality=rows.integral(),
+        bounds=Bounds([*rows.least, 1], [*rows.most, 1]),
+        integrality=[*rows.integral(), 0],
         options={"node_limit": node_limit, "mip_rel_gap": gap},
     )
 

@@ -165,6 +165,11 @@ WITHOUT_A_LINE = {
         "import numpy\nreturn self.lin(x) * numpy.random.rand()",
         "random numbers",
     ),
+    "scripted": (
+        LINEAR + "\nself.fast = torch.jit.script(nn.Linear(8, 8))",
+        "return self.fast(self.lin(x))",
+        "fast is a torch.jit.ScriptModule",
+    ),
     "hook": (
         LINEAR + "\nself.lin.register_forward_hook(lambda *a: None)",
         "return self.lin(x)",
@@ -190,6 +195,11 @@ WITHOUT_A_LINE = {
         LINEAR + "\nself.state = torch.get_rng_state()",
         "torch.set_rng_state(self.state)\nreturn self.lin(x)",
         "sets the random seed",
+    ),
+    "generator state that is put back": (
+        LINEAR,
+        "with torch.random.fork_rng():\n    noise = torch.rand(4, 8)\nreturn self.lin(x) + noise",
+        "fork_rng",
     ),
     "own generator": (
         LINEAR + "\nself.g = torch.Generator()",
@@ -243,6 +253,11 @@ TOLD = {
     "global variable": ("global variables that `forward` changes", "refused with its name"),
     "seed": ("`torch.manual_seed` in `forward`", "refused; set it before the step"),
     "generator state": ("`torch.set_rng_state` in `forward`", "refused; set it before the step"),
+    "scripted": ("a submodule made by `torch.jit.script`", "refused; use the one it was made of"),
+    "generator state that is put back": (
+        "`torch.random.fork_rng` in `forward`",
+        "refused; draw before the step, and pass what was drawn",
+    ),
     "own generator": ("random numbers from a `torch.Generator` of its own", "refused"),
     "parameter that is written": (
         "parameters that `forward` writes into",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -69,6 +70,37 @@ def test_no_chain_of_views_is_written_twice(tmp_path: Path, source: str, share: 
     for block in blocks_of(text):
         twice = [chain for chain, n in Counter(chains_of(block)).items() if n > 1]
         assert twice == []
+
+
+FOUR_WAYS = (
+    HEAD
+    + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3))
+
+    def forward(self, x):
+        h = torch.tanh(self.weight * x)
+        a, b, c, d = torch.meshgrid(h, h, h, h, indexing="ij")
+        return (a * b + c * d).sum()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.tensor(1.0),)
+"""
+)
+
+
+def test_chains_that_read_alike_have_names_of_their_own(tmp_path: Path) -> None:
+    """There were three names for each: the fourth chain ended in a StopIteration."""
+    text = emit(tmp_path, FOUR_WAYS, at_share("rockmate", 1.0)).text
+    helpers = re.findall(r"return h(\.view\(.*\)\.expand\(3, 3, 3, 3\))\n", text)
+    assert len(helpers) == len(set(helpers)) == 4
 
 
 def test_a_helper_is_called_more_than_once_and_says_what_it_makes(tmp_path: Path) -> None:

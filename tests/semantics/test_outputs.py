@@ -85,3 +85,16 @@ def test_a_gradient_into_another_output_than_the_loss_is_refused(loss_and_logits
     assert logits.requires_grad  # as eager's: without it, the sum below would be silently wrong
     with pytest.raises(RuntimeError, match=r"planned for the gradient of the loss(.|\n)*remat-gen"):
         (loss + logits.sum()).backward()
+
+
+@pytest.mark.limit(
+    "an output that is changed in place behind the model (`logits /= t`), where its last operation "
+    "is a view, as a linear layer's is",
+    "PyTorch's error on views; `logits = logits / t`",
+)
+def test_an_output_that_is_a_view_is_not_changed_in_place() -> None:
+    source = model_source("return self.head(self.body(x).view(2, 3, 8).sin())")
+    pair = make_pair_of(source, "1GB", "per-layer")
+    _, planned = pair.models()
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        planned(*pair.inputs()[0]).div_(2)

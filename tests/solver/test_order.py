@@ -142,6 +142,14 @@ def test_window_improves_what_single_exchanges_do_not() -> None:
     assert judged.time_us < everything.time_us
 
 
+def test_window_ends_where_nothing_runs_again() -> None:
+    """A floor that another order of summation puts a hair below: there is no re-run to choose."""
+    start = plain(gpt_like(4))
+    floor_us = start.time_us * (1 - 1e-9)
+    window = Window(start.peak_bytes, start.time_us, floor_us, Random(0))
+    assert window.improved(start, 40) is start
+
+
 def timeline_with_all_reruns(timeline: Timeline) -> Trial:
     """Return the program that re-runs every layer before its backward."""
     problem = timeline.arrays.problem

@@ -1,0 +1,161 @@
+"""Strides as the CPU's kernels give them, where torch's fake kernels say otherwise.
+
+A trace runs on fake tensors. A view that it takes of a result whose strides are other for real
+does not exist in the step (`BatchNorm1d` of a transposed tensor, then `reshape`), or needs a copy
+that is nowhere in the plan. The rules here are what the kernels allocate, as far as they differ;
+`tests/capture/test_real_layouts.py` compares them with the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+
+aten = torch.ops.aten
+Rule: TypeAlias = Callable[[Tensor, Sequence[Any]], Sequence[int]]
+"""Returns the strides of a result, from the fake one and the arguments; all at example lengths."""
+
+
+@contextmanager
+def layouts_of_kernels(stands_for: str = "") -> Iterator[None]:
+    """Let fake tensors on the CPU have the strides of its kernels; not those that `stands_for` it.
+
+    `stands_for` is the device that fake tensors on the CPU stand for, "" where they are themselves.
+    """
+    if stands_for:
+        yield
+        return
+    dispatch = FakeTensorMode.dispatch
+
+    def corrected(
+        mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = dispatch(mode, func, types, args, kwargs)
+        rule = RULES.get(func)
+        if rule is None or result is NotImplemented:
+            return result
+        return _corrected(mode, rule, result, args)
+
+    with patch.object(FakeTensorMode, "dispatch", corrected):
+        yield
+
+
+def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any]) -> Any:
+    """Return a result, each tensor of as many dimensions as its first one laid out by the rule."""
+    if isinstance(result, Tensor):
+        return _restrided(mode, rule, result, args)
+    first = result[0]
+    if not isinstance(first, Tensor):  # a gradient that nobody wants
+        return result
+
+    def alike(part: Any) -> bool:
+        return isinstance(part, Tensor) and part.ndim == first.ndim  # lengths may be symbols
+
+    return tuple(_restrided(mode, rule, part, args) if alike(part) else part for part in result)
+
+
+def _restrided(mode: FakeTensorMode, rule: Rule, fake: Tensor, args: Sequence[Any]) -> Tensor:
+    known = [arg for arg in (fake, *args) if isinstance(arg, Tensor)]
+    if fake.device.type != "cpu" or not all(map(_has_hints, known)):
+        return fake
+    example, *examples = pytree.tree_map_only(Tensor, _at_example, (fake, *args))
+    strides = tuple(rule(example, examples))
+    if strides == example.stride():
+        return fake
+    with mode:
+        return _empty(fake, strides)
+
+
+def _empty(fake: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Return a tensor like a fake one, with such strides at the example's lengths."""
+    if all(type(size) is int for size in fake.shape):
+        return torch.empty_strided(fake.shape, strides, dtype=fake.dtype, device=fake.device)
+    order = sorted(range(fake.ndim), key=lambda dim: -strides[dim])
+    dense = torch.empty([fake.shape[dim] for dim in order], dtype=fake.dtype, device=fake.device)
+    return dense.permute([order.index(dim) for dim in range(fake.ndim)])
+
+
+def _has_hints(tensor: Tensor) -> bool:
+    lengths = (*tensor.shape, *tensor.stride())
+    return all(n.node.has_hint() for n in lengths if isinstance(n, torch.SymInt))
+
+
+def _at_example(tensor: Tensor) -> Tensor:
+    """Return a tensor without memory, its lengths those of the example: no guard on any is made."""
+    shape, stride = (
+        [n.node.hint if isinstance(n, torch.SymInt) else n for n in many]
+        for many in (tensor.shape, tensor.stride())
+    )
+    return torch.empty_strided(shape, stride, dtype=tensor.dtype, device="meta")
+
+
+def _contiguous(result: Tensor, _args: Sequence[Any]) -> Sequence[int]:
+    return torch.empty(result.shape, device="meta").stride()
+
+
+def _suggested(at: int) -> Rule:
+    """Return the rule of `empty(…, x.suggest_memory_format())` for the argument x at a position."""
+
+    def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+        layout = suggest_memory_format(args[at])
+        return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+
+    return strides
+
+
+def _elementwise(*at: int) -> Rule:
+    """Return the rule of a pointwise kernel of the arguments at some positions, in its order.
+
+    Of one argument it is that of `empty_like(x)`.
+    """
+
+    def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+        operands = [args[i] for i in at]
+        same = all(operand.shape == result.shape for operand in operands)
+        return compute_elementwise_output_strides(*operands) if same else result.stride()
+
+    return strides
+
+
+RULES: dict[Any, Rule] = {
+    aten.native_batch_norm.default: _suggested(0),
+    aten._native_batch_norm_legit.default: _suggested(0),
+    aten._native_batch_norm_legit.no_stats: _suggested(0),
+    aten._native_batch_norm_legit_functional.default: _suggested(0),
+    aten._native_batch_norm_legit_no_training.default: _suggested(0),
+    aten.native_batch_norm_backward.default: _suggested(1),
+    aten.native_layer_norm_backward.default: _contiguous,
+    aten._log_softmax_backward_data.default: _contiguous,
+    aten.elu_backward.default: _elementwise(0, 5),
+    aten.hardswish_backward.default: _elementwise(0, 1),
+    aten.softplus_backward.default: _elementwise(0, 1),
+    aten.hardsigmoid_backward.default: _elementwise(0, 1),
+    aten.hardtanh_backward.default: _elementwise(0, 1),
+    aten.logit_backward.default: _elementwise(0, 1),
+    aten.xlogy.Tensor: _elementwise(0, 1),
+    aten.log_sigmoid_forward.default: _contiguous,
+    aten.rrelu_with_noise.default: _contiguous,
+    aten.rrelu_with_noise_functional.default: _contiguous,
+    aten.rrelu_with_noise_backward.default: _elementwise(2, 0),
+    aten.binary_cross_entropy.default: _elementwise(0),
+    aten.binary_cross_entropy_backward.default: _elementwise(1),
+    aten.mse_loss_backward.default: _contiguous,
+    aten.smooth_l1_loss_backward.default: _contiguous,
+    aten.huber_loss_backward.default: _contiguous,
+    aten.glu_backward.default: _contiguous,
+    aten.channel_shuffle.default: _suggested(0),
+    aten.roll.default: _suggested(0),
+    aten.max_unpool2d.default: _suggested(0),
+    aten.reflection_pad2d_backward.default: _suggested(1),
+    aten.replication_pad2d_backward.default: _suggested(1),
+    aten.replication_pad3d.default: _suggested(0),
+    aten.replication_pad3d_backward.default: _suggested(1),
+}

@@ -1,0 +1,111 @@
+"""Fake results have the strides of the CPU's kernels, in forward and in backward."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from remat_gen.capture.real_layouts import RULES, layouts_of_kernels
+
+SHAPES = {3: (4, 8, 6), 4: (2, 4, 6, 8), 5: (2, 4, 4, 4, 4)}
+FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
+    "batch_norm": (3, nn.BatchNorm1d(8)),
+    "batch_norm, evaluated": (3, nn.BatchNorm1d(8).eval()),
+    "batch_norm without statistics": (3, nn.BatchNorm1d(8, track_running_stats=False)),
+    "batch_norm of images": (4, nn.BatchNorm2d(4)),
+    "batch_norm of volumes": (5, nn.BatchNorm3d(4)),
+    "layer_norm": (3, nn.LayerNorm(6)),
+    "log_softmax": (3, lambda x: x.log_softmax(1)),
+    "elu": (3, F.elu),
+    "hardswish": (3, F.hardswish),
+    "softplus": (3, F.softplus),
+    "hardsigmoid": (3, F.hardsigmoid),
+    "hardtanh": (3, F.hardtanh),
+    "logit": (3, lambda x: x.sigmoid().logit()),
+    "xlogy": (3, lambda x: torch.xlogy(x.abs(), x.abs() + 1)),
+    "logsigmoid": (3, F.logsigmoid),
+    "logsigmoid of images": (4, F.logsigmoid),
+    "rrelu": (3, lambda x: F.rrelu(x, training=True)),
+    "binary_cross_entropy": (
+        3,
+        lambda x: F.binary_cross_entropy(x.sigmoid(), ones(x), None, None, None, "none"),
+    ),
+    "binary_cross_entropy, its mean": (3, lambda x: F.binary_cross_entropy(x.sigmoid(), ones(x))),
+    "mse_loss": (3, lambda x: F.mse_loss(x, ones(x), reduction="none")),
+    "smooth_l1_loss": (3, lambda x: F.smooth_l1_loss(x, ones(x), reduction="none")),
+    "huber_loss": (3, lambda x: F.huber_loss(x, ones(x))),
+    "glu": (4, lambda x: F.glu(x, 1)),
+    "channel_shuffle": (4, lambda x: F.channel_shuffle(x, 2)),
+    "roll": (4, lambda x: x.roll((1, 1), (2, 3))),
+    "roll along one": (4, lambda x: x.roll(1, 2)),
+    "max_unpool2d": (4, lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
+    "reflection_pad2d": (4, lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect")),
+    "replication_pad2d": (4, lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate")),
+    "replication_pad3d": (5, lambda x: F.pad(x, (1,) * 6, mode="replicate")),
+}
+
+
+def ones(x: Tensor) -> Tensor:
+    return torch.ones(x.shape)
+
+
+def laid_out(shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
+    """Return a tensor whose dimensions lie in memory in an order."""
+    inverse = [order.index(dim) for dim in range(len(shape))]
+    return torch.randn([shape[dim] for dim in order]).permute(inverse).detach()
+
+
+class Compared(TorchDispatchMode):
+    """Compares each operation's results with those on fake tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.other: list[str] = []
+        self.ruled: set[object] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        mode = FakeTensorMode()
+        fakes = pytree.tree_map_only(Tensor, mode.from_tensor, (args, kwargs or {}))
+        real = func(*args, **(kwargs or {}))
+        with mode, layouts_of_kernels():
+            fake = func(*fakes[0], **fakes[1])
+        self.ruled |= {func} & RULES.keys()
+        for one, two in zip(pytree.tree_leaves(real), pytree.tree_leaves(fake), strict=True):
+            if isinstance(one, Tensor) and one.numel() > 1 and strides(one) != strides(two):
+                self.other.append(f"{func}: {strides(one)}, fake {strides(two)}")
+        return real
+
+
+def strides(tensor: Tensor) -> list[int]:
+    return [n for n, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_strides_are_those_of_the_kernels(name: str) -> None:
+    dims, function = FUNCTIONS[name]
+    with Compared() as compared:
+        for order in (
+            itertools.permutations(range(dims)) if dims < 5 else [(0, 1, 2, 3, 4), (0, 2, 3, 4, 1)]
+        ):
+            for backwards in (False, True):
+                y = function(laid_out(SHAPES[dims], order).requires_grad_())
+                around = tuple(range(y.ndim))
+                y.backward(laid_out(tuple(y.shape), around[::-1] if backwards else around))
+    assert not compared.other
+    assert compared.ruled, "no rule was needed"
+
+
+def test_no_rule_is_for_tensors_that_stand_for_a_gpus() -> None:
+    x = laid_out((4, 8, 6), (0, 2, 1))
+    with FakeTensorMode() as mode, layouts_of_kernels("cuda"):
+        fake = F.batch_norm(mode.from_tensor(x), None, None, training=True)
+    assert fake.stride() == x.stride()
