@@ -6,6 +6,7 @@ layers are alike nevertheless.
 
 from __future__ import annotations
 
+from remat_gen.capture.conjugates import is_conjugate
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, Tensor
 from remat_gen.ir.size import Size
 
@@ -38,7 +39,8 @@ def _is_rate(argument: Argument) -> bool:
 
 def _argument(graph: Graph, argument: Argument) -> str:
     if isinstance(argument, Ref):
-        return _tensor(graph.tensors[argument.name])
+        conjugate = "conj " if is_conjugate(graph, argument.name) else ""
+        return conjugate + _tensor(graph.tensors[argument.name])
     if isinstance(argument, Size):
         return repr(argument.value)
     if isinstance(argument, Literal):

@@ -13,6 +13,7 @@ from enum import Enum
 
 import torch
 
+from remat_gen.capture.conjugates import is_conjugate
 from remat_gen.capture.sized import extent
 from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
 
@@ -48,10 +49,11 @@ class Synthesizer:
             flats[key] = self._example(sharing, elements)
             if flats[key].numel() < elements or elements == 0:
                 flats[key] = self._flat(sharing[0], elements, fill)
-        return {
+        made = {
             t.name: flats[t.storage, t.dtype].as_strided(t.shape, t.stride, t.offset)
             for t in tensors
         }
+        return {n: t.conj() if is_conjugate(self.graph, n) else t for n, t in made.items()}
 
     def _example(self, sharing: list[Tensor], elements: int) -> torch.Tensor:
         """Return a flat copy of the user's integer tensor, or an empty tensor if it has none."""
