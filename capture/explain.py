@@ -18,6 +18,19 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # What torch's message contains, and what it means for the user; {0} is the group that was matched.
 _REASONS = (
     (
+        r"_detect_is_causal_mask",
+        "nn.Transformer looks at the values of its masks: pass is_causal=True or is_causal=False",
+    ),
+    (
+        r"float\(self\.num_batches_tracked\)",
+        "BatchNorm with momentum=None divides by how many steps it has counted: give it a momentum",
+    ),
+    (
+        r"torch\.any\(var < 0\)",
+        "gaussian_nll_loss looks whether a variance is negative: write its formula out, or call it "
+        "outside of the model",
+    ),
+    (
         r"Data-dependent branching",
         "a branch depends on the value of a tensor: use torch.where, or decide outside of forward",
     ),
@@ -101,8 +114,9 @@ def explain(*errors: Exception) -> str:
 
 
 def _reasons(error: Exception) -> Iterator[str]:
-    text = str(error)
-    first = text.strip().partition("\n")[0]
+    first = str(error).strip().partition("\n")[0]
+    frames = traceback.extract_tb(error.__traceback__)
+    text = "\n".join([str(error), *(f"{frame.name}: {frame.line}" for frame in frames)])
     for pattern, reason in _REASONS:
         found = re.search(pattern, first if pattern.startswith("^") else text)
         if found:

@@ -142,6 +142,45 @@ def test_the_users_line_and_what_to_do(tmp_path: Path, case: str) -> None:
     assert message.count("cannot be traced") <= 1
 
 
+TORCH_LOOKS = {
+    "masks": (
+        "self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)",
+        "mask = nn.Transformer.generate_square_subsequent_mask(4)\n"
+        "return self.layer(x[:, None], mask=mask).sum()",
+        "pass is_causal=True or is_causal=False",
+    ),
+    "average": (
+        "self.norm = nn.BatchNorm1d(8, momentum=None)",
+        "return self.norm(x).sin().sum()",
+        "give it a momentum",
+    ),
+    "variance": (
+        LINEAR,
+        "y = self.lin(x)\nreturn F.gaussian_nll_loss(y, x, y.exp())",
+        "write its formula out",
+    ),
+}
+LOOKS_TOLD = {
+    "masks": (
+        "a mask in `nn.Transformer` and its encoder and decoder, without `is_causal`",
+        "refused with your line; pass `is_causal=True` or `is_causal=False`",
+    ),
+    "average": ("BatchNorm with `momentum=None`", "refused with your line; give it a momentum"),
+    "variance": (
+        "`gaussian_nll_loss`: it looks at the signs of variances",
+        "refused with your line; write its formula out",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", limits(TORCH_LOOKS, LOOKS_TOLD))
+def test_what_torch_itself_looks_at(tmp_path: Path, case: str) -> None:
+    init, forward, says = TORCH_LOOKS[case]
+    with pytest.raises(TraceError, match=r"^net\.py:\d+: the model cannot be traced") as caught:
+        traced(tmp_path, source(init, forward))
+    assert says in str(caught.value)
+
+
 WITHOUT_A_LINE = {
     "no gradient": (LINEAR, "return self.lin(x).detach()", "no output"),
     "python state": (
