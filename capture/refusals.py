@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from remat_gen.ir.errors import TraceError
 
 
 def refuse_hooks(model: nn.Module) -> None:
-    """Refuse hooks on submodules: the planned forward calls none.
+    """Refuse hooks on submodules: the planned forward calls none. Those of lazy ones go by a run.
 
     Those on the model itself are called around it, unless they make a weight anew in every step.
 
@@ -21,6 +22,11 @@ def refuse_hooks(model: nn.Module) -> None:
         TraceError: a module has a hook.
     """
     for name, module in model.named_modules():
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+            raise TraceError(
+                f"{name or type(model).__name__} has no weights before it has run: run the model "
+                "once in build_model(), under torch.no_grad()"
+            )
         if any(map(_makes_weights, hooks_of(module))) or (name and hooks_of(module)):
             raise TraceError(
                 f"{name or type(model).__name__} has a hook, which a planned forward would not "

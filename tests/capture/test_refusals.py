@@ -209,6 +209,11 @@ WITHOUT_A_LINE = {
         "return self.fast(self.lin(x))",
         "fast is a torch.jit.ScriptModule",
     ),
+    "lazy": (
+        "self.lin = nn.LazyLinear(8)",
+        "return self.lin(x)",
+        "lin has no weights.*build_model",
+    ),
     "hook": (
         LINEAR + "\nself.lin.register_forward_hook(lambda *a: None)",
         "return self.lin(x)",
@@ -292,6 +297,10 @@ TOLD = {
     "global variable": ("global variables that `forward` changes", "refused with its name"),
     "seed": ("`torch.manual_seed` in `forward`", "refused; set it before the step"),
     "generator state": ("`torch.set_rng_state` in `forward`", "refused; set it before the step"),
+    "lazy": (
+        "a lazy module that has not run (`nn.LazyLinear`)",
+        "refused; run the model once in `build_model`, under `torch.no_grad()`",
+    ),
     "scripted": ("a submodule made by `torch.jit.script`", "refused; use the one it was made of"),
     "generator state that is put back": (
         "`torch.random.fork_rng` in `forward`",
