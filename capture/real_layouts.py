@@ -125,6 +125,18 @@ def _elementwise(*at: int) -> Rule:
     return strides
 
 
+def _rolled(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of `roll(x, shifts, dims)`: without dims, x is made flat for it."""
+    along = args[2] if len(args) > 2 else ()
+    return _suggested(0)(result, args) if along else _contiguous(result, args)
+
+
+def _rrelu_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of the noise times the gradient; evaluated, it is a leaky ReLU's."""
+    training = args[5]
+    return (_elementwise(2, 0) if training else _elementwise(1, 0))(result, args)
+
+
 RULES: dict[Any, Rule] = {
     aten.native_batch_norm.default: _suggested(0),
     aten._native_batch_norm_legit.default: _suggested(0),
@@ -144,7 +156,7 @@ RULES: dict[Any, Rule] = {
     aten.log_sigmoid_forward.default: _contiguous,
     aten.rrelu_with_noise.default: _contiguous,
     aten.rrelu_with_noise_functional.default: _contiguous,
-    aten.rrelu_with_noise_backward.default: _elementwise(2, 0),
+    aten.rrelu_with_noise_backward.default: _rrelu_backward,
     aten.binary_cross_entropy.default: _elementwise(0),
     aten.binary_cross_entropy_backward.default: _elementwise(1),
     aten.mse_loss_backward.default: _contiguous,
@@ -152,7 +164,7 @@ RULES: dict[Any, Rule] = {
     aten.huber_loss_backward.default: _contiguous,
     aten.glu_backward.default: _contiguous,
     aten.channel_shuffle.default: _suggested(0),
-    aten.roll.default: _suggested(0),
+    aten.roll.default: _rolled,
     aten.max_unpool2d.default: _suggested(0),
     aten.reflection_pad2d_backward.default: _suggested(1),
     aten.replication_pad2d_backward.default: _suggested(1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -25,6 +25,10 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
     "batch_norm of volumes": (5, nn.BatchNorm3d(4)),
     "layer_norm": (3, nn.LayerNorm(6)),
     "log_softmax": (3, lambda x: x.log_softmax(1)),
+    "log_softmax of images": (4, lambda x: x.log_softmax(1)),
+    "layer_norm of images": (4, nn.LayerNorm([6, 8])),
+    "elu of images": (4, F.elu),
+    "mse_loss of images": (4, lambda x: F.mse_loss(x, ones(x), reduction="none")),
     "elu": (3, F.elu),
     "hardswish": (3, F.hardswish),
     "softplus": (3, F.softplus),
@@ -34,6 +38,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
     "xlogy": (3, lambda x: torch.xlogy(x.abs(), x.abs() + 1)),
     "logsigmoid": (3, F.logsigmoid),
     "logsigmoid of images": (4, F.logsigmoid),
+    "rrelu, evaluated": (4, lambda x: F.rrelu(x, training=False)),
     "rrelu": (3, lambda x: F.rrelu(x, training=True)),
     "binary_cross_entropy": (
         3,
@@ -46,6 +51,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
     "glu": (4, lambda x: F.glu(x, 1)),
     "channel_shuffle": (4, lambda x: F.channel_shuffle(x, 2)),
     "roll": (4, lambda x: x.roll((1, 1), (2, 3))),
+    "roll of all in a row": (4, lambda x: x.roll(3)),
     "roll along one": (4, lambda x: x.roll(1, 2)),
     "max_unpool2d": (4, lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
     "reflection_pad2d": (4, lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect")),
@@ -89,17 +95,28 @@ def strides(tensor: Tensor) -> list[int]:
     return [n for n, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
 
 
+def orders(dims: int) -> Iterable[tuple[int, ...]]:
+    """Return orders of dimensions in memory: all, of volumes the usual ones."""
+    return itertools.permutations(range(dims)) if dims < 5 else [(0, 1, 2, 3, 4), (0, 2, 3, 4, 1)]
+
+
+def gradients(y: Tensor) -> Iterable[Tensor]:
+    """Yield incoming gradients as they may lie: contiguous, channels last, the other way round."""
+    around = tuple(range(y.ndim))
+    yield laid_out(tuple(y.shape), around)
+    yield laid_out(tuple(y.shape), around[::-1])
+    if y.ndim == 4:
+        yield laid_out(tuple(y.shape), (0, 2, 3, 1))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_strides_are_those_of_the_kernels(name: str) -> None:
     dims, function = FUNCTIONS[name]
     with Compared() as compared:
-        for order in (
-            itertools.permutations(range(dims)) if dims < 5 else [(0, 1, 2, 3, 4), (0, 2, 3, 4, 1)]
-        ):
-            for backwards in (False, True):
-                y = function(laid_out(SHAPES[dims], order).requires_grad_())
-                around = tuple(range(y.ndim))
-                y.backward(laid_out(tuple(y.shape), around[::-1] if backwards else around))
+        for order in orders(dims):
+            y = function(laid_out(SHAPES[dims], order).requires_grad_())
+            for gradient in gradients(y):
+                y.backward(gradient, retain_graph=True)
     assert not compared.other
     assert compared.ruled, "no rule was needed"
 
