@@ -19,6 +19,7 @@ from remat_gen.capture.generators import kept_generators, watched_seeds
 from remat_gen.capture.left_out import LeftOut, watched_saving
 from remat_gen.capture.questions import watched_questions
 from remat_gen.capture.state import kept_state
+from remat_gen.capture.transformer_masks import Masks, watched_masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Returned:
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
     saves; `positions` what transformers asked of them; `asked` whether the user's own code asks if
-    it is compiled.
+    it is compiled; `masks` what nn.Transformer asked of its masks.
     """
 
     value: Any
@@ -53,6 +54,7 @@ class Returned:
     saving: tuple[LeftOut, ...] = ()
     positions: Positions = field(default_factory=Positions)
     asked: bool = False
+    masks: Masks = field(default_factory=Masks)
 
     @property
     def differentiated(self) -> frozenset[int]:
@@ -100,13 +102,14 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_positions() as positions,
             watched_seeds() as seeds,
             watched_questions() as asked,
+            watched_masks(model) as masks,
         ):
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
             made = _made(model, state)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
-    saved = tuple(saving.values())
-    return replace(returned, saving=saved, positions=positions, asked=asked.by_user)
+    returned = replace(returned, saving=tuple(saving.values()), asked=asked.by_user)
+    return replace(returned, positions=positions, masks=masks)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

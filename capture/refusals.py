@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import is_lazy
 
 from remat_gen.ir.errors import TraceError
 
@@ -22,7 +22,7 @@ def refuse_hooks(model: nn.Module) -> None:
         TraceError: a module has a hook.
     """
     for name, module in model.named_modules():
-        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if any(map(is_lazy, module.parameters(recurse=False))):
             raise TraceError(
                 f"{name or type(model).__name__} has no weights before it has run: run the model "
                 "once in build_model(), under torch.no_grad()"

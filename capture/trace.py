@@ -41,6 +41,7 @@ from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
+from remat_gen.capture.transformer_masks import looks_of_eager
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -106,7 +107,7 @@ def trace(
         refuse_hooked_saving(returned.saving)
         file = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, file, stands_for)
-        with masks_of_eager(returned.positions):
+        with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
             return first_as_eager(returned.asked, lambda: step.traced(dynamic))
 
 

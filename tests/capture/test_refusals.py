@@ -144,9 +144,9 @@ def test_the_users_line_and_what_to_do(tmp_path: Path, case: str) -> None:
 
 TORCH_LOOKS = {
     "masks": (
-        "self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)",
-        "mask = nn.Transformer.generate_square_subsequent_mask(4)\n"
-        "return self.layer(x[:, None], mask=mask).sum()",
+        "self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)\n"
+        "self.mask = nn.Buffer(nn.Transformer.generate_square_subsequent_mask(4))",
+        "return self.layer(x[:, None], mask=self.mask).sum()",
         "pass is_causal=True or is_causal=False",
     ),
     "average": (
@@ -162,7 +162,8 @@ TORCH_LOOKS = {
 }
 LOOKS_TOLD = {
     "masks": (
-        "a mask in `nn.Transformer` and its encoder and decoder, without `is_causal`",
+        "a mask of `nn.Transformer`, its encoder or decoder that is a buffer or an input, without "
+        "`is_causal`",
         "refused with your line; pass `is_causal=True` or `is_causal=False`",
     ),
     "average": ("BatchNorm with `momentum=None`", "refused with your line; give it a momentum"),

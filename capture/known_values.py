@@ -1,0 +1,101 @@
+"""Values of fake tensors that depend on nothing but the code: made by chosen operators alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
+
+Wanted: TypeAlias = Callable[[Tensor, list[Tensor]], bool]
+"""Tells whether the values of a result are kept, made from such tensors."""
+
+_SMALL = 1 << 22  # elements: positions of any batch, masks of any length; no table of a vocabulary
+
+
+class KnownValues(TorchDispatchMode):
+    """Keeps the values of small fake tensors, on the CPU, that `operators` make of known ones."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, operators: frozenset[str], wanted: Wanted) -> None:
+        TorchDispatchMode.__init__(self)
+        self._operators, self._wanted = operators, wanted
+        self._values = WeakIdKeyDictionary()
+
+    def value(self, fake: Tensor) -> Tensor | None:
+        """Return a tensor's values, if they are known."""
+        known: Tensor | None = self._values.get(fake)
+        return known
+
+    def holds(self, fake: Tensor, condition: Callable[[Tensor], bool]) -> bool:
+        """Tell whether a tensor's values are known and fulfil a condition."""
+        value = self.value(fake)
+        if value is None:
+            return False
+        with _disable_current_modes():
+            return condition(value)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run an operation, and once more with values where all that it reads is known."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not isinstance(func, torch._ops.OpOverload):
+            return result
+        read = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        known = all(x in self._values for x in read) and str(func) in self._operators
+        written = _written(func, args, kwargs)
+        if written and not known and self._storages() & _storages(written):
+            self._values.clear()  # also of views: rather know nothing
+        wanted = known and _is_small(result) and self._wanted(result, read)
+        if wanted and not _has_step(func, args):
+            self._values[result] = self._run(func, args, kwargs)
+        return result
+
+    def _storages(self) -> set[int]:
+        return _storages(self._values.keys())
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def value(leaf: Any) -> Any:
+            return self._values[leaf] if isinstance(leaf, Tensor) else leaf
+
+        args, kwargs = pytree.tree_map(value, (args, kwargs))
+        if kwargs.get("device") is not None:
+            kwargs["device"] = torch.device("cpu")
+        with _disable_current_modes():
+            return func(*args, **kwargs)
+
+
+def _written(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what an operator writes into."""
+    if not func._schema.is_mutable:
+        return ()
+    given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+    writes = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
+    return pytree.tree_leaves([given.get(name) for name in writes])
+
+
+def _storages(tensors: Iterable[object]) -> set[int]:
+    return {
+        tensor.untyped_storage()._cdata
+        for tensor in tensors
+        if isinstance(tensor, Tensor) and tensor.layout is torch.strided
+    }
+
+
+def _has_step(operator: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:
+    return str(operator) == "aten.slice.Tensor" and len(args) > 4
+
+
+def _is_small(result: object) -> bool:
+    return isinstance(result, Tensor) and result.numel() <= _SMALL
