@@ -15,8 +15,8 @@ _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
-# What torch's message contains, and what it means for the user; {0} is the group that was matched.
-_REASONS = (
+# What torch's own code looks at: found by its lines on the stack, whatever its message says.
+_LOOKS = (
     (
         r"_detect_is_causal_mask",
         "nn.Transformer looks at the values of its masks: pass is_causal=True or is_causal=False",
@@ -30,6 +30,9 @@ _REASONS = (
         "gaussian_nll_loss looks whether a variance is negative: write its formula out, or call it "
         "outside of the model",
     ),
+)
+# What torch's message contains, and what it means for the user; {0} is the group that was matched.
+_REASONS = (
     (
         r"Data-dependent branching",
         "a branch depends on the value of a tensor: use torch.where, or decide outside of forward",
@@ -114,9 +117,11 @@ def explain(*errors: Exception) -> str:
 
 
 def _reasons(error: Exception) -> Iterator[str]:
-    first = str(error).strip().partition("\n")[0]
-    frames = traceback.extract_tb(error.__traceback__)
-    text = "\n".join([str(error), *(f"{frame.name}: {frame.line}" for frame in frames)])
+    text = str(error)
+    frames = (f"{frame.name}: {frame.line}" for frame in traceback.extract_tb(error.__traceback__))
+    stack = "\n".join((text, *frames))
+    yield from (reason for pattern, reason in _LOOKS if re.search(pattern, stack))
+    first = text.strip().partition("\n")[0]
     for pattern, reason in _REASONS:
         found = re.search(pattern, first if pattern.startswith("^") else text)
         if found:

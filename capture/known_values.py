@@ -55,15 +55,12 @@ class KnownValues(TorchDispatchMode):
         read = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         known = all(x in self._values for x in read) and str(func) in self._operators
         written = _written(func, args, kwargs)
-        if written and not known and self._storages() & _storages(written):
+        if written and not known and _storages(self._values.keys()) & _storages(written):
             self._values.clear()  # also of views: rather know nothing
         wanted = known and _is_small(result) and self._wanted(result, read)
         if wanted and not _has_step(func, args):
             self._values[result] = self._run(func, args, kwargs)
         return result
-
-    def _storages(self) -> set[int]:
-        return _storages(self._values.keys())
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def value(leaf: Any) -> Any:

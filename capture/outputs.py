@@ -108,8 +108,13 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             made = _made(model, state)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
-    returned = replace(returned, saving=tuple(saving.values()), asked=asked.by_user)
-    return replace(returned, positions=positions, masks=masks)
+    return replace(
+        returned,
+        saving=tuple(saving.values()),
+        positions=positions,
+        asked=asked.by_user,
+        masks=masks,
+    )
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

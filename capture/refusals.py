@@ -14,7 +14,7 @@ from remat_gen.ir.errors import TraceError
 
 
 def refuse_hooks(model: nn.Module) -> None:
-    """Refuse hooks on submodules: the planned forward calls none. Those of lazy ones go by a run.
+    """Refuse hooks on submodules: the planned forward calls none.
 
     Those on the model itself are called around it, unless they make a weight anew in every step.
 
@@ -22,16 +22,25 @@ def refuse_hooks(model: nn.Module) -> None:
         TraceError: a module has a hook.
     """
     for name, module in model.named_modules():
-        if any(map(is_lazy, module.parameters(recurse=False))):
-            raise TraceError(
-                f"{name or type(model).__name__} has no weights before it has run: run the model "
-                "once in build_model(), under torch.no_grad()"
-            )
         if any(map(_makes_weights, hooks_of(module))) or (name and hooks_of(module)):
             raise TraceError(
                 f"{name or type(model).__name__} has a hook, which a planned forward would not "
                 "call as it should: remove it, or do its work in forward (weight_norm and "
                 "spectral_norm: use those of torch.nn.utils.parametrizations)"
+            )
+
+
+def refuse_lazy(model: nn.Module) -> None:
+    """Refuse lazy modules that have not run: their shapes are not known.
+
+    Raises:
+        TraceError: a module is one.
+    """
+    for name, module in model.named_modules():
+        if any(map(is_lazy, module.parameters(recurse=False))):
+            raise TraceError(
+                f"{name or type(model).__name__} has no weights before it has run: run the model "
+                "once in build_model(), under torch.no_grad()"
             )
 
 

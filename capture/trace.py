@@ -30,6 +30,7 @@ from remat_gen.capture.real_layouts import layouts_of_kernels
 from remat_gen.capture.refusals import (
     hooks_aside,
     refuse_hooks,
+    refuse_lazy,
     refuse_recurrent_dropout,
     refuse_recurrent_on_gpu,
     refuse_replaced,
@@ -94,6 +95,7 @@ def trace(
         UsageError: the call has no such dimension.
     """
     refuse_scripted(model)
+    refuse_lazy(model)  # before its hooks, which go by a run
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     refuse_recurrent_on_gpu(model, stands_for)
