@@ -212,8 +212,9 @@ def _merge(
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
     refuse_clashes(source, generated)
-    text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
-    return add_imports(text, _imports(text, forward, target), "aten = torch.ops.aten")
+    imports = _imports("\n".join([source, *parts]), forward, target)
+    source = add_imports(source, imports, "aten = torch.ops.aten")
+    return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
 
 
 def _subclass(name: str, planned: str, builder: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -82,5 +85,11 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
             raise UsageError(f"{word}: no such command, and no file{near}")
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Be the program: run the command line, and end."""
+    atexit.register(gc.freeze)  # or the end would look through all of torch for garbage: a second
     sys.exit(main())
+
+
+if __name__ == "__main__":
+    run()

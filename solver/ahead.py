@@ -1,80 +1,65 @@
-"""A search that runs beside another one, in a second thread.
+"""A search that runs beside another one, in a second process.
 
-Integer programs are solved without Python's lock, z3's and HiGHS's alike: while one search waits
-for its own, another can go on. What is found is the same as one after the other, since neither
-hears of the other.
+What is found is the same as one after the other, since neither hears of the other; and a search
+that nobody waits for is ended at once, whatever it is in.
 """
 
 from __future__ import annotations
 
-import gc
+import contextlib
 import os
+import pickle
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, Queue
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
 
 from remat_gen.solver.search import Progress
+from remat_gen.solver.second_process import Ended, Reported, started_by
+
+Found = TypeVar("Found")
+Search: TypeAlias = Callable[[Progress], Found]
+
+_AWAKE_S = 0.5  # how long a wait is deaf to an interrupt where no signal ends it
 
 
-class NotWantedError(Exception):
-    """Ends a search that ran ahead for nothing."""
+class Ahead(AbstractContextManager["Ahead[Found]"], Generic[Found]):
+    """Runs a search in a second process for as long as the block lasts.
 
-
-@dataclass(slots=True)
-class Leash:
-    """A progress that can be told to say nothing, and to end the search at its next report."""
-
-    progress: Progress
-    silent: bool = False
-    wanted: bool = True
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """Report, unless it is silent.
-
-        Raises:
-            NotWantedError: the search is not wanted any more.
-        """
-        if not self.wanted:
-            raise NotWantedError
-        if not self.silent:
-            self.progress(what, done, total)
-
-
-class Ahead(AbstractContextManager["Ahead"]):
-    """Runs a search in a second thread for as long as the block lasts.
-
-    A search that is not waited for ends at its next report to `leash`; what it has stored by then
-    stays. Where there is no second core, or no second thread, nothing is searched.
+    The search and what it returns are pickled. Where there is no second core, or no second process
+    can be started, nothing is searched; nor is anything found where the search raises, or its
+    process ends: whoever searches by itself then hears why.
     """
 
-    def __init__(self, search: Callable[[], object], leash: Leash) -> None:
-        self._search, self._leash = search, leash
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="remat-gen")
-        self._future: Future[object] | None = None
+    def __init__(self, search: Search[Found], begins: bool = True) -> None:
+        """Set up; where it does not begin, nothing is searched."""
+        self._search, self._begins = search, begins
+        self._talk: _Talk | None = None
 
     def __enter__(self) -> Self:
         """Start the search."""
-        if cores() < 2:
-            return self
-        _COLLECTOR.rest()
-        self._leash.silent = True
-        try:
-            self._future = self._pool.submit(self._search)
-        except RuntimeError:  # no thread can be started
-            self._end()
+        if self._begins and cores() > 1 and _is_python(sys.executable):
+            with contextlib.suppress(OSError):  # no process can be started
+                self._talk = _Talk.begun(self._search)
         return self
 
-    def wait(self) -> None:
-        """Wait for the search, which may report from now on; raise what it raises."""
-        self._leash.silent = False
-        if self._future:
-            self._future.result()
+    def wait(self, progress: Progress) -> Found | None:
+        """Wait for what the search finds, and hear of its progress from now on."""
+        if self._talk is None:
+            return None
+        for told in self._talk.told():
+            if isinstance(told, Reported):
+                progress(told.what, told.done, told.total)
+            else:
+                found: Found = told.found
+                return found
+        return None
 
     def __exit__(
         self,
@@ -82,54 +67,80 @@ class Ahead(AbstractContextManager["Ahead"]):
         error: BaseException | None,
         frames: TracebackType | None,
     ) -> None:
-        """End the search, if it has not ended; an interrupt meanwhile is raised when it has."""
-        if self._future is None:
-            return
-        self._leash.wanted = False
-        came: BaseException | None = None
-        while not self._future.done():
+        """End the search, if it has not ended."""
+        if self._talk is not None:
+            self._talk.end()
+            self._talk = None
+
+
+@dataclass(slots=True)
+class _Talk:
+    """A process that searches; a thread hands it the search, and hears what it tells."""
+
+    process: subprocess.Popen[bytes]
+    heard: Queue[Reported | Ended | None] = field(default_factory=Queue)
+    listener: threading.Thread = field(init=False)
+
+    @classmethod
+    def begun(cls, search: Search[Any]) -> Self:
+        """Start a process, apart from the terminal's interrupts, and hand it the search."""
+        talk = cls(
+            subprocess.Popen(
+                started_by(sys.executable),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+        talk.listener = threading.Thread(target=talk._listen, args=(search,), daemon=True)
+        talk.listener.start()
+        return talk
+
+    def told(self) -> Iterator[Reported | Ended]:
+        """Yield what is told until the process has ended; of reports in a row only the last."""
+        while True:
             try:
-                wait_for([self._future])
-            except BaseException as interrupt:  # a SIGTERM's, too: raised when the thread has ended
-                came = interrupt
-        self._end()
-        if came is not None:
-            raise came
+                told = self.heard.get(timeout=_AWAKE_S)
+            except Empty:
+                continue
+            if told is None:
+                return
+            if isinstance(told, Ended) or self.heard.empty():
+                yield told
 
-    def _end(self) -> None:
-        self._leash.wanted, self._leash.silent = True, False
-        _COLLECTOR.wake()
-        self._pool.shutdown()
+    def _listen(self, search: Search[Any]) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        try:
+            _hand_over(self.process.stdin, search)
+            while True:
+                self.heard.put(pickle.load(self.process.stdout))
+        except Exception:  # the process has ended, or cannot be talked to
+            self.heard.put(None)
 
-
-class _Collector:
-    """Lets the garbage collector rest while any search runs ahead.
-
-    z3's objects must not be freed by one thread while another is inside of their context.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._searches = 0
-        self._enabled = False
-
-    def rest(self) -> None:
-        """Let it rest for one search more."""
-        with self._lock:
-            if not self._searches:
-                self._enabled = gc.isenabled()
-                gc.disable()
-            self._searches += 1
-
-    def wake(self) -> None:
-        """Let it rest for one search less."""
-        with self._lock:
-            self._searches -= 1
-            if not self._searches and self._enabled:
-                gc.enable()
+    def end(self) -> None:
+        """End the process, and wait until it and the thread have ended."""
+        self.process.kill()
+        self.process.wait()
+        self.listener.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # what was not handed over
+                pipe.close()
 
 
-_COLLECTOR = _Collector()
+def _hand_over(pipe: IO[bytes], search: Search[Any]) -> None:
+    """Tell the process where modules lie, then the search; the pipe stays open."""
+    for told in (sys.path, search):
+        pickle.dump(told, pipe, pickle.HIGHEST_PROTOCOL)
+    pipe.flush()
+
+
+def _is_python(executable: str | None) -> bool:
+    """Tell whether a program is Python's, not one that Python is embedded in."""
+    return "python" in Path(executable or "").stem.lower()
+
+
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # microseconds of CPU in so many, or "max": a container's
 
 

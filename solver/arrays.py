@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
-from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.problem import Held, Operation, Problem
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 MADE, READ = 0, 1  # in this order: a given value is there before the first step that reads it
+PLACE_BITS = 32  # of a touch: twice the position, and made or read; what is above is the value
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemArrays:
-    """Operation p touches `touched[first[p]:first[p + 1]]`, as `kinds` says.
+    """Operation p has the touches `touches[first[p]:first[p] + counts[p]]`, as at position 0.
 
     `given` leaves out what is freed unread; `appears` marks the values in it. `read_bytes` are
     those of an operation's inputs that can be freed; `remakeable` values take memory, can be freed
@@ -34,9 +36,9 @@ class ProblemArrays:
     nbytes: Ints
     free: Flags
     to_the_end: Flags
-    touched: Ints
-    kinds: Ints
+    touches: Ints
     first: Ints
+    counts: Ints
     given: Ints
     appears: Flags
     read_bytes: Ints
@@ -57,9 +59,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
     read = {v for operation in operations for v in operation.inputs}
     held = [value.held for value in values]
     given = [v for v in problem.given if held[v] is not Held.FREE or v in read]
-    touched = [v for o in operations for v in (*o.inputs, *o.outputs)]
-    kinds = [k for o in operations for k in [READ] * len(o.inputs) + [MADE] * len(o.outputs)]
-    counts = (len(o.inputs) + len(o.outputs) for o in operations)
+    counts = [len(o.inputs) + len(o.outputs) for o in operations]
     producers, may_go = problem.producers(), _may_go(problem)
     appears = np.zeros(len(values), dtype=np.bool_)
     appears[given] = True
@@ -70,9 +70,9 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         _ints([value.nbytes for value in values]),
         np.array([h is Held.FREE for h in held], dtype=np.bool_),
         np.array([h is Held.STEP for h in held], dtype=np.bool_),
-        _ints(touched),
-        _ints(kinds),
-        _ints([0, *accumulate(counts)]),
+        _ints([touch for operation in operations for touch in _touches(operation)]),
+        _ints([0, *accumulate(counts)][:-1]),
+        _ints(counts),
         _ints(given),
         appears,
         _ints([_free_bytes(problem, o.inputs) for o in operations]),
@@ -86,6 +86,11 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         np.array([value.recompute for value in values], dtype=np.bool_),
         any(value.recompute for value in values),
     )
+
+
+def _touches(operation: Operation) -> Iterator[int]:
+    yield from ((v << PLACE_BITS) + READ for v in operation.inputs)
+    yield from ((v << PLACE_BITS) + MADE for v in operation.outputs)
 
 
 def _may_go(problem: Problem) -> list[bool]:

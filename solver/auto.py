@@ -8,8 +8,8 @@ In this order, until something is known to be the best:
 4. ogc, whose time grows as the square of the operations;
 5. plans of a few stages, repaired, up to some thousand operations;
 6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
-   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; that
-   of a training problem is built while the integer programs of the fifth are solved;
+   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; a
+   second process searches them from the beginning, if they may be worth it;
 7. on small problems a long search for the optimum, from the best so far;
 8. where nothing was searched to its end, re-runs that the slack makes needless are left out.
 
@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat_gen.solver.ahead import Ahead, Leash
+from remat_gen.solver.ahead import Ahead
 from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.contest import Contest
-from remat_gen.solver.entrants import Entrant, FrontEntrant
+from remat_gen.solver.entrants import CandidatesSearch, Entrant, FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.improve import retain_more, trial_of
 from remat_gen.solver.program import Program
@@ -34,6 +34,7 @@ from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
 from remat_gen.solver.timeline import timeline_of
 
+SMALL = 100  # operations below which all programs are there in a second
 LARGE = 500  # operations of a bare graph
 DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what one value takes
 
@@ -42,7 +43,7 @@ DESCENTS = 40  # at most, to the smallest budget; each lowers the peak by what o
 class Auto:
     """See the module's text; `short` and `long` are the searches for the optimum, if any.
 
-    `near`: what part of the time above the bound is hardly anything. `rockmate` reports to `leash`.
+    `near`: what part of the time above the bound is hardly anything.
     """
 
     subject: Subject
@@ -51,7 +52,6 @@ class Auto:
     ogc: Entrant
     sketches: SketchEntrant | None
     rockmate: FrontEntrant
-    leash: Leash
     long: ExactEntrant | None
     near: float
     progress: Progress
@@ -60,6 +60,14 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found."""
         contest.offer("none", self.subject.plain())
+        if contest.settled:
+            return
+        with Ahead(CandidatesSearch(self.rockmate, contest.budget_units), self._begins()) as ahead:
+            self._enter_in_order(contest, ahead)
+        if not contest.settled:
+            self._use_slack(contest)
+
+    def _enter_in_order(self, contest: Contest, ahead: Ahead[FrontEntrant]) -> None:
         stages = [*self.cheap, self.short, self.ogc, self.sketches, self.rockmate, self.long]
         entrants = [entrant for entrant in stages if entrant is not None]
         for number, entrant in enumerate(entrants):
@@ -68,27 +76,22 @@ class Auto:
             if entrant is self.rockmate and self._leaves_out(contest):
                 continue
             self.progress(entrant.name, number + 1, len(entrants))
-            if isinstance(entrant, SketchEntrant) and self.subject.chain is not None:
-                self._sketch(entrant, contest)
-            else:
-                entrant.enter(contest)
-        if not contest.settled:
-            self._use_slack(contest)
+            if entrant is self.rockmate:
+                self.rockmate.take_over(ahead.wait(self.progress))
+            entrant.enter(contest)
 
-    def _sketch(self, sketches: SketchEntrant, contest: Contest) -> None:
-        """Enter the sketches, and search rockmate's programs beside them.
-
-        Not of bare graphs: there one of z3's answers may take seconds, which nobody would wait for.
-        """
-        with Ahead(lambda: self.rockmate.candidates(contest.budget_units), self.leash) as ahead:
-            sketches.enter(contest)
-            if not contest.settled and not self._leaves_out(contest):
-                ahead.wait()
+    def _begins(self) -> bool:
+        """Tell whether rockmate's programs take long, and may be worth it."""
+        operations = len(self.subject.whole.operations)
+        return operations >= SMALL and not self._too_large()
 
     def _leaves_out(self, contest: Contest) -> bool:
         """Tell whether rockmate's time is not worth what it may gain."""
-        large = self.subject.chain is None and len(self.subject.whole.operations) > LARGE
-        return contest.within(self.near) or (large and self.near > 0 and contest.best is not None)
+        return contest.within(self.near) or (self._too_large() and contest.best is not None)
+
+    def _too_large(self) -> bool:
+        bare = self.subject.chain is None
+        return bare and len(self.subject.whole.operations) > LARGE and self.near > 0
 
     def _use_slack(self, contest: Contest) -> None:
         """Leave out what the best can do without; rockmate's programs have been through this."""

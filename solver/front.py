@@ -53,9 +53,9 @@ class Front:
         """Return the quickest program that fits `budget` units as it was found, or None."""
         return quickest(self.candidates, budget)
 
-    def best(self, budget: int) -> Candidate | None:
+    def best(self, budget: int, progress: Progress = silent) -> Candidate | None:
         """Return the quickest program whose peak fits `budget` units, improved; or None."""
-        return self.ladder.best(budget) if self.ladder else self.known(budget)
+        return self.ladder.best(budget, progress) if self.ladder else self.known(budget)
 
     def smallest(self) -> Candidate:
         """Return the program of least peak."""
@@ -93,7 +93,7 @@ def build_front(
         more = lowered(least, started(arrays, least), eager.time_us, IN_SEGMENTS)
         front.candidates = pareto(front.candidates + more)
         work = work_for(len(problem.operations), effort)
-        front.ladder = Ladder(arrays, eager, front.candidates, work, progress, IN_SEGMENTS)
+        front.ladder = Ladder(arrays, eager, front.candidates, work, IN_SEGMENTS)
     return front
 
 

@@ -35,7 +35,6 @@ class Ladder:
     plain: Candidate
     candidates: list[Candidate]
     work: Work
-    progress: Progress = silent
     moving: Moving = STILL
     _rungs: dict[int, Candidate | None] = field(default_factory=dict)
 
@@ -43,7 +42,7 @@ class Ladder:
         """Return the quickest program that fits without improving any."""
         return quickest(self.candidates, budget)
 
-    def best(self, budget: int) -> Candidate | None:
+    def best(self, budget: int, progress: Progress = silent) -> Candidate | None:
         """Return the quickest program that fits, of those known and of all rungs up to it."""
         known = self.known(budget)
         if known is None or known.time_us <= self.plain.time_us:
@@ -53,7 +52,7 @@ class Ladder:
         for rung in range(first, highest + 1):
             if rung not in self._rungs:
                 self._rungs[rung] = self._climbed(rung)
-            self.progress("improve", rung - first + 1, highest - first + 1)
+            progress("improve", rung - first + 1, highest - first + 1)
         rungs = [self._rungs[rung] for rung in range(first, highest + 1)]
         return min((c for c in (known, *rungs) if c is not None), key=by_time)
 
@@ -98,9 +97,7 @@ class Ladder:
         return best
 
 
-def bare_ladder(
-    problem: Problem, programs: Iterable[Program], effort: Effort, progress: Progress = silent
-) -> Ladder:
+def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -> Ladder:
     """Return the ladder of a bare graph: runs move, any operation may run again.
 
     It starts from `programs`, the first of which is the plain one, and from lowering its peak.
@@ -110,7 +107,7 @@ def bare_ladder(
     low = [first, *lowered(first, started(arrays, first), first.time_us, ANYWHERE)]
     candidates = pareto([*low, *others])
     work = bare_work(len(problem.operations), effort)
-    return Ladder(arrays, first, candidates, work, progress, ANYWHERE)
+    return Ladder(arrays, first, candidates, work, ANYWHERE)
 
 
 def started_from(arrays: ProblemArrays, program: Program) -> Candidate:

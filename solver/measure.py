@@ -41,13 +41,12 @@ def _inside(timeline: Timeline) -> Ints:
     arrays = timeline.arrays
     free = arrays.free[timeline.values]
     begin, end = timeline.made_at[free], timeline.last_at[free]
-    held, held_begin, held_end, extra = _held_stays(timeline, np.flatnonzero(~free))
+    held, held_begin, held_end, extra = _held_stays(timeline, (~free).nonzero()[0])
     nbytes = np.concatenate((arrays.nbytes[timeline.values[free]], arrays.nbytes[held]))
-    size = timeline.length + 2
+    places = np.concatenate((begin, held_begin, end + 1, held_end + 1))
     # The weights are floats: exact, since sums of bytes stay far below 2**53.
-    total = np.bincount(np.concatenate((begin, held_begin)), weights=nbytes, minlength=size)
-    total -= np.bincount(np.concatenate((end, held_end)) + 1, weights=nbytes, minlength=size)
-    inside: Ints = np.cumsum(total)[: timeline.length].astype(np.int64)
+    total = np.bincount(places, np.concatenate((nbytes, -nbytes)), timeline.length + 2)
+    inside: Ints = total.cumsum()[: timeline.length].astype(np.int64)
     for position, more in extra:
         inside[position] += more
     return inside + arrays.extra_bytes[timeline.runs]
@@ -58,7 +57,7 @@ def _held_stays(timeline: Timeline, stays: Ints) -> tuple[Ints, Ints, Ints, list
     values = timeline.values[stays]
     begin = timeline.made_at[stays]
     end = _releases(timeline, stays)
-    again = np.flatnonzero(~timeline.newest[stays])
+    again = (~timeline.newest[stays]).nonzero()[0]
     lasting = np.ones(len(stays), dtype=np.bool_)
     extra = []
     released = end.copy()
@@ -77,13 +76,13 @@ def _releases(timeline: Timeline, stays: Ints) -> Ints:
     made_in[~timeline.from_run[stays]] = 0
     last = np.full(len(timeline.arrays.nbytes), -1, dtype=np.int64)
     read = timeline.reads[stays] > 0
-    used_in = _segments_at(timeline, timeline.last_at[stays])
-    np.maximum.at(last, values[read], used_in[read])
+    used_in = _segments_at(timeline, timeline.last_at[stays[read]])
+    last[values[read]] = used_in  # of several stays of a value the last, which is read last
     segment = np.maximum(np.maximum(made_in, last[values]), timeline.first_backward)
     end: Ints = timeline.starts[np.minimum(segment + 1, timeline.count)] - 1
     return np.where(timeline.arrays.to_the_end[values], timeline.length - 1, end)
 
 
 def _segments_at(timeline: Timeline, positions: Ints) -> Ints:
-    segments: Ints = np.searchsorted(timeline.starts, positions, side="right") - 1
+    segments: Ints = timeline.starts.searchsorted(positions, side="right") - 1
     return segments

@@ -46,9 +46,12 @@ def _moves(timeline: Timeline, x: int) -> list[tuple[int, int]]:
     """Return moves (from, to) that may lower what is there at position x."""
     arrays = timeline.arrays
     first_read = np.append(timeline.touch_positions, timeline.length)[timeline.begins + 1]
-    idle = (timeline.reads > 0) & arrays.free[timeline.values]
-    late = np.flatnonzero(idle & timeline.from_run & (timeline.made_at < x) & (first_read > x))
-    early = np.flatnonzero(idle & (timeline.made_at < x) & (timeline.last_at > x))
+    idle = (timeline.reads > 0) & arrays.free[timeline.values] & (timeline.made_at < x)
+    here = timeline.segments == timeline.segments[x]  # runs stay in their segment
+    here = np.append(here, False)  # what appears may do so behind the last run
+    made_here = here[timeline.made_at] & timeline.from_run
+    late = np.flatnonzero(idle & made_here & (first_read > x))
+    early = np.flatnonzero(idle & here[timeline.last_at] & (timeline.last_at > x))
     found: dict[tuple[int, int], int] = {}
     for stay in late.tolist():
         y = int(timeline.made_at[stay])

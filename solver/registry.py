@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from remat_gen.solver.ahead import Leash
 from remat_gen.solver.auto import Auto
 from remat_gen.solver.entrants import Entrant, FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
@@ -68,10 +67,9 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     near = NEAR[effort]
     sketches = SketchEntrant(subject, effort, near) if size in SKETCHED else None
     long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
-    leash = Leash(progress)
-    rockmate = FrontEntrant(subject, "rockmate", leash, effort)
+    rockmate = FrontEntrant(subject, "rockmate", progress, effort)
     ogc = _published("ogc", subject, effort)
-    return Auto(subject, cheap, short, ogc, sketches, rockmate, leash, long, near, progress)
+    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, near, progress)
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

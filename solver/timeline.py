@@ -14,8 +14,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from remat_gen.solver.arrays import MADE, READ, Flags, Ints, ProblemArrays
+from remat_gen.solver.arrays import MADE, PLACE_BITS, READ, Flags, Ints, ProblemArrays
 from remat_gen.solver.program import Program
+
+_PLACE = (1 << PLACE_BITS) - 1
 
 
 class Timeline:
@@ -25,41 +27,39 @@ class Timeline:
         """Sort the touches of `runs`, which stand in `segments` of `count` in all."""
         self.arrays, self.runs, self.segments, self.count = arrays, runs, segments, count
         self.length = len(runs)
-        self._weight = 2 * (self.length + 1)
         self.first_backward = count // 2
         self.starts = np.searchsorted(segments, np.arange(count + 1))
         self.touches = np.sort(self._touches())
-        made = (self.touches & 1) == MADE
-        self.begins = np.flatnonzero(made)
-        self.ends = np.append(self.begins[1:], len(self.touches)) - 1
+        self.begins = ((self.touches & 1) == MADE).nonzero()[0]
+        self.ends = np.empty_like(self.begins)
+        self.ends[:-1], self.ends[-1:] = self.begins[1:] - 1, len(self.touches) - 1
         self.reads = self.ends - self.begins
-        self.values = self.touches[self.begins] // self._weight
-        self.made_at = self.position(self.touches[self.begins])
+        begins = self.touches[self.begins]
+        self.values = begins >> PLACE_BITS
+        self.made_at = self.position(begins)
         self.last_at = self.position(self.touches[self.ends])
 
     def key(self, v: int, position: int, kind: int) -> int:
         """Return the number of a touch."""
-        return v * self._weight + 2 * position + kind
+        return (v << PLACE_BITS) + 2 * position + kind
 
     def keys_at(self, values: Ints, position: int) -> Ints:
         """Return the least touches of values at a position."""
-        return values * self._weight + 2 * position
+        return (values << PLACE_BITS) + 2 * position
 
     def position(self, touches: Ints) -> Ints:
         """Return the positions of touches."""
-        return (touches % self._weight) >> 1
+        return (touches & _PLACE) >> 1
 
     def _touches(self) -> Ints:
-        arrays = self.arrays
-        first = arrays.first[self.runs]
-        counts = arrays.first[self.runs + 1] - first
-        total = np.cumsum(counts)
-        index = np.arange(total[-1] if self.length else 0)
-        index += np.repeat(first - total + counts, counts)
-        position = np.repeat(np.arange(self.length), counts)
-        keys = arrays.touched[index] * self._weight + 2 * position + arrays.kinds[index]
+        arrays, runs = self.arrays, self.runs
+        counts = arrays.counts[runs]
+        ends = counts.cumsum()
+        index = np.arange(ends[-1] if self.length else 0)
+        index += (arrays.first[runs] - ends + counts).repeat(counts)
+        keys = arrays.touches[index] + np.arange(0, 2 * self.length, 2).repeat(counts)
         appear = int(self.starts[self.first_backward])
-        return np.concatenate((keys, arrays.given * self._weight + 2 * appear + MADE))
+        return np.concatenate((keys, (arrays.given << PLACE_BITS) + 2 * appear + MADE))
 
     @cached_property
     def firsts(self) -> Flags:
@@ -81,7 +81,7 @@ class Timeline:
     @cached_property
     def time_us(self) -> float:
         """Return the time of all runs, summed in their order as the replay does."""
-        return float(np.cumsum(self.arrays.time_us[self.runs])[-1]) if self.length else 0.0
+        return float(self.arrays.time_us[self.runs].cumsum()[-1]) if self.length else 0.0
 
     def breaks_pins(self) -> bool:
         """Tell whether a value that must be recomputed is there when backward begins."""
@@ -140,7 +140,7 @@ class Timeline:
         if after == len(touches):
             return False
         touch = touches[after]
-        return touch // self._weight == v and touch & 1 == READ
+        return touch >> PLACE_BITS == v and touch & 1 == READ
 
     @cached_property
     def touch_list(self) -> list[int]:
@@ -167,7 +167,7 @@ class Timeline:
     @cached_property
     def touch_values(self) -> Ints:
         """Return the value of each touch."""
-        return self.touches // self._weight
+        return self.touches >> PLACE_BITS
 
     @cached_property
     def touch_positions(self) -> Ints:
@@ -176,7 +176,7 @@ class Timeline:
 
     def value(self, touch: int) -> int:
         """Return the value of a touch."""
-        return touch // self._weight
+        return touch >> PLACE_BITS
 
     def ran(self, touch: int) -> bool:
         """Tell whether a run made what a touch makes: given values appear by themselves."""
@@ -187,7 +187,7 @@ class Timeline:
 
     def place(self, touch: int) -> int:
         """Return the position of a touch."""
-        return touch % self._weight >> 1
+        return (touch & _PLACE) >> 1
 
 
 def timeline_of(arrays: ProblemArrays, program: Program) -> Timeline:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import os
+import pickle
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from solver_problems import gpt_like
 
-from remat_gen.solver import ahead, auto
-from remat_gen.solver.ahead import Ahead, Leash, NotWantedError
-from remat_gen.solver.search import Effort
+from remat_gen.solver import ahead, auto, entrants
+from remat_gen.solver.ahead import Ahead
+from remat_gen.solver.search import Effort, Progress, silent
+from remat_gen.solver.second_process import started_by
 from remat_gen.solver.solve import Solution, Solver
 
 Report = tuple[str, int, int]
-WAIT_S = 30.0  # for what comes at once
+WAIT_S = 60.0  # for what comes at once
 
 
 @pytest.fixture(autouse=True)
@@ -26,92 +30,170 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "cores", lambda: 2)
 
 
-def endless(leash: Leash, running: threading.Event) -> Callable[[], None]:
-    """Return a search that only ever reports."""
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Collect the processes that are started."""
+    processes: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen
 
-    def search() -> None:
-        while True:
-            leash("improve", 1, 2)
-            running.set()
+    def popen(*args: object, **options: object) -> subprocess.Popen[bytes]:
+        process = real(*args, **options)  # type: ignore[call-overload]
+        processes.append(process)
+        return process  # type: ignore[no-any-return]
 
-    return search
-
-
-def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("remat-gen")]
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    return processes
 
 
-def test_a_search_that_is_not_wanted_ends() -> None:
+@dataclass
+class Marked:
+    """A search that leaves a mark when it has begun, then does as it is told."""
+
+    mark: Path
+    then: str = "return"
+
+    def __call__(self, progress: Progress) -> int:
+        print("what a library prints")
+        progress("improve", 1, 2)
+        self.mark.touch()
+        while self.then == "go on" and not self.mark.with_name("heard").exists():
+            time.sleep(0.01)
+        if self.then == "raise":
+            raise ValueError("no such block")
+        if self.then == "die":
+            os._exit(3)
+        progress("improve", 2, 2)
+        return os.getpid()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_another_process_finds_and_reports(tmp_path: Path) -> None:
     reports: list[Report] = []
-    leash, running = Leash(lambda *report: reports.append(report)), threading.Event()
-    with Ahead(endless(leash, running), leash):
-        assert running.wait(WAIT_S)
-        assert threads()
-        assert not gc.isenabled()
-    assert not threads()
-    assert gc.isenabled()
-    assert reports == []
-    leash("chain", 1, 1)  # as good as new
-    assert reports == [("chain", 1, 1)]
+
+    def hear(*report: str | int) -> None:
+        reports.append(report)  # type: ignore[arg-type]
+        (tmp_path / "heard").touch()
+
+    with Ahead(Marked(tmp_path / "mark", "go on")) as running:
+        found = running.wait(hear)
+    assert found is not None and found != os.getpid()
+    assert reports[0] == ("improve", 1, 2)
 
 
-def test_an_interrupt_ends_it_too() -> None:
-    leash, running = Leash(lambda *_: None), threading.Event()
-    with pytest.raises(KeyboardInterrupt), Ahead(endless(leash, running), leash):
-        assert running.wait(WAIT_S)
+def test_a_search_that_is_not_wanted_ends(
+    tmp_path: Path, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    before = threading.active_count()
+    with Ahead(Marked(tmp_path / "mark", "go on")):
+        wait_for((tmp_path / "mark").exists)
+        assert begun[0].poll() is None
+    assert begun[0].poll() is not None
+    assert threading.active_count() == before
+
+
+def test_a_search_that_was_hardly_handed_over_ends(begun: list[subprocess.Popen[bytes]]) -> None:
+    with Ahead(Large(bytes(1 << 24))):  # more than a pipe holds
+        pass
+    assert begun[0].poll() is not None
+
+
+@dataclass
+class Large:
+    """A search that takes long to hand over."""
+
+    nbytes: bytes
+
+    def __call__(self, progress: Progress) -> int:
+        return len(self.nbytes)
+
+
+def test_a_large_search_and_its_like() -> None:
+    with Ahead(Large(bytes(1 << 24))) as running:
+        assert running.wait(silent) == 1 << 24
+
+
+def test_an_interrupt_ends_it_too(tmp_path: Path, begun: list[subprocess.Popen[bytes]]) -> None:
+    search = Marked(tmp_path / "mark", "go on")
+    with pytest.raises(KeyboardInterrupt), Ahead(search):
+        wait_for((tmp_path / "mark").exists)
         raise KeyboardInterrupt
-    assert not threads()
-    assert gc.isenabled()
+    assert begun[0].poll() is not None
 
 
-def test_an_interrupt_while_it_ends_comes_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    came: list[object] = []
+def test_an_interrupt_that_a_report_raises_comes_through(
+    tmp_path: Path, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    def interrupted(futures: list[Future[object]]) -> object:
-        came.append(futures)
-        if len(came) == 1:
-            raise KeyboardInterrupt
-        return wait(futures)
-
-    monkeypatch.setattr(ahead, "wait_for", interrupted)
-    release, running = threading.Event(), threading.Event()
-    leash = Leash(lambda *_: None)
-
-    def search() -> None:
-        running.set()
-        assert release.wait(WAIT_S)
-        leash("improve", 1, 1)
-
-    with pytest.raises(KeyboardInterrupt), Ahead(search, leash):
-        assert running.wait(WAIT_S)
-        threading.Timer(0.2, release.set).start()
-    assert len(came) == 2
-    assert not threads()
-    assert gc.isenabled()
-    assert leash.wanted and not leash.silent
+    with pytest.raises(KeyboardInterrupt), Ahead(Marked(tmp_path / "mark", "go on")) as running:
+        running.wait(interrupted)
+    assert begun[0].poll() is not None
 
 
-def test_without_another_thread_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> Future[object]:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
-    leash = Leash(lambda *_: None)
-    with Ahead(lambda: None, leash) as running:
-        running.wait()
-        assert gc.isenabled()
-        assert not leash.silent
-    assert gc.isenabled()
+@pytest.mark.parametrize("then", ["raise", "die"])
+def test_nothing_is_found_where_a_search_fails(tmp_path: Path, then: str) -> None:
+    with Ahead(Marked(tmp_path / "mark", then)) as running:
+        assert running.wait(silent) is None
+    assert (tmp_path / "mark").exists()
 
 
-def test_the_collector_rests_until_the_last_search_has_ended() -> None:
-    first, second = Leash(lambda *_: None), Leash(lambda *_: None)
-    other = Ahead(endless(second, threading.Event()), second)
-    with Ahead(endless(first, threading.Event()), first):
-        other.__enter__()
-    assert not gc.isenabled()
-    other.__exit__(None, None, None)
-    assert gc.isenabled()
+def test_nothing_is_found_where_a_search_cannot_be_handed_over() -> None:
+    with Ahead(lambda _: 1) as running:
+        assert running.wait(silent) is None
+
+
+def test_without_another_process_nothing_is_searched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("no process can be started")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with Ahead(Marked(tmp_path / "mark")) as running:
+        assert running.wait(silent) is None
+
+
+def test_one_core_has_no_second_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    with Ahead(Marked(tmp_path / "mark")) as running:
+        assert running.wait(silent) is None
+    assert not begun
+
+
+@pytest.mark.parametrize("program", ["/usr/bin/blender", "", None])
+def test_what_python_is_embedded_in_is_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    begun: list[subprocess.Popen[bytes]],
+    program: str | None,
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    with Ahead(Marked(tmp_path / "mark")) as running:
+        assert running.wait(silent) is None
+    assert not begun
+
+
+def test_it_ends_when_the_first_process_does(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        started_by(sys.executable), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    pickle.dump(sys.path, process.stdin)
+    pickle.dump(Marked(tmp_path / "mark", "go on"), process.stdin)
+    process.stdin.flush()
+    wait_for((tmp_path / "mark").exists)
+    process.stdin.close()
+    assert process.wait(WAIT_S) == 1
+    process.stdout.close()
 
 
 @pytest.mark.parametrize(
@@ -129,78 +211,60 @@ def test_containers_with_less_than_two_cores(
     assert ahead.cores() == found
 
 
-def test_what_is_waited_for_is_heard_of_and_raises() -> None:
-    waited, reports = threading.Event(), list[Report]()
-    leash = Leash(lambda *report: reports.append(report))
-
-    def search() -> None:
-        leash("solve block", 1, 2)
-        assert waited.wait(WAIT_S)
-        leash("solve block", 2, 2)
-        raise ValueError("no such block")
-
-    running = Ahead(search, leash)
-    with pytest.raises(ValueError, match="no such block"), running:
-        threading.Timer(0.2, waited.set).start()
-        running.wait()
-    assert reports in ([("solve block", 2, 2)], [("solve block", 1, 2), ("solve block", 2, 2)])
-
-
-def test_an_interrupt_that_a_report_raises_comes_through() -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    leash, waited = Leash(interrupted), threading.Event()
-
-    def search() -> None:
-        assert waited.wait(WAIT_S)
-        leash("improve", 1, 1)
-
-    running = Ahead(search, leash)
-    with pytest.raises(KeyboardInterrupt), running:
-        threading.Timer(0.2, waited.set).start()
-        running.wait()
-    assert not threads()
-
-
-def test_one_core_has_no_second_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "cores", lambda: 1)
-    calls: list[str] = []
-    with Ahead(lambda: calls.append("searched"), Leash(lambda *_: None)) as running:
-        running.wait()
-        assert gc.isenabled()
-    assert calls == []
-
-
 @pytest.mark.parametrize(("layers", "percent", "wanted"), [(2, 54, True), (3, 46, False)])
 def test_the_same_schedule_as_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, layers: int, percent: int, wanted: bool
+    monkeypatch: pytest.MonkeyPatch,
+    begun: list[subprocess.Popen[bytes]],
+    layers: int,
+    percent: int,
+    wanted: bool,
 ) -> None:
-    begun: list[Ahead] = []
-    waited: list[Ahead] = []
+    searched: list[object] = []
+    build = entrants.build_front
 
-    class Watched(Ahead):
-        def __enter__(self) -> Watched:
-            begun.append(self)
-            return super().__enter__()
-
-        def wait(self) -> None:
-            waited.append(self)
-            super().wait()
+    def watched(*args: object) -> object:
+        searched.append(args)
+        return build(*args)  # type: ignore[arg-type]
 
     def solved() -> Solution:
         solver = Solver(gpt_like(layers), "auto", effort=Effort.QUICK)
         return solver.solve(solver.plain.peak_bytes * percent // 100)
 
-    monkeypatch.setattr(auto, "Ahead", Watched)
+    monkeypatch.setattr(auto, "SMALL", 1)
+    monkeypatch.setattr(entrants, "build_front", watched)
     beside = solved()
-    assert begun
-    assert bool(waited) == wanted
+    assert len(begun) == 1
+    assert not searched
     monkeypatch.setattr(ahead, "cores", lambda: 1)
     assert beside == solved()
+    assert bool(searched) == wanted
+    assert len(begun) == 1
 
 
-def test_the_leash_ends_a_search_at_once() -> None:
-    leash = Leash(lambda *_: None, wanted=False)
-    with pytest.raises(NotWantedError):
-        leash("chain", 1, 2)
+def test_what_is_quickly_searched_begins_no_process(
+    monkeypatch: pytest.MonkeyPatch, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    solver = Solver(gpt_like(2), "auto", effort=Effort.QUICK)
+    monkeypatch.setattr(auto, "SMALL", len(solver.problem.operations) + 1)
+    solver.solve(solver.plain.peak_bytes * 54 // 100)
+    assert not begun
+
+
+def test_a_budget_for_all_begins_no_process(begun: list[subprocess.Popen[bytes]]) -> None:
+    solver = Solver(gpt_like(8), "auto", effort=Effort.QUICK)
+    assert len(solver.problem.operations) >= auto.SMALL
+    solver.solve(solver.plain.peak_bytes)
+    assert not begun
+
+
+def test_the_next_budget_takes_what_was_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "SMALL", 1)
+    solver = Solver(gpt_like(2), "auto", effort=Effort.QUICK)
+    first = solver.solve(solver.plain.peak_bytes * 54 // 100)
+
+    def refused(*_: object) -> None:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr(entrants, "build_front", refused)
+    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    assert solver.solve(solver.plain.peak_bytes * 54 // 100) == first
