@@ -18,7 +18,7 @@ class Effort:
 
     fewest: int = 3
     most: int = 25
-    enough_us: float = 15_000.0
+    enough_us: float = 10_000.0
 
     def repeats(self, once_us: float) -> int:
         """Return how many repeats fit for a call that takes about `once_us`."""

@@ -8,20 +8,16 @@ that the result does not depend on the machine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import numpy as np
 
 from remat_gen.solver.arrays import ProblemArrays
 from remat_gen.solver.cascade import without
 from remat_gen.solver.measure import Measure, measured
 from remat_gen.solver.pins import honoured
 from remat_gen.solver.program import Program
+from remat_gen.solver.slack import Rerun, removable, surely_over
 from remat_gen.solver.timeline import Timeline, timeline_of
 
 WORK = 200_000  # runs measured in all, per improvement
-
-Rerun: TypeAlias = tuple[int, int]  # its operation and the first runs before it: as others go too
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +71,18 @@ def retain_more(start: Trial, budget_bytes: int) -> Trial:
     """
     best, tried, work = start, set[Rerun](), WORK
     while True:
-        for position, rerun in _removable(best, budget_bytes):
+        slack = budget_bytes - best.figures.inside
+        for position, rerun in removable(best.timeline, slack):
             if rerun in tried:
                 continue
             work -= best.timeline.length
-            trial = trial_of(without(best.timeline, position))
-            if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
-                best = trial
-                break
+            if not surely_over(best.timeline, slack, position):
+                trial = trial_of(without(best.timeline, position))
+                if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
+                    best = trial
+                    break
             if work < 0:
                 return best
             tried.add(rerun)
         else:
             return best
-
-
-def _removable(trial: Trial, budget_bytes: int) -> list[tuple[int, Rerun]]:
-    """Return the re-runs whose results may fit in the slack, with positions, by falling time."""
-    timeline, arrays = trial.timeline, trial.timeline.arrays
-    slack = budget_bytes - trial.figures.inside
-    wanted = np.flatnonzero((timeline.reads > 0) & ~timeline.newest)
-    position = timeline.made_at[wanted]
-    need = np.zeros(timeline.length, dtype=np.int64)
-    np.add.at(need, position, arrays.nbytes[timeline.values[wanted]])
-    since = np.arange(timeline.length)
-    np.minimum.at(since, position, timeline.last_at[wanted - 1])
-    before = np.cumsum(timeline.firsts)
-    found = []
-    for x in np.flatnonzero(~timeline.firsts & ~timeline.forced).tolist():
-        p = int(timeline.runs[x])
-        room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
-        if need[x] <= room + arrays.read_bytes[p]:
-            found.append((-float(arrays.time_us[p]), x, (p, int(before[x]))))
-    return [(x, rerun) for _, x, rerun in sorted(found)]

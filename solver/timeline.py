@@ -71,7 +71,8 @@ class Timeline:
     @cached_property
     def newest(self) -> Flags:
         """Tell for each stay whether it is its value's first."""
-        return np.append(True, self.values[1:] != self.values[:-1])[: len(self.values)]
+        found: Flags = np.append(True, self.values[1:] != self.values[:-1])[: len(self.values)]
+        return found
 
     @cached_property
     def from_run(self) -> Flags:
@@ -163,6 +164,12 @@ class Timeline:
         """Return the stay that a touch belongs to."""
         touch = bisect_left(self.touch_list, self.key(v, position, kind))
         return bisect_right(self._begin_list, touch) - 1
+
+    def touched_before(self, v: int, position: int) -> int:
+        """Return where a value that is read at a position was touched last before."""
+        return self.place(
+            self.touch_list[bisect_left(self.touch_list, self.key(v, position, READ)) - 1]
+        )
 
     @cached_property
     def touch_values(self) -> Ints:

@@ -1,0 +1,82 @@
+"""A re-run is left out unmeasured only where measuring would say that nothing is gained."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from solver_problems import gpt_like
+from test_liveness import programs
+
+from remat_gen.solver.arrays import READ, arrays_of
+from remat_gen.solver.cascade import pruned, without
+from remat_gen.solver.measure import measured
+from remat_gen.solver.partition import partition
+from remat_gen.solver.slack import removable, surely_over
+from remat_gen.solver.straight import per_layer
+from remat_gen.solver.timeline import Timeline, timeline_of
+
+
+def check(timeline: Timeline, budget: int) -> list[tuple[bool, bool]]:
+    """Compare with measuring; return for each re-run whether it was seen, and whether it fits."""
+    slack = budget - measured(timeline).inside
+    assert slack.min(initial=0) >= 0
+    found = []
+    for x in [x for x, first in enumerate(timeline.firsts.tolist()) if not first]:
+        over = surely_over(timeline, slack, x)
+        less = without(timeline, x)
+        fits = measured(less).peak_bytes <= budget
+        assert not (over and fits)
+        if goes_alone(timeline, x):
+            assert fits != over
+        found.append((over, fits))
+    return found
+
+
+def goes_alone(timeline: Timeline, x: int) -> bool:
+    """Tell whether a re-run's inputs stay, and nothing held is touched."""
+    operation = timeline.arrays.problem.operations[timeline.run_list[x]]
+    touched = [timeline.arrays.free[v] for v in (*operation.inputs, *operation.outputs)]
+    stays = [timeline.stay(u, x, READ) for u in operation.inputs]
+    kept = [
+        timeline.reads[s] > 1 or not timeline.from_run[s] or timeline.firsts[timeline.made_at[s]]
+        for s in stays
+    ]
+    return all(touched) and all(kept)
+
+
+@given(programs(), st.integers(0, 1000))
+@settings(max_examples=300, deadline=None)
+def test_what_is_surely_over_does_not_fit(drawn: object, more: int) -> None:
+    problem, program = drawn  # type: ignore[misc]
+    timeline = pruned(timeline_of(arrays_of(problem), program))
+    check(timeline, measured(timeline).peak_bytes + more)
+
+
+def test_a_gpt_with_all_kinds() -> None:
+    problem = gpt_like(4)
+    timeline = pruned(timeline_of(arrays_of(problem), per_layer(problem, partition(problem))))
+    figures = measured(timeline)
+    budgets = [figures.peak_bytes * percent // 100 for percent in (100, 120, 200)]
+    seen = [kind for budget in budgets for kind in check(timeline, budget)]
+    assert set(seen) == {(True, False), (False, False), (False, True)}
+
+
+def test_what_may_fit_comes_by_falling_time() -> None:
+    problem = gpt_like(3)
+    timeline = pruned(timeline_of(arrays_of(problem), per_layer(problem, partition(problem))))
+    slack = 2**40 - measured(timeline).inside
+    found = removable(timeline, slack)
+    assert len(found) == (~timeline.firsts).sum()
+    times = [problem.operations[timeline.run_list[x]].time_us for x, _ in found]
+    assert times == sorted(times, reverse=True)
+    assert len({rerun for _, rerun in found}) == len(found)
+    needless = {(x, rerun) for x, rerun in found if not needs_memory(timeline, x)}
+    assert needless <= set(removable(timeline, np.zeros_like(slack))) < set(found)
+
+
+def needs_memory(timeline: Timeline, x: int) -> bool:
+    operation = timeline.arrays.problem.operations[timeline.run_list[x]]
+    sizes = timeline.arrays.sizes
+    freed = sum(sizes[u] for u in operation.inputs if timeline.arrays.free[u])
+    return sum(sizes[v] for v in operation.outputs) > freed
