@@ -7,18 +7,17 @@ more memory never costs time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.chain import ChainTable
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.effort import work_for
+from remat_gen.solver.grids import grids_of
 from remat_gen.solver.improve import Candidate, started
 from remat_gen.solver.ladder import Ladder, pareto, quickest, started_from
 from remat_gen.solver.local import LocalBlock, gradients, localise
 from remat_gen.solver.moves import Moves
-from remat_gen.solver.option_grid import grid_choices, grid_for
 from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_runs
@@ -113,16 +112,10 @@ def _add_chain_programs(front: Front, chain: Chain, strategy: str, progress: Pro
 def _grid(
     front: Front, distinct: list[LocalBlock], progress: Progress
 ) -> dict[LocalBlock, BlockChoices]:
-    with_choices = sum(bool(block.backward) for block in distinct)
-    choices = {}
-    for number, block in enumerate(distinct, 1):
-        report = partial(progress, "solve block", number, len(distinct))
-        report()
-        result = grid_choices(block, grid_for(block, with_choices), report)
-        front.asked += result.asked
-        front.unproved += result.unproved
-        choices[block] = result.choices
-    return choices
+    results = grids_of(distinct, progress)
+    front.asked += sum(result.asked for result in results.values())
+    front.unproved += sum(result.unproved for result in results.values())
+    return {block: result.choices for block, result in results.items()}
 
 
 def _programs(
