@@ -97,18 +97,29 @@ class ChainTable:
         extra = _times([move.time_us for move in moves])[:, None]
         offsets = i - np.array(ks, dtype=np.int64)
 
-        width = int(stairs.counts[later].max())
-        steps = stairs.nbytes[later[:, 0], :width]
+        steps = self._steps(later)
         nbytes = np.maximum(np.maximum(need, held + steps), stairs.least[again])
-        times = extra + stairs.times[later[:, 0], :width] + stairs.times_at(again, nbytes)
-        one = Points(nbytes.ravel(), times.ravel(), np.repeat(offsets, width))
+        one = self._fitting(nbytes, extra, later, again, nbytes, offsets)
 
-        width = int(stairs.counts[again].max())
-        steps = stairs.nbytes[again[:, 0], :width]
+        steps = self._steps(again)
         nbytes = np.maximum(np.maximum(need, steps), held + stairs.least[later])
-        times = extra + stairs.times[again[:, 0], :width] + stairs.times_at(later, nbytes - held)
-        other = Points(nbytes.ravel(), times.ravel(), np.repeat(offsets, width))
+        other = self._fitting(nbytes, extra, again, later, nbytes - held, offsets)
         return one, other
+
+    def _steps(self, rows: Ints) -> Ints:
+        """Return the bytes of rows' points, as far as the longest of them goes."""
+        width = int(self.stairs.counts[rows].max())
+        steps: Ints = self.stairs.nbytes[rows[:, 0], :width]
+        return steps
+
+    def _fitting(
+        self, nbytes: Ints, extra: Times, rows: Ints, others: Ints, left: Ints, offsets: Ints
+    ) -> Points:
+        """Return the points within the limit: each of `rows`' with the others' best in `left`."""
+        k, at = np.nonzero(nbytes < self.stairs.limit)
+        times = extra[k, 0] + self.stairs.times[rows[k, 0], at]
+        times += self.stairs.times_at(others[k, 0], left[k, at])
+        return Points(nbytes[k, at], times, offsets[k])
 
     def _plan(self, i: int, j: int, nbytes: int) -> Plan:
         row = self.rows[i, j]

@@ -54,11 +54,12 @@ class Stairs:
 
     def times_at(self, rows: Ints, nbytes: Ints) -> Times:
         """Return the least times of rows within bytes."""
+        begins = rows * (self.slots + 1)
         slot = np.clip(nbytes, 0, self.limit) // self.slot_bytes
-        point = self.last[rows, slot]
+        point = self.last.take(begins + slot).astype(np.int64)
         for _ in range(2):  # a slot holds one point, the first used one may hold two
-            point = point - ((point >= 0) & (self.nbytes[rows, point] > nbytes))
-        return np.where(point < 0, np.inf, self.times[rows, point])
+            point -= (point >= 0) & (self.nbytes.take(begins + point) > nbytes)
+        return np.where(point < 0, np.inf, self.times.take(begins + point))
 
     def find(self, row: int, nbytes: int) -> int:
         """Return the quickest point of a row within bytes."""
