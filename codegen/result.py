@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from remat_gen.codegen.expressions import quoted
@@ -46,7 +47,8 @@ class ResultWriter:
         items = [self.write(item) for item in value]
         if _is_namedtuple(value):
             return f"{self._class(type(value))}({', '.join(items)})"
-        return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+        text = f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+        return f"torch.Size({text})" if isinstance(value, torch.Size) else text
 
     def _list(self, value: list[Any]) -> str:
         return f"[{', '.join(self.write(item) for item in value)}]"

@@ -24,6 +24,7 @@ CASES = {
     ),
     "detached": model_source(H + "return h, h.detach(), h.detach() * 2, torch.ones(3)"),
     "constants between": model_source(H + "return [h, None, 'name', 3, 2.5, True, (h * 2,)]"),
+    "shapes": model_source(H + "return h, h.shape, h.size()[:1], x.shape"),
     "loss and logits": model_source(H + "return h.mean(), h"),
     "two scalars": model_source(H + "return h.mean(), h.sum(), h"),
     "named tuple": model_source(
@@ -47,6 +48,14 @@ def test_the_same_tensor_twice_is_one_object() -> None:
     _, planned = pair.models()
     one, other = planned(*pair.inputs()[0])
     assert one is other
+
+
+def test_a_shape_is_a_size() -> None:
+    pair = make_pair_of(CASES["shapes"], "1GB", "per-layer")
+    for model in pair.models():
+        h, *shapes = model(*pair.inputs()[0])
+        assert shapes == [h.shape, h.shape[:1], pair.inputs()[0][0].shape]
+        assert {type(shape) for shape in shapes} == {torch.Size}
 
 
 def test_an_input_is_handed_on_itself() -> None:
