@@ -37,8 +37,8 @@ class Ended:
 
 
 def started_by(python: str) -> list[str]:
-    """Return the command that starts the process."""
-    return [python, "-c", _START]
+    """Return the command that starts the process; it finds no modules in the current folder."""
+    return [python, "-P", "-c", _START]
 
 
 def main() -> None:

@@ -182,6 +182,17 @@ def test_what_python_is_embedded_in_is_not_started(
     assert not begun
 
 
+def test_modules_in_the_current_folder_are_not_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("pickle", "sys", "threading", "z3"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])
+    with Ahead(Marked(tmp_path / "mark")) as running:
+        assert running.wait(silent) is not None
+
+
 def test_it_ends_when_the_first_process_does(tmp_path: Path) -> None:
     process = subprocess.Popen(
         started_by(sys.executable), stdin=subprocess.PIPE, stdout=subprocess.PIPE
