@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.builders import build_model
 from remat_gen.capture.defined_once import defined_once
+from remat_gen.capture.garbage import libraries_are_loaded
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.isolation import Isolation, UserCode, isolated, private_name
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
@@ -82,6 +83,7 @@ def load(
     """
     target = resolve_device(device)
     text = read_source(path)
+    libraries_are_loaded()
     with isolated(path.parent, {}) as isolation:
         module = import_file(path, text)
         mode = without_values() if fake else contextlib.nullcontext()

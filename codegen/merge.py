@@ -110,10 +110,13 @@ def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
 
 
 def insert_before_main(source: str, text: str) -> str:
-    """Append definitions to a file, but before `if __name__ == "__main__":`, which may use them."""
+    """Append definitions to a file, but before `if __name__ == "__main__":`, which may use them.
+
+    One that stands before the imports does not.
+    """
     module = cst.parse_module(source)
     end = len(module.body)
-    for i, statement in enumerate(module.body):
+    for i, statement in enumerate(module.body[_behind_imports(module) :], _behind_imports(module)):
         if isinstance(statement, cst.If) and "__name__" in module.code_for_node(statement.test):
             end = i
             break

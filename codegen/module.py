@@ -211,9 +211,9 @@ def _merge(
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
-    refuse_clashes(source, generated)
     imports = _imports("\n".join([source, *parts]), forward, target)
     source = add_imports(source, imports, "aten = torch.ops.aten")
+    refuse_clashes(source, generated)
     return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
 
 

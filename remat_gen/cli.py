@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import sys
 import warnings
@@ -14,7 +12,7 @@ from typing import NoReturn
 import typer
 
 from remat_gen import __version__
-from remat_gen.capture.garbage import fewer_collections
+from remat_gen.capture.garbage import fewer_collections, leave_libraries_alone
 from remat_gen.choice import suggestion
 from remat_gen.command_calibrate import calibrate
 from remat_gen.command_check import check
@@ -87,7 +85,7 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
 
 def run() -> NoReturn:
     """Be the program: run the command line, and end."""
-    atexit.register(gc.freeze)  # or the end would look through all of torch for garbage: a second
+    leave_libraries_alone()
     sys.exit(main())
 
 

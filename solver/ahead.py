@@ -14,19 +14,19 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
-from typing import IO, Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from remat_gen.solver.search import Progress
-from remat_gen.solver.second_process import Ended, Reported, started_by
+from remat_gen.solver.second_process import READY, Ended, Reported, started_by
 
 Found = TypeVar("Found")
 Search: TypeAlias = Callable[[Progress], Found]
 
 _AWAKE_S = 0.5  # how long a wait is deaf to an interrupt where no signal ends it
+_UNPICKLED = (pickle.PicklingError, AttributeError, TypeError)
 
 
 class Ahead(AbstractContextManager["Ahead[Found]"], Generic[Found]):
@@ -45,8 +45,9 @@ class Ahead(AbstractContextManager["Ahead[Found]"], Generic[Found]):
     def __enter__(self) -> Self:
         """Start the search."""
         if self._begins and cores() > 1 and _is_python(sys.executable):
-            with contextlib.suppress(OSError):  # no process can be started
-                self._talk = _Talk.begun(self._search)
+            # No process can be started, no thread, or the search cannot be handed over.
+            with contextlib.suppress(OSError, RuntimeError, *_UNPICKLED):
+                self._talk = _Talk(self._search)
         return self
 
     def wait(self, progress: Progress) -> Found | None:
@@ -73,67 +74,70 @@ class Ahead(AbstractContextManager["Ahead[Found]"], Generic[Found]):
             self._talk = None
 
 
-@dataclass(slots=True)
 class _Talk:
     """A process that searches; a thread hands it the search, and hears what it tells."""
 
-    process: subprocess.Popen[bytes]
-    heard: Queue[Reported | Ended | None] = field(default_factory=Queue)
-    listener: threading.Thread = field(init=False)
+    def __init__(self, search: Search[Any]) -> None:
+        """Start a process, apart from the terminal's interrupts, and hand it the search.
 
-    @classmethod
-    def begun(cls, search: Search[Any]) -> Self:
-        """Start a process, apart from the terminal's interrupts, and hand it the search."""
-        talk = cls(
-            subprocess.Popen(
-                started_by(sys.executable),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        Raises:
+            OSError: no process can be started.
+            RuntimeError: no thread can.
+        """
+        # Here, not in the thread: what is searched keeps what it finds out about itself.
+        search_text = pickle.dumps(search, pickle.HIGHEST_PROTOCOL)
+        self._heard: Queue[Reported | Ended | None] = Queue()
+        self._listener = threading.Thread(target=self._listen, args=(search_text,), daemon=True)
+        self._process = subprocess.Popen(
+            started_by(sys.executable),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-        talk.listener = threading.Thread(target=talk._listen, args=(search,), daemon=True)
-        talk.listener.start()
-        return talk
+        try:
+            self._listener.start()
+        except BaseException:
+            self.end()
+            raise
 
     def told(self) -> Iterator[Reported | Ended]:
         """Yield what is told until the process has ended; of reports in a row only the last."""
         while True:
             try:
-                told = self.heard.get(timeout=_AWAKE_S)
+                told = self._heard.get(timeout=_AWAKE_S)
             except Empty:
                 continue
             if told is None:
                 return
-            if isinstance(told, Ended) or self.heard.empty():
+            if isinstance(told, Ended) or self._heard.empty():
                 yield told
 
-    def _listen(self, search: Search[Any]) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        try:
-            _hand_over(self.process.stdin, search)
+    def _listen(self, search_text: bytes) -> None:
+        """Hand the search over, and hear; in this order, no pipe is full with nobody reading it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with (
+            contextlib.suppress(Exception),
+            self._process.stdin as out,
+            self._process.stdout as told,
+        ):
+            out.write(pickle.dumps(sys.path))
+            out.flush()
+            while (line := told.readline()) != READY:  # what else is printed when Python starts
+                if not line:
+                    raise EOFError
+            out.write(search_text)
+            out.flush()
             while True:
-                self.heard.put(pickle.load(self.process.stdout))
-        except Exception:  # the process has ended, or cannot be talked to
-            self.heard.put(None)
+                self._heard.put(pickle.load(told))
+        self._heard.put(None)
 
     def end(self) -> None:
-        """End the process, and wait until it and the thread have ended."""
-        self.process.kill()
-        self.process.wait()
-        self.listener.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):  # what was not handed over
-                pipe.close()
-
-
-def _hand_over(pipe: IO[bytes], search: Search[Any]) -> None:
-    """Tell the process where modules lie, then the search; the pipe stays open."""
-    for told in (sys.path, search):
-        pickle.dump(told, pipe, pickle.HIGHEST_PROTOCOL)
-    pipe.flush()
+        """End the process, and wait until it has ended."""
+        self._process.kill()
+        self._process.wait()
+        if self._listener.is_alive():
+            self._listener.join(_AWAKE_S)  # no longer: somebody else may hold the process's pipes
 
 
 def _is_python(executable: str | None) -> bool:

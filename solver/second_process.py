@@ -13,6 +13,8 @@ import threading
 from dataclasses import dataclass
 from typing import IO, Any
 
+READY = b"remat-gen is ready\n"  # a line of its own, behind whatever was printed before
+
 # `sys.path` comes first: this file may lie where only the first process knows to look.
 _START = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
@@ -44,6 +46,8 @@ def started_by(python: str) -> list[str]:
 def main() -> None:
     """Run the search that is handed in."""
     told = _taken_output()
+    told.write(b"\n" + READY)
+    told.flush()
     search = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_the_input, daemon=True).start()
 

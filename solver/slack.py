@@ -37,10 +37,13 @@ def removable(timeline: Timeline, slack: Ints) -> list[tuple[int, Rerun]]:
 def surely_over(timeline: Timeline, slack: Ints, x: int) -> bool:
     """Tell whether the slack is too small for what is retained in place of the re-run at x.
 
-    False where only measuring can tell: where other re-runs go with it, or a held value earlier.
+    False where only measuring can tell: where other re-runs go with it, a held value earlier, or
+    one is read twice.
     """
     arrays = timeline.arrays
     operation = arrays.problem.operations[timeline.run_list[x]]
+    if len({*operation.inputs}) < len(operation.inputs):
+        return False
     retained = []
     for v in operation.outputs:
         stay = timeline.stay(v, x, MADE)

@@ -35,7 +35,7 @@ class Timeline:
         self.ends[:-1], self.ends[-1:] = self.begins[1:] - 1, len(self.touches) - 1
         self.reads = self.ends - self.begins
         begins = self.touches[self.begins]
-        self.values = begins >> PLACE_BITS
+        self.values: Ints = begins >> PLACE_BITS
         self.made_at = self.position(begins)
         self.last_at = self.position(self.touches[self.ends])
 

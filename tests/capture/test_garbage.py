@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,38 @@ def test_a_model_is_traced_so(tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         traced(tmp_path, source(LINEAR, "self.n = 1\nreturn x"))
     assert gc.get_threshold() == before
+
+
+def test_libraries_are_left_alone_by_programs_only(tmp_path: Path) -> None:
+    script = """
+import gc, sys
+from remat_gen.capture import garbage
+garbage.libraries_are_loaded()
+assert not gc.get_freeze_count()
+garbage.leave_libraries_alone()
+garbage.libraries_are_loaded()
+frozen = gc.get_freeze_count()
+assert frozen
+later = [[]]
+garbage.libraries_are_loaded()
+assert gc.get_freeze_count() == frozen
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_what_a_models_file_holds_is_closed_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        source(LINEAR, "return self.lin(x).sum()")
+        + """
+LOG = open("module.log", "w")
+LOG.write("held by the module")
+class Held: pass
+held = Held()
+held.itself, held.log = held, open("cycle.log", "w")
+held.log.write("held in a cycle")
+"""
+    )
+    command = [sys.executable, "-m", "remat_gen", "net.py", "--budget", "100%", "-o", "out.py"]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    assert (tmp_path / "module.log").read_text() == "held by the module"
+    assert (tmp_path / "cycle.log").read_text() == "held in a cycle"

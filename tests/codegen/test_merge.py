@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from emitting import HEAD, Emitted, assert_bitwise, emit
 
+from remat_gen.api import generate
 from remat_gen.codegen.merge import add_imports, insert_before_main
 from remat_gen.ir.errors import UsageError
 
@@ -115,6 +116,18 @@ def test_the_model_itself_is_of_a_class_of_the_users_name(tmp_path: Path) -> Non
     assert {"forward", "forward_eager"} <= functions
 
 
+def test_definitions_go_behind_imports_that_an_early_main_precedes() -> None:
+    source = (
+        "import sys\n"
+        'if __name__ == "__main__" and __package__ is None:\n    sys.path.append("..")\n'
+        "import torch\n\n\nclass Net: ...\n\n\n"
+        'if __name__ == "__main__":\n    Net()\n'
+    )
+    text = insert_before_main(source, "def f(): ...")
+    places = [text.index(part) for part in ("import torch", "class Net", "def f()", "    Net()")]
+    assert places == sorted(places)
+
+
 def test_definitions_stand_before_main() -> None:
     text = insert_before_main('x = 1\nif __name__ == "__main__":\n    f()\n', "def f(): ...")
     assert text.index("def f") < text.index("if __name__")
@@ -124,3 +137,21 @@ def test_imports_that_are_there_are_not_repeated() -> None:
     text = add_imports("import torch\nx = 1\n", ("import torch", "from torch import nn"), "y = 2")
     assert text.count("import torch\n") == 1
     assert text.index("from torch import nn") < text.index("y = 2") < text.index("x = 1")
+
+
+def test_a_class_that_is_imported_for_the_result_must_not_be_called_as_ours(tmp_path: Path) -> None:
+    (tmp_path / "lib.py").write_text(
+        "from typing import NamedTuple\nimport torch\nfrom torch import Tensor, nn\n"
+        "class Kept(NamedTuple):\n    total: Tensor\n    mean: Tensor\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(3, 3)\n"
+        "    def forward(self, x):\n"
+        "        x = self.lin(x)\n        return Kept(x.sum(), x.mean())\n"
+    )
+    (tmp_path / "net.py").write_text(
+        "import torch\nimport lib\n"
+        "def build_model():\n    return lib.Net()\n"
+        "def example_inputs():\n    return (torch.randn(2, 3),)\n"
+    )
+    with pytest.raises(UsageError, match="Kept, which the generated code defines too"):
+        generate(tmp_path / "net.py", budget="100%")

@@ -169,6 +169,42 @@ def test_one_core_has_no_second_process(
     assert not begun
 
 
+def test_without_another_thread_nothing_is_searched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with Ahead(Marked(tmp_path / "mark")) as running:
+        assert running.wait(silent) is None
+    assert begun[0].poll() is not None
+
+
+@pytest.mark.parametrize("noise", ["one line\\n", "x" * 200_000, "I1\\n.", "no end of a line"])
+def test_what_is_printed_when_python_starts_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, noise: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"print('{noise}', end='', flush=True)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Ahead(Large(bytes(1 << 20))) as running:
+        assert running.wait(silent) == 1 << 20
+
+
+def test_it_ends_though_others_hold_its_output(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import subprocess; subprocess.Popen(['sleep', '30'])"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    before = time.monotonic()
+    with Ahead(Marked(tmp_path / "mark", "go on")):
+        wait_for((tmp_path / "mark").exists)
+    assert begun[0].poll() is not None
+    assert time.monotonic() - before < 20
+
+
 @pytest.mark.parametrize("program", ["/usr/bin/blender", "", None])
 def test_what_python_is_embedded_in_is_not_started(
     monkeypatch: pytest.MonkeyPatch,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,3 +82,18 @@ def needs_memory(timeline: Timeline, x: int) -> bool:
     sizes = timeline.arrays.sizes
     freed = sum(sizes[u] for u in operation.inputs if timeline.arrays.free[u])
     return sum(sizes[v] for v in operation.outputs) > freed
+
+
+def test_what_is_read_twice_is_measured() -> None:
+    problem = gpt_like(2)
+    doubled = replace(
+        problem,
+        operations=tuple(replace(o, inputs=o.inputs + o.inputs[:1]) for o in problem.operations),
+    )
+    program = per_layer(problem, partition(problem))
+    timeline = pruned(timeline_of(arrays_of(doubled), program))
+    slack = np.zeros(timeline.length, dtype=np.int64)
+    again = [x for x, first in enumerate(timeline.firsts.tolist()) if not first]
+    reading = [x for x in again if problem.operations[timeline.run_list[x]].inputs]
+    assert reading
+    assert not any(surely_over(timeline, slack, x) for x in reading)
