@@ -42,3 +42,8 @@ def libraries_are_loaded() -> None:
     """
     if _Libraries.left_alone and not gc.get_freeze_count():
         gc.freeze()
+
+
+def frozen_by_others() -> bool:
+    """Tell whether somebody else keeps objects out of searches, which is not ours to undo."""
+    return gc.get_freeze_count() > 0 and not _Libraries.left_alone

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from remat_gen.capture.garbage import frozen_by_others
 from remat_gen.capture.memory_events import MemoryEvent, recorded_memory
 from remat_gen.step import clear_gradients, training_step
 
@@ -121,11 +122,10 @@ def _activation_peak_cuda(
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
     """Collect once, then only when asked, and then only what is new: torch alone takes 0.2 s."""
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    was_enabled, was_frozen = gc.isenabled(), frozen_by_others()
     gc.collect()
     gc.disable()
-    if not was_frozen:  # what was added since is little, and nobody could tell it apart afterwards
-        gc.freeze()
+    gc.freeze()
     try:
         yield
     finally:
