@@ -115,8 +115,8 @@ def insert_before_main(source: str, text: str) -> str:
     One that stands before the imports does not.
     """
     module = cst.parse_module(source)
-    end = len(module.body)
-    for i, statement in enumerate(module.body[_behind_imports(module) :], _behind_imports(module)):
+    first, end = _behind_imports(module), len(module.body)
+    for i, statement in enumerate(module.body[first:], first):
         if isinstance(statement, cst.If) and "__name__" in module.code_for_node(statement.test):
             end = i
             break
