@@ -7,7 +7,7 @@ from pathlib import Path
 import nox
 
 TORCH = "2.13.0"
-TORCHES = ("2.11.0", "2.12.0", "2.13.0")
+TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 PYTHONS = ("3.11", "3.12", "3.13")
 ZOO = ("torchvision==0.29.2", "timm==1.0.31", "peft==0.21.2", "accelerate==1.15.0")
 

@@ -7,6 +7,7 @@ a quarter of the processor time of tracing a GPT of 48 layers (docs/design.md).
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,9 +39,12 @@ def leave_libraries_alone() -> None:
 def libraries_are_loaded() -> None:
     """Say that what comes next is the user's, whose files must be closed at the end.
 
-    Searching torch's million objects then takes a second, the last one of each run.
+    Searching torch's million objects then takes a second, the last one of each run. Triton, where
+    it is there, is searched all the same: from 3.9 on it counts at the end what nobody has taken
+    away, and prints fifty lines about it.
     """
-    if _Libraries.left_alone and not gc.get_freeze_count():
+    counted = "triton" in sys.modules
+    if _Libraries.left_alone and not gc.get_freeze_count() and not counted:
         gc.freeze()
 
 
