@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import torch
 import torch._dynamo
+from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
 from remat_gen.capture.side_effects import is_library_file
 from remat_gen.ir.errors import TraceError
@@ -68,6 +69,12 @@ def first_as_eager(asked: bool, trace: Callable[[], T]) -> T:
 
 @contextmanager
 def _answered_as_eager() -> Iterator[None]:
+    """Let functions that say no stand in the questions' place, behind Dynamo's back.
+
+    Dynamo notes once in a process which functions the questions are: before, or it could not trace
+    them any more.
+    """
+    dynamo_graph_capture_for_export(_asks)(torch.zeros(()))
     with ExitStack() as stack:
         for module, name in QUESTIONS:
             stack.enter_context(patch.object(module, name, _no))
@@ -76,3 +83,7 @@ def _answered_as_eager() -> Iterator[None]:
 
 def _no() -> bool:
     return False
+
+
+def _asks(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor + torch.compiler.is_compiling()

@@ -166,6 +166,8 @@ RULES: dict[Any, Rule] = {
     aten.channel_shuffle.default: _suggested(0),
     aten.roll.default: _rolled,
     aten.max_unpool2d.default: _suggested(0),
+    aten.reflection_pad2d.default: _suggested(0),  # torch 2.11: the fake of 2.13 says so
+    aten.replication_pad2d.default: _suggested(0),  # likewise
     aten.reflection_pad2d_backward.default: _suggested(1),
     aten.replication_pad2d_backward.default: _suggested(1),
     aten.replication_pad3d.default: _suggested(0),

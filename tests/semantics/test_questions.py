@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from pairs import make_pair_of
 from sources import model_source
@@ -25,3 +29,17 @@ def test_the_branch_is_eagers(question: str) -> None:
     """Dynamo says yes: the plan was of the other branch, silently."""
     forward = f"x = self.body(x)\nif {question}:\n    x = x * 2\nreturn self.head(x.sin())"
     assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
+
+
+def test_dynamo_knows_the_questions_afterwards(tmp_path: Path) -> None:
+    """It notes once in a process which functions they are: not those that stood in their place."""
+    forward = f"x = self.body(x)\nif {QUESTIONS[0]}:\n    x = x * 2\nreturn self.head(x)"
+    (tmp_path / "net.py").write_text(model_source(forward))
+    script = f"""
+import torch, remat_gen
+remat_gen.generate("net.py", budget="1GB", output="net_remat.py")
+for name in {QUESTIONS[:2]}:
+    compiled = torch.compile(eval(f"lambda x: x + {{name}}"), backend="eager", fullgraph=True)
+    assert compiled(torch.zeros(())) == 1, name
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
