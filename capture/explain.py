@@ -66,6 +66,14 @@ _REASONS = (
         "forward raises {0}",
     ),
     (
+        r"^((?:name|cannot access local variable) '\w+'.*)$",
+        "forward raises NameError: {0}",
+    ),
+    (
+        r"^(.+\(\) (?:takes|missing|got an unexpected keyword|got multiple values) .*)$",
+        "forward raises TypeError: {0}",
+    ),
+    (
         r"Found <class '(?:[\w.]+\.)?(\w+)'> in output",
         "forward returns a {0}, which holds tensors that torch cannot see: return a tuple, a dict "
         "or a dataclass",

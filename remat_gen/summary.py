@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from remat_gen.pipeline import Generated
     from remat_gen.report import Report
 
+_NAMED = 3  # of operations that were not measured
+
 
 def summary_lines(generated: Generated) -> list[str]:
     """Return what was planned: the budget, eager beside the plan, and where the files are."""
@@ -31,6 +33,7 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
     lines += _left_out(generated)
+    lines += _not_measured(plan)
     if generated.pinned.pins:
         lines.append(f"pins        {generated.pinned}")
     if generated.breakdown:
@@ -86,6 +89,22 @@ def _left_out(generated: Generated) -> list[str]:
     """Say what eager's figures are without: the model's own checkpoints, a fused kernel."""
     named = ", ".join(f"{left.what} ({left.where})" for left in generated.left_out)
     return [f"left out    {named}: eager's figures are without it"] if named else []
+
+
+def _not_measured(plan: Plan) -> list[str]:
+    """Say which operations failed while they were measured: the step may fail as well."""
+    names = _without_a_measurement(plan)
+    if not names:
+        return []
+    several = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [
+        f"not run     {', '.join(names[:_NAMED])}{several}: failed on all numbers tried; times are "
+        "estimated, workspace is taken as none"
+    ]
+
+
+def _without_a_measurement(plan: Plan) -> list[str]:
+    return [name for name, cost in plan.costs.items() if cost.modelled and not plan.modelled]
 
 
 def _strategy(generated: Generated) -> str:
@@ -150,6 +169,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "solver": asdict(plan.solver),
         "device": plan.device,
         "modelled": plan.modelled is not None,
+        "not_run": _without_a_measurement(plan),
         "dynamic": list(plan.dynamic),
         "left_out": [asdict(left) for left in generated.left_out],
         "keep": generated.pinned.keep,

@@ -142,6 +142,26 @@ def test_the_users_line_and_what_to_do(tmp_path: Path, case: str) -> None:
     assert message.count("cannot be traced") <= 1
 
 
+@pytest.mark.parametrize(
+    ("forward", "says"),
+    [
+        ("return (self.lin(x) * scale).sum()", "NameError: name 'scale' is not defined"),
+        (
+            "return self.lin(x, 3).sum()",
+            "TypeError: Linear.forward() takes 2 positional arguments but 3 were given",
+        ),
+        ("return self.lin().sum()", "TypeError: Linear.forward() missing 1 required positional"),
+        ("return self.lin(y=x).sum()", "TypeError: Linear.forward() got an unexpected keyword"),
+    ],
+)
+def test_python_says_itself_what_it_misses(tmp_path: Path, forward: str, says: str) -> None:
+    text = source(LINEAR, forward)
+    with pytest.raises(TraceError) as caught:
+        traced(tmp_path, text)
+    start = f"net.py:{line_of(text, forward)}: the model cannot be traced: forward raises {says}"
+    assert str(caught.value).startswith(start)
+
+
 TORCH_LOOKS = {
     "masks": (
         "self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)\n"

@@ -102,6 +102,17 @@ def test_costs_of_another_torch_are_not_used(
     assert json.loads(remat("small.py", "--budget", "75%", "--json").out)["costs_reused"] is False
 
 
+def test_an_operation_that_does_not_run_is_said(folder: Path, remat: Remat) -> None:
+    """A trace does not see that numbers are of two types; the step would raise."""
+    text = (folder / "small.py").read_text()
+    mixed = text.replace("self.head(x)", "self.head(x.double())")
+    assert mixed != text
+    (folder / "mixed.py").write_text(mixed)
+    ended = remat("mixed.py", "--budget", "100%", "--json")
+    assert "not run     head, head.d_x_cast: failed on all numbers tried; times" in ended.err
+    assert json.loads(ended.out)["not_run"] == ["head", "head.d_x_cast"]
+
+
 def test_verify_agrees(existing: Path, remat: Remat) -> None:
     ended = remat("verify", existing, "--json")
     assert ended.code == 0, ended.err
