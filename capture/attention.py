@@ -3,7 +3,8 @@
 Eager picks a kernel by dtype and shape (`select_sdp_backend` in
 aten/src/ATen/native/transformers/cuda/sdp_utils.cpp), which torch cannot do where no GPU is. The
 rules here are those that hold on every GPU since Ampere: flash attention for 16 bits without a
-mask, else the memory-efficient kernel, else plain arithmetic. cuDNN's kernel, which eager prefers
+mask, else the memory-efficient kernel, else plain arithmetic; each kernel takes what it is asked
+to alone, and would raise, or mask otherwise, on the rest. cuDNN's kernel, which eager prefers
 on Hopper where cuDNN is new enough, is not planned for: whether it is depends on the machine.
 """
 
@@ -23,6 +24,7 @@ _HALF = (torch.float16, torch.bfloat16)
 _FLASH_HEAD = 256  # the largest head that flash attention has a kernel for
 _FLASH_MULTIPLE = 8  # eager pads a head to a multiple of it
 _EFFICIENT_BYTES = 16  # a head of the efficient kernel is a multiple of as many bytes
+_EFFICIENT_SHARES = torch.__version__ >= "2.14"  # heads of keys among queries, as flash attention
 _MASK_MULTIPLE = 16  # so is a row of its mask, in elements
 
 
@@ -40,16 +42,16 @@ def attention(
     """Trace the kernel that eager would run on a GPU; `[B, H, T, D]` each."""
     factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     tensors = (query, key, value)
-    if attn_mask is None and _flash_takes(*tensors):
-        return _flash(*tensors, dropout_p, is_causal, factor)
+    if _fused_take(*tensors, attn_mask):
+        if attn_mask is None and _flash_takes(*tensors, is_causal, enable_gqa):
+            return _flash(*tensors, dropout_p, is_causal, factor)
+        if _efficient_takes(*tensors, attn_mask, enable_gqa):
+            added = None if attn_mask is None else _added(attn_mask, query.dtype)
+            return _efficient(*tensors, added, dropout_p, is_causal, factor)
     if attn_mask is not None:
         attn_mask = _added(attn_mask, query.dtype)
-    if enable_gqa:  # the kernels below have as many heads of keys as of queries
-        key, value = (t.repeat_interleave(query.size(1) // t.size(1), 1) for t in (key, value))
-    if _efficient_takes(query, key, value, attn_mask):
-        return _efficient(query, key, value, attn_mask, dropout_p, is_causal, factor)
     found: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
-        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale
+        query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]
     return found
 
@@ -74,10 +76,28 @@ def seeds_on_host(graph: Graph) -> Graph:
     return replace(graph, tensors=tensors)
 
 
-def _flash_takes(query: Tensor, key: Tensor, value: Tensor) -> bool:
+def _fused_take(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Tell whether all fused kernels take tensors: of one batch and dtype, in unbroken rows."""
+    tensors = (query, key, value)
+    alike = all(
+        t.ndim == 4 and t.dtype == query.dtype and t.size(0) == query.size(0) for t in tensors
+    )
+    return alike and all(t.stride(-1) == 1 for t in (*tensors, mask) if t is not None)
+
+
+def _flash_takes(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, enable_gqa: bool
+) -> bool:
+    """Tell whether flash attention does; its causal mask begins at the other end of the keys."""
     same = query.size(-1) == key.size(-1) == value.size(-1)
-    heads = query.ndim == 4 and query.size(1) % key.size(1) == 0
-    return heads and same and query.dtype in _HALF and query.size(-1) <= _FLASH_HEAD
+    square = not is_causal or query.size(2) == key.size(2)
+    fits = same and square and query.dtype in _HALF and query.size(-1) <= _FLASH_HEAD
+    return fits and _heads_fit(query, key, value, enable_gqa)
+
+
+def _heads_fit(query: Tensor, key: Tensor, value: Tensor, shared: bool) -> bool:
+    several = query.size(1) % key.size(1) == 0 if shared else query.size(1) == key.size(1)
+    return several and key.size(1) == value.size(1)
 
 
 def _flash(
@@ -93,12 +113,15 @@ def _flash(
     return found[..., :size] if padding else found
 
 
-def _efficient_takes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    if query.ndim != 4 or query.dtype not in (*_HALF, torch.float32):
+def _efficient_takes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, enable_gqa: bool
+) -> bool:
+    """Tell whether the memory-efficient kernel does."""
+    if query.dtype not in (*_HALF, torch.float32) or (mask is not None and mask.requires_grad):
         return False
     multiple = _EFFICIENT_BYTES // query.dtype.itemsize
     fits = query.size(-1) % multiple == 0 and value.size(-1) % multiple == 0
-    return fits and query.size(1) == key.size(1) and not (mask is not None and mask.requires_grad)
+    return fits and _heads_fit(query, key, value, enable_gqa and _EFFICIENT_SHARES)
 
 
 def _efficient(

@@ -1,9 +1,10 @@
-"""Strides as the CPU's kernels give them, where torch's fake kernels say otherwise.
+"""Strides as kernels give them, where torch's fake kernels say otherwise.
 
 A trace runs on fake tensors. A view that it takes of a result whose strides are other for real
 does not exist in the step (`BatchNorm1d` of a transposed tensor, then `reshape`), or needs a copy
-that is nowhere in the plan. The rules here are what the kernels allocate, as far as they differ;
-`tests/capture/test_real_layouts.py` compares them with the kernels.
+that is nowhere in the plan. The rules here are what the CPU's kernels allocate, as far as they
+differ; `tests/capture/test_real_layouts.py` compares them with the kernels. Some kernels are the
+same code for GPUs, or allocate likewise there.
 """
 
 from __future__ import annotations
@@ -26,13 +27,10 @@ Rule: TypeAlias = Callable[[Tensor, Sequence[Any]], Sequence[int]]
 
 @contextmanager
 def layouts_of_kernels(stands_for: str = "") -> Iterator[None]:
-    """Let fake tensors on the CPU have the strides of its kernels; not those that `stands_for` it.
+    """Let fake tensors have the strides of kernels.
 
     `stands_for` is the device that fake tensors on the CPU stand for, "" where they are themselves.
     """
-    if stands_for:
-        yield
-        return
     dispatch = FakeTensorMode.dispatch
 
     def corrected(
@@ -42,10 +40,18 @@ def layouts_of_kernels(stands_for: str = "") -> Iterator[None]:
         rule = RULES.get(func)
         if rule is None or result is NotImplemented:
             return result
+        on_cpu = not stands_for and _device(result) == "cpu"
+        if not on_cpu and func not in ALSO_ON_GPUS:
+            return result
         return _corrected(mode, rule, result, args)
 
     with patch.object(FakeTensorMode, "dispatch", corrected):
         yield
+
+
+def _device(result: Any) -> str:
+    found = (leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor))
+    return next((tensor.device.type for tensor in found), "")
 
 
 def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any]) -> Any:
@@ -64,7 +70,7 @@ def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any
 
 def _restrided(mode: FakeTensorMode, rule: Rule, fake: Tensor, args: Sequence[Any]) -> Tensor:
     known = [arg for arg in (fake, *args) if isinstance(arg, Tensor)]
-    if fake.device.type != "cpu" or not all(map(_has_hints, known)):
+    if not all(map(_has_hints, known)):
         return fake
     example, *examples = pytree.tree_map_only(Tensor, _at_example, (fake, *args))
     strides = tuple(rule(example, examples))
@@ -173,3 +179,21 @@ RULES: dict[Any, Rule] = {
     aten.replication_pad3d.default: _suggested(0),
     aten.replication_pad3d_backward.default: _suggested(1),
 }
+
+ALSO_ON_GPUS = frozenset(
+    {
+        aten.native_layer_norm_backward.default,
+        aten._log_softmax_backward_data.default,
+        aten.elu_backward.default,
+        aten.hardswish_backward.default,
+        aten.softplus_backward.default,
+        aten.hardsigmoid_backward.default,
+        aten.hardtanh_backward.default,
+        aten.logit_backward.default,
+        aten.xlogy.Tensor,
+        aten.mse_loss_backward.default,
+        aten.smooth_l1_loss_backward.default,
+        aten.huber_loss_backward.default,
+    }
+)
+"""Allocated by one code for all devices; LayerNorm's on a GPU is contiguous as well."""

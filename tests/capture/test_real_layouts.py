@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from remat_gen.capture.real_layouts import RULES, layouts_of_kernels
+from remat_gen.capture.real_layouts import ALSO_ON_GPUS, RULES, layouts_of_kernels
 
 SHAPES = {3: (4, 8, 6), 4: (2, 4, 6, 8), 5: (2, 4, 4, 4, 4)}
 FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
@@ -121,7 +121,21 @@ def test_strides_are_those_of_the_kernels(name: str) -> None:
     assert compared.ruled, "no rule was needed"
 
 
-def test_no_rule_is_for_tensors_that_stand_for_a_gpus() -> None:
+@pytest.mark.parametrize(("device", "stands_for"), [("cpu", "cuda"), ("cuda", "")])
+def test_what_a_gpu_allocates_likewise(device: str, stands_for: str) -> None:
+    """LayerNorm's gradient of a transposed tensor: a view of it was taken for one, and none is."""
+    assert RULES.keys() >= ALSO_ON_GPUS
+    with FakeTensorMode(), layouts_of_kernels(stands_for):
+        x = torch.empty(4, 6, 8, device=device).transpose(1, 2)
+        mean = torch.empty(4, 8, 1, device=device)
+        weight = torch.empty(6, device=device)
+        found = torch.ops.aten.native_layer_norm_backward(
+            x, x, [6], mean, mean, weight, weight, [True, True, True]
+        )
+    assert found[0].stride() == (48, 6, 1)
+
+
+def test_rules_of_the_cpu_alone_are_not_for_gpus() -> None:
     x = laid_out((4, 8, 6), (0, 2, 1))
     with FakeTensorMode() as mode, layouts_of_kernels("cuda"):
         fake = F.batch_norm(mode.from_tensor(x), None, None, training=True)

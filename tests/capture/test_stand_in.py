@@ -79,7 +79,8 @@ def attention_of(graph: Graph) -> list[str]:
         ("(x, x, x)", "float32", 16, "efficient"),
         ("(x, x, x, torch.ones(24, 24, dtype=torch.bool).tril())", "bfloat16", 16, "efficient"),
         ("(x, x, x)", "bfloat16", 264, "efficient"),
-        ("(x, x[:, :2], x[:, :2], enable_gqa=True)", "float32", 16, "efficient"),
+        ("(x[:, :, :8], x, x)", "bfloat16", 16, "flash"),
+        ("(x[:, :, :8], x, x, is_causal=True)", "bfloat16", 16, "efficient"),
     ],
 )
 def test_which_kernel_runs_attention(
@@ -90,10 +91,30 @@ def test_which_kernel_runs_attention(
     assert found == [f"{kernel}_attention", f"{kernel}_attention_backward"]
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("float64", 16), ("float32", 15)])
-def test_plain_arithmetic_where_no_kernel_is(dtype: str, size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "dtype", "size"),
+    [
+        ("(x, x, x)", "float64", 16),
+        ("(x, x, x)", "float32", 15),
+        ("(x, x[:1], x[:1])", "bfloat16", 16),  # keys for the whole batch
+        ("(x.mT, x.mT, x.mT)", "bfloat16", 24),  # heads in columns, as in many U-Nets
+        ("(x.mT, x.mT, x.mT)", "float32", 24),
+        ("(x, x, x, x.new_zeros(24, 1).expand(24, 24))", "float32", 16),
+    ],
+)
+def test_plain_arithmetic_where_no_kernel_is(
+    call: str, dtype: str, size: int, tmp_path: Path
+) -> None:
     inputs = HEADS.format(dtype=dtype, size=size)
-    assert kernels(tmp_path, "F.scaled_dot_product_attention(x, x, x)", inputs) == []
+    assert kernels(tmp_path, f"F.scaled_dot_product_attention{call}", inputs) == []
+
+
+def test_who_shares_heads_of_keys(tmp_path: Path) -> None:
+    """The memory-efficient kernel does from torch 2.14 on, as `F`'s own description says."""
+    call = "F.scaled_dot_product_attention(x, x[:, :2], x[:, :2], enable_gqa=True)"
+    does = "Memory-efficient attention also supports" in str(F.scaled_dot_product_attention.__doc__)
+    found = kernels(tmp_path, call, HEADS.format(dtype="float32", size=16))
+    assert found == ["efficient_attention", "efficient_attention_backward"] * does
 
 
 def test_plain_arithmetic_is_attention() -> None:
