@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from varying import assert_as_eager, varying
-from varying_models import GPT, MODELS, NESTED, OPEN_ENDED, RESNET, SIZES, WINDOWS
+from varying_models import (
+    GPT,
+    KEEPS_QUOTIENTS,
+    MODELS,
+    NESTED,
+    OPEN_ENDED,
+    RESNET,
+    SIZES,
+    WINDOWS,
+)
 
 from remat_gen.capture.lower import RNG_STATE_BYTES
 
@@ -34,6 +43,7 @@ def test_no_batch_takes_more_than_was_planned(source: str) -> None:
     assert measured == sorted(measured, reverse=True)
 
 
+@pytest.mark.skipif(not KEEPS_QUOTIENTS, reason="torch 2.11 pins lengths there")
 def test_a_quotient_that_is_whole_is_written_as_one() -> None:
     text = varying(WINDOWS).text.partition("class PlannedBlock")[2].partition("class Planned:")[0]
     assert "int(" not in text
