@@ -27,7 +27,7 @@ CASES = {
 }
 
 
-if torch.__version__ < "2.12":  # refused while it is traced
+if torch.__version__ < "2.13":  # refused while it is traced
     del CASES["expanded"]
 
 
