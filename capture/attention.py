@@ -3,9 +3,10 @@
 Eager picks a kernel by dtype and shape (`select_sdp_backend` in
 aten/src/ATen/native/transformers/cuda/sdp_utils.cpp), which torch cannot do where no GPU is. The
 rules here are those that hold on every GPU since Ampere: flash attention for 16 bits without a
-mask, else the memory-efficient kernel, else plain arithmetic; each kernel takes what it is asked
-to alone, and would raise, or mask otherwise, on the rest. cuDNN's kernel, which eager prefers
-on Hopper where cuDNN is new enough, is not planned for: whether it is depends on the machine.
+mask, else the memory-efficient kernel, else plain arithmetic. A plan calls a kernel by itself,
+where nobody asks whether eager would: what it is not made for it refuses, or masks otherwise.
+cuDNN's kernel, which eager prefers on Hopper where cuDNN is new enough, is not planned for:
+whether it is depends on the machine.
 """
 
 from __future__ import annotations
@@ -42,14 +43,13 @@ def attention(
     """Trace the kernel that eager would run on a GPU; `[B, H, T, D]` each."""
     factor = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     tensors = (query, key, value)
-    if _fused_take(*tensors, attn_mask):
-        if attn_mask is None and _flash_takes(*tensors, is_causal, enable_gqa):
-            return _flash(*tensors, dropout_p, is_causal, factor)
-        if _efficient_takes(*tensors, attn_mask, enable_gqa):
-            added = None if attn_mask is None else _added(attn_mask, query.dtype)
-            return _efficient(*tensors, added, dropout_p, is_causal, factor)
+    fused = _fused_take(*tensors, attn_mask)
+    if fused and attn_mask is None and _flash_takes(*tensors, is_causal, enable_gqa):
+        return _flash(*tensors, dropout_p, is_causal, factor)
     if attn_mask is not None:
         attn_mask = _added(attn_mask, query.dtype)
+    if fused and _efficient_takes(*tensors, attn_mask, enable_gqa):
+        return _efficient(*tensors, attn_mask, dropout_p, is_causal, factor)
     found: Tensor = torch.ops.aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
     )[0]

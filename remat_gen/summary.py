@@ -92,14 +92,14 @@ def _left_out(generated: Generated) -> list[str]:
 
 
 def _not_measured(plan: Plan) -> list[str]:
-    """Say which operations failed while they were measured: the step may fail as well."""
+    """Say which operations could not be measured: where they failed, the step may fail as well."""
     names = _without_a_measurement(plan)
     if not names:
         return []
     several = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return [
-        f"not run     {', '.join(names[:_NAMED])}{several}: failed on all numbers tried; times are "
-        "estimated, workspace is taken as none"
+        f"not run     {', '.join(names[:_NAMED])}{several}: could not be run by themselves; "
+        "times are estimated, workspace is taken as none"
     ]
 
 
