@@ -9,26 +9,38 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from unittest import mock
 
 import torch
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
+from remat_gen.capture import rms_norm
 from remat_gen.capture.attention import attention
 from remat_gen.capture.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.resampling import RESAMPLING
 
-_KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-_Kernels: TypeAlias = Mapping[torch._ops.OpOverload, Callable[..., torch.Tensor]]
-_OURS: _Kernels = {
-    torch.ops.aten.dropout.default: dropout,
-    torch.ops.aten.dropout_.default: dropout_,
-}
+aten = torch.ops.aten
+_Key: TypeAlias = torch._C.DispatchKey
+_ByKey: TypeAlias = Mapping[_Key, Callable[..., Any]]
+_Kernels: TypeAlias = Mapping[torch._ops.OpOverload, _ByKey]
+_KEYS = (_Key.Autograd, _Key.CompositeImplicitAutograd)
+
+
+def _for(kernel: Callable[..., Any]) -> _ByKey:
+    return dict.fromkeys(_KEYS, kernel)
+
+
+_OURS: _Kernels = {aten.dropout.default: _for(dropout), aten.dropout_.default: _for(dropout_)}
 _OF_GPU: _Kernels = {
-    torch.ops.aten.dropout.default: dropout_of_gpu,
-    torch.ops.aten.dropout_.default: dropout_,
-    torch.ops.aten.scaled_dot_product_attention.default: attention,
+    aten.dropout.default: _for(dropout_of_gpu),
+    aten.dropout_.default: _for(dropout_),
+    aten.rms_norm.default: _for(rms_norm.rms_norm),
+    aten._fused_rms_norm.default: {
+        _Key.CompositeImplicitAutograd: rms_norm.kept,
+        _Key.Meta: rms_norm.arithmetic,
+    },
+    aten.scaled_dot_product_attention.default: _for(attention),
 }
 
 # Packets of operators whose kernels have a backward of their own on every device.
@@ -50,8 +62,8 @@ def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
         for key in _KEYS:
             operator.py_kernels.pop(key, None)
     before += [(operator, dict(operator.py_kernels)) for operator in ours]
-    for operator, kernel in ours.items():
-        operator.py_kernels.update(dict.fromkeys(_KEYS, kernel))
+    for operator, kernels in ours.items():
+        operator.py_kernels.update(kernels)
     _forget(operator for operator, _ in before)
     try:
         yield

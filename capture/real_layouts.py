@@ -151,6 +151,7 @@ RULES: dict[Any, Rule] = {
     aten._native_batch_norm_legit_no_training.default: _suggested(0),
     aten.native_batch_norm_backward.default: _suggested(1),
     aten.native_layer_norm_backward.default: _contiguous,
+    aten._fused_rms_norm_backward.default: _contiguous,
     aten._log_softmax_backward_data.default: _contiguous,
     aten.elu_backward.default: _elementwise(0, 5),
     aten.hardswish_backward.default: _elementwise(0, 1),
@@ -183,6 +184,7 @@ RULES: dict[Any, Rule] = {
 ALSO_ON_GPUS = frozenset(
     {
         aten.native_layer_norm_backward.default,
+        aten._fused_rms_norm_backward.default,
         aten._log_softmax_backward_data.default,
         aten.elu_backward.default,
         aten.hardswish_backward.default,
@@ -196,4 +198,4 @@ ALSO_ON_GPUS = frozenset(
         aten.huber_loss_backward.default,
     }
 )
-"""Allocated by one code for all devices; LayerNorm's on a GPU is contiguous as well."""
+"""Allocated by one code for all devices; LayerNorm's on a GPU and RMSNorm's are contiguous too."""

@@ -23,8 +23,9 @@ _POINTWISE = frozenset(
     trunc where _to_copy""".split()
 )
 _REDUCTIONS = frozenset(
-    """amax amin mean native_layer_norm native_layer_norm_backward _log_softmax
-    _log_softmax_backward_data _softmax _softmax_backward_data sum var var_mean""".split()
+    """amax amin _fused_rms_norm _fused_rms_norm_backward mean native_layer_norm
+    native_layer_norm_backward _log_softmax _log_softmax_backward_data _softmax
+    _softmax_backward_data sum var var_mean""".split()
 )
 _SHAPING = frozenset(("cat", "constant_pad_nd", "embedding", "stack"))
 # Kernels made by hand, which a compiler's may be slower than.

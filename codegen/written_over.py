@@ -17,8 +17,9 @@ _COMMUTE = frozenset(("add", "mul"))
 # Makers whose results are new memory on every path; others may hand an input on (dropout of 0).
 _FRESH = METHODS | frozenset(
     """addmm baddbmm bmm cat clone convolution convolution_backward elu_backward embedding
-    empty empty_like full full_like gelu gelu_backward hardsigmoid_backward hardtanh_backward
-    leaky_relu_backward _log_softmax _log_softmax_backward_data
+    empty empty_like full full_like _fused_rms_norm _fused_rms_norm_backward
+    gelu gelu_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward
+    _log_softmax _log_softmax_backward_data
     max_pool2d_with_indices_backward mm native_batch_norm native_batch_norm_backward
     _native_batch_norm_legit_functional native_group_norm native_group_norm_backward
     native_layer_norm native_layer_norm_backward new_empty new_empty_strided new_full

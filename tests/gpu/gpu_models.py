@@ -87,11 +87,13 @@ def attention(dtype: str, probability: float) -> str:
     return ATTENTION.replace("DTYPE", f"torch.{dtype}").replace("PROBABILITY", str(probability))
 
 
+RMS_NORM = attention("bfloat16", 0.0).replace("nn.LayerNorm", "nn.RMSNorm")
 MODELS = {
     "attention": attention("bfloat16", 0.0),
     "attention, dropout": attention("bfloat16", 0.1),
     "attention, float32": attention("float32", 0.1),
     "attention, autocast": attention("float32", 0.0) + AUTOCAST,
+    "attention, RMSNorm": RMS_NORM,
     "convolutions": CONVOLUTIONS,
     "convolutions, autocast": CONVOLUTIONS + AUTOCAST,
 }

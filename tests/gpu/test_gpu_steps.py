@@ -126,8 +126,9 @@ def test_dropout_is_torchs_own(tmp_path: Path) -> None:
     assert not any(target.startswith("remat.dropout") for target in targets)
 
 
-def test_what_stands_for_a_gpu_is_traced_as_one(tmp_path: Path) -> None:
-    here = traced(MODELS["convolutions"], tmp_path).graph
+@pytest.mark.parametrize("name", ["attention, RMSNorm", "convolutions"])
+def test_what_stands_for_a_gpu_is_traced_as_one(name: str, tmp_path: Path) -> None:
+    here = traced(MODELS[name], tmp_path).graph
     elsewhere = trace_loaded(load_fake(tmp_path / "net.py", None, None, "cuda")).graph
     assert [o.target for o in elsewhere.operations] == [o.target for o in here.operations]
     assert {n: s.nbytes for n, s in elsewhere.storages.items()} == {
@@ -135,7 +136,7 @@ def test_what_stands_for_a_gpu_is_traced_as_one(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["attention, dropout", "convolutions"])
+@pytest.mark.parametrize("name", ["attention, dropout", "attention, RMSNorm", "convolutions"])
 def test_a_modelled_plan_runs_on_the_gpu(name: str, tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(MODELS[name], encoding="utf-8")
