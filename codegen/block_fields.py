@@ -40,6 +40,7 @@ def block_fields(
         "constant_outputs": constant,
         "token_device": "" if device == "cpu" else f', device="{device}"',
         "incoming": _incoming(writer, text),
+        "knows_place": bool(text.frames_backward or partly_reached(graph)),
     }
 
 
@@ -78,7 +79,7 @@ def _incoming(writer: Writer, text: BlockText) -> list[str]:
             for o in tangents
             for name in [text.tangents[_position(graph, text, o.tangent)]]
         )
-        lines.append(f"ctx.step[-1].came = {{{', '.join(came)}}}")
+        lines.append(f"step[-1].came = {{{', '.join(came)}}}")
     for output in tangents:
         tensor = graph.tensors[str(output.tangent)]
         name = text.tangents[_position(graph, text, output.tangent)]

@@ -18,7 +18,7 @@ from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
-    """aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
+    """_ aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
     self math begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
     draw_mask Kept""".split()
 )

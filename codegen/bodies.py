@@ -156,7 +156,7 @@ class BodyWriter:
                 self.copied.add(storage.name)
                 if gradient.of in self.partly:
                     outputs = ", ".join(map(str, self.partly[gradient.of]))
-                    text += f" if gradient_came(ctx, {outputs}) else None"
+                    text += f" if gradient_came(step, {outputs}) else None"
                 self.returns[gradient.of] = text
 
     def _release_held(self, segment: int) -> None:
@@ -246,6 +246,9 @@ class BodyWriter:
         count = 3 if operation.target == BATCH_NORM else len(names)
         if all(takes[:count]):
             return [str(self.now.place(n)) for n in names[:count]], call
+        if all(t or not made for t, made in zip(takes, _made(operation), strict=True)):
+            places = zip(names, takes, strict=True)
+            return [str(self.now.place(n)) if t else "_" for n, t in places], call
         picked = ", ".join(str(i) for i in range(count) if takes[i])
         targets = [str(self.now.place(n)) for n, t in zip(names, takes, strict=True) if t]
         return targets, f"pick_results({call}, {picked})"
@@ -294,3 +297,13 @@ def _only_locals_die(statement: Statement) -> bool:
     return statement.text.startswith("del ") and all(
         mark.kind == "value" for mark in find(statement.text)
     )
+
+
+def _made(operation: Operation) -> tuple[bool, ...]:
+    """Return which results an operation makes; where its mask says that one is not, it is None."""
+    mask = operation.args[-1] if operation.args else ()
+    is_mask = isinstance(mask, tuple) and all(type(wanted) is bool for wanted in mask)
+    known = operation.target.startswith("aten.") and operation.target.endswith("_backward.default")
+    if isinstance(mask, tuple) and is_mask and known and len(mask) == len(operation.outputs):
+        return tuple(map(bool, mask))
+    return (True,) * len(operation.outputs)

@@ -123,10 +123,12 @@ class Seen:
         first, *others = model.modules()
         self.reads = reads
         self.modules = others
-        self.dicts: list[dict[Any, Any]] = []
+        dicts: list[dict[Any, Any]] = []
         for module in (first, *others):
             own = vars(module)
-            self.dicts += [own, *(own[key] for key in MODULE_CONTENTS)]
+            dicts += [own, *(own[key] for key in MODULE_CONTENTS)]
+        self.filled = [one for one in dicts if one]
+        self.empty = [one for one in dicts if not one]  # most of them
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
         self.objects, self.layouts = self.look()
@@ -139,7 +141,7 @@ class Seen:
 
     def look(self) -> tuple[list[object], list[object]]:
         """Return all objects in the dicts, and what may change of a tensor that stays the same."""
-        values = itertools.chain.from_iterable(map(dict.values, self.dicts))
+        values = itertools.chain.from_iterable(map(dict.values, self.filled))
         objects = [*map(type, self.modules), *values]
         return objects, [*map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
 
@@ -151,6 +153,8 @@ class Seen:
 
     def is_current(self) -> bool:
         """Tell whether all is as it was."""
+        if any(self.empty):
+            return False
         objects, layouts = self.look()
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
         return same and layouts == self.layouts and self.described == self.describe()

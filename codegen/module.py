@@ -47,7 +47,7 @@ _GENERATED_NAMES = frozenset(
     pick_results gradient_came incoming_gradient refuse_gradient check_planned check_structure
     structure_of reads_of_class describe_held hash_of_structure Seen TENSOR_LAYOUT has_hook
     is_plain what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
-    lengths_in_range""".split()
+    lengths_in_range parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -118,7 +118,8 @@ def emit_body(
     helpers = [_helpers(target, traced, "\n".join(blocks))]
     if views:
         helpers.insert(0, render("views.py.jinja", helpers=views))
-    text = _merge(target, forward, [render("kept.py.jinja"), *blocks, *helpers], generated)
+    kept = render("kept.py.jinja", forward=forward)
+    text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from remat_gen.capture.trace import Traced
 from remat_gen.codegen.arrange import BlockClass
+from remat_gen.codegen.block_parameters import BlockParameters
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
@@ -31,6 +32,7 @@ class ForwardText:
     parameters: str
     returns: str
     passed: str
+    kept_parameters: str
     expected: str
     read_lengths: str
     lengths: tuple[str, ...]
@@ -40,8 +42,8 @@ class ForwardText:
     step: str
     token: str
     token_device: str
-    count: int
     calls: tuple[str, ...]
+    parameters_of_blocks: tuple[str, ...]
     result: str
     autocast: str
     imports: dict[str, set[str]]
@@ -61,9 +63,9 @@ class ForwardWriter:
         """Return the text; `parameters` and `returns` are the user's own signature."""
         signature = inspect.signature(type(self.model).forward)
         taken = self._taken(signature)
-        step, token = free("step", taken), free("token", taken)
-        lengths = self._length_names(taken | {step, token})
-        taken |= {step, token, *lengths.values()}
+        step, token, kept = (free(name, taken) for name in ("step", "token", "parameters"))
+        lengths = self._length_names(taken | {step, token, kept})
+        taken |= {step, token, kept, *lengths.values()}
         outputs = self._output_names(taken)
         writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
         value = self.traced.returned.value
@@ -74,6 +76,7 @@ class ForwardWriter:
             parameters=parameters,
             returns=returns,
             passed=passed(signature),
+            kept_parameters=kept,
             expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
@@ -83,8 +86,10 @@ class ForwardWriter:
             step=step,
             token=token,
             token_device="" if self.device == "cpu" else f', device="{self.device}"',
-            count=len(self._instances()),
-            calls=tuple(self._calls(step, token, _typed(list(outputs.values()), result, returns))),
+            calls=tuple(
+                self._calls(step, token, kept, _typed(list(outputs.values()), result, returns))
+            ),
+            parameters_of_blocks=self._parameters_of_blocks(),
             result=result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=writer.imports,
@@ -99,7 +104,7 @@ class ForwardWriter:
         parameters = list(signature.parameters)
         if parameters[:1] != ["self"]:
             raise UsageError("forward's first parameter must be called self: rename it")
-        called = {"torch", "range", "getattr", "Kept", "check_planned", *self.names.values()}
+        called = {"torch", "getattr", "Kept", "check_planned", *self.names.values()}
         clash = sorted(called.intersection(parameters))
         if clash:
             raise UsageError(
@@ -155,25 +160,17 @@ class ForwardWriter:
 
     # -- calls -----------------------------------------------------------------------------
 
-    def _calls(self, step: str, token: str, outputs: list[str]) -> Iterator[str]:
+    def _calls(self, step: str, token: str, kept: str, outputs: list[str]) -> Iterator[str]:
+        parameters = BlockParameters(self.traced.graph, self.model)
         for body, block_class in self._instances():
             name = self.names[block_class]
             target = ", ".join(outputs) if body.last else token
-            arguments = [token, step, str(body.block), *self._arguments(body, name)]
-            yield f"{target} = {name}.apply({', '.join(arguments)})"
+            handed = [token, step, str(body.block), *parameters.arguments(body, name, kept)]
+            yield f"{target} = {name}.apply({', '.join(handed)})"
 
-    def _arguments(self, body: Body, name: str) -> list[str]:
-        inputs = {i.tensor: i for i in self.traced.graph.inputs}
-        mine = [inputs[a] for a in body.arguments()]
-        paths = [i.path for i in mine if i.kind is not Kind.INPUT]
-        given = [
-            i.path + ".detach()" * (i.tensor in body.only_read)
-            for i in mine
-            if i.kind is Kind.INPUT
-        ]
-        layers = self.traced.graph.layers.all_holding(paths)
-        reached = [access("self", self.model, layer) for layer in layers]
-        return [*([f"*{name}.parameters({', '.join(reached)})"] if paths else []), *given]
+    def _parameters_of_blocks(self) -> tuple[str, ...]:
+        parameters = BlockParameters(self.traced.graph, self.model)
+        return tuple(parameters.kept(body, self.names[c]) for body, c in self._instances())
 
     # -- inputs and outputs -------------------------------------------------------------------
 

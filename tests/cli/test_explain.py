@@ -39,7 +39,7 @@ def everything(gpt_remat: Path) -> Explanation:
 
 
 def test_every_name_of_the_module_is_known(gpt_remat: Path, names: ValueNames) -> None:
-    _, _, text = gpt_remat.read_text().partition("# -- what the blocks keep")
+    _, _, text = gpt_remat.read_text().partition("what they keep -")
     kept = set(re.findall(r"\b((?:own|before|after)(?:_\d+)?\.(?!batch)\w+)\b", text))
     again = re.findall(r"# rematerialise ([\w, ]+):", text)
     local = re.findall(r"^ {8}(\w+) = (?:torch|aten|F)\.", text, re.MULTILINE)

@@ -102,13 +102,15 @@ def test_any_name_of_a_variable(tmp_path: Path, name: str) -> None:
     assert_bitwise(emit(tmp_path, one_layer(f"{name} = self.lin(x).tanh()\nreturn {name}")))
 
 
-@pytest.mark.parametrize("name", ["step", "token", "at", "ctx", "layer", "own", "F", "aten"])
+@pytest.mark.parametrize(
+    "name", ["step", "token", "parameters", "range", "at", "ctx", "layer", "own", "F", "aten"]
+)
 def test_any_name_of_an_input(tmp_path: Path, name: str) -> None:
     text = one_layer(f"return self.lin({name}) * {name}", name)
     assert_bitwise(emit(tmp_path, text))
 
 
-@pytest.mark.parametrize("name", ["torch", "Kept", "check_planned", "range"])
+@pytest.mark.parametrize("name", ["torch", "Kept", "check_planned", "getattr"])
 def test_an_input_that_hides_what_is_called_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}.*rename"):
         emit(tmp_path, one_layer(f"return self.lin({name})", name))

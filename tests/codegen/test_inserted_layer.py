@@ -101,7 +101,7 @@ def texts(
 def test_few_lines_change(texts: tuple[str, str]) -> None:
     lines = changed(*texts)
     assert 0 < len(lines) <= ALLOWED, "\n".join(lines)
-    assert [line for line in lines if "h.4" in line or "self.h[4]" in line]
+    assert [line for line in lines if "h.4" in line or "model.h[4]" in line]
 
 
 def test_nothing_else_changes(texts: tuple[str, str]) -> None:
@@ -112,7 +112,7 @@ def test_nothing_else_changes(texts: tuple[str, str]) -> None:
 
 def test_other_layers_lines_stay(texts: tuple[str, str]) -> None:
     old, new = texts
-    kept = [line for line in old.splitlines() if re.search(r"# h\.[0-3]\.|self\.h\[[0-3]\]", line)]
+    kept = [line for line in old.splitlines() if re.search(r"# h\.[0-3]\.|model\.h\[[0-3]\]", line)]
     assert kept
     assert [line for line in kept if line not in new.splitlines()] == []
 

@@ -30,8 +30,10 @@ def changed(old: str, new: str) -> list[str]:
 
 
 def without(text: str, class_name: str) -> str:
+    """Return a text without a class and without the list of what the blocks read of the model."""
+    gone = {class_name, "parameters_of_blocks"}
     tree = ast.parse(text)
-    tree.body = [n for n in tree.body if not (isinstance(n, ast.ClassDef) and n.name == class_name)]
+    tree.body = [n for n in tree.body if getattr(n, "name", "") not in gone]
     return re.sub(r"structure = '\w+'", "structure", ast.unparse(tree))  # of the guard
 
 

@@ -50,7 +50,7 @@ def emitted(folder: Path, update: str, share: float | None = None) -> Emitted:
 
 def planned_text(made: Emitted) -> str:
     """Return the blocks, without the user's own text, which stands in comments too."""
-    text = made.text.partition("# -- what the blocks keep")[2]
+    text = made.text.partition("what they keep -")[2]
     return "\n".join(line for line in text.splitlines() if not line.strip().startswith("#"))
 
 

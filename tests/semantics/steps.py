@@ -87,3 +87,16 @@ def assert_right(pair: Pair, steps: int = 2, backward: Backward = backward_all) 
     original, planned = pair.models()
     expected = run_steps(original, pair, steps, backward)
     assert_same(expected, run_steps(planned, pair, steps, backward))
+
+
+def kept_for_backward(loss: Tensor) -> list[Any]:
+    """Return what the blocks keep between a planned forward and its backward."""
+    step, _ = getattr(loss.grad_fn, "place", ([], 0))
+    assert isinstance(step, list) and step
+    return step
+
+
+def bytes_kept(loss: Tensor) -> int:
+    """Return how many bytes the blocks keep for backward."""
+    kept = (value for kept in kept_for_backward(loss) for value in vars(kept).values())
+    return sum(value.nbytes for value in kept if isinstance(value, Tensor))

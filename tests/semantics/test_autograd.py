@@ -180,7 +180,7 @@ def with_function() -> Pair:
 
 def test_a_functions_own_backward_is_in_the_file(with_function: Pair) -> None:
     """Its gradient (0.25 below the limit) is not clamp's, which would be 0."""
-    assert "0.25" in with_function.text[with_function.text.index("what the blocks keep") :]
+    assert "0.25" in with_function.text[with_function.text.index("what they keep") :]
 
 
 def test_what_a_functions_backward_computes_first_is_not_done_in_forward() -> None:

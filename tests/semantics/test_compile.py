@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 from pairs import Pair
-from steps import same
+from steps import bytes_kept, same
 from torch import nn
 from torch._dynamo.utils import counters
 
@@ -43,13 +43,6 @@ def test_no_more_is_kept_for_backward(deep: Pair, compiled: tuple[nn.Module, nn.
     kept = []
     for model in compiled:
         loss = model(*deep.inputs()[0])
-        kept.append(_bytes_kept(loss))
+        kept.append(bytes_kept(loss))
     assert kept[0] == kept[1]
     assert 0 < kept[0] < deep.plan.predicted.eager_peak_bytes / 2
-
-
-def _bytes_kept(loss: torch.Tensor) -> int:
-    step = getattr(loss.grad_fn, "step", None)
-    assert isinstance(step, list)
-    kept = (value for kept in step for value in vars(kept).values())
-    return sum(value.nbytes for value in kept if isinstance(value, torch.Tensor))

@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 from pairs import Pair
-from steps import same
+from steps import kept_for_backward, same
 from torch import Tensor, nn
 
 
@@ -145,15 +145,10 @@ def test_the_loss_does_not_hold_the_step_after_backward(deep: Pair) -> None:
     _, planned = deep.models()
     gc.collect()
     loss = _forward(planned, deep)
+    step = kept_for_backward(loss)
     loss.backward()
-    values = [value for kept in _kept_of(loss) for value in vars(kept).values()]
+    values = [value for kept in step for value in vars(kept).values()]
     assert not any(isinstance(value, Tensor) for value in values)
-
-
-def _kept_of(loss: Tensor) -> list[object]:
-    step = getattr(loss.grad_fn, "step", None)
-    assert isinstance(step, list)
-    return step
 
 
 def _assert_same_gradients(original: nn.Module, planned: nn.Module) -> None:

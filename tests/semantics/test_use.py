@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -38,6 +40,50 @@ def test_a_saved_model_steps_alike(mixed: Pair) -> None:
     file.seek(0)
     loaded = torch.load(file, weights_only=False)
     assert_same(run_steps(original, mixed), run_steps(loaded, mixed))
+
+
+READ_FIRST = model_source(
+    "h = self.body(x + self.head.weight.detach().sum())\nreturn self.head(h).square().mean()"
+)
+
+
+def _other_object(layer: nn.Module) -> None:
+    layer.weight = nn.Parameter(layer.weight.detach() + 1)
+
+
+def _other_memory(layer: nn.Module) -> None:
+    layer.weight.data = layer.weight.data + 1
+
+
+def _other_numbers(layer: nn.Module) -> None:
+    with torch.no_grad():
+        layer.weight.add_(1)
+
+
+@pytest.mark.parametrize("change", [_other_object, _other_memory, _other_numbers])
+def test_a_step_has_the_parameters_of_its_time(deep: Pair, change: Callable[..., None]) -> None:
+    """The generated forward does not fetch them anew where it saw no other object."""
+    found = []
+    for model in deep.models():
+        run_steps(model, deep)
+        model.zero_grad()
+        change(model.get_submodule("layers.1.up"))
+        found.append(run_steps(model, deep))
+    assert_same(*found)
+
+
+@pytest.mark.parametrize("change", [_other_object, _other_memory, _other_numbers])
+def test_what_a_block_only_reads_is_of_the_step(change: Callable[..., None]) -> None:
+    """It is handed a view, as a later block has the gradient; the view is made anew."""
+    pair = make_pair_of(READ_FIRST, "1GB", "per-layer")
+    assert re.search(r"apply\(\s*token, step, 0, \*\w+\.parameters\(self, ", pair.text)
+    found = []
+    for model in pair.models():
+        run_steps(model, pair)
+        model.zero_grad()
+        change(model.get_submodule("head"))
+        found.append(run_steps(model, pair))
+    assert_same(*found)
 
 
 def test_functional_call(deep: Pair) -> None:
