@@ -18,12 +18,13 @@ from typing import Any
 import torch
 from bench.models import Case, case_of
 from planned import plan, print_table, scratch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from remat_gen.capture.load import Loaded, load
 from remat_gen.capture.timing import median_time_us
 from remat_gen.pace import time_ratio
-from remat_gen.step import training_step
+from remat_gen.step import leaves_of
 
 ROUNDS = 100
 CPU = torch.device("cpu")
@@ -87,9 +88,16 @@ def operators_of(step: Callable[[], object]) -> int:
 
 
 def looked_at(planned: Loaded) -> object:
-    """Read what the generated forward compares of its model."""
+    """Compare the model as the generated forward does once it has seen it."""
     module: Any = planned.module
-    return module.structure_of(planned.model, module.Planned.attributes, module.Planned.reads)
+    return module.check_structure(planned.model)
+
+
+def step(model: nn.Module, given: Loaded) -> object:
+    """Run forward and the loss's backward; the loss is the first that these models return."""
+    outputs = model(*given.args, **given.kwargs)
+    next(leaves_of(outputs)).backward()
+    return outputs
 
 
 def row(name: str, source: Path, rounds: int) -> tuple[str, ...]:
@@ -97,10 +105,7 @@ def row(name: str, source: Path, rounds: int) -> tuple[str, ...]:
     made = plan(source, "100%")
     assert made.output is not None
     original, planned = load(source, device="cpu"), load(made.output, device="cpu")
-    steps = [
-        lambda: training_step(original.model, original.args, original.kwargs),
-        lambda: training_step(planned.model, original.args, original.kwargs),
-    ]
+    steps = [lambda: step(original.model, original), lambda: step(planned.model, original)]
     found = time_ratio(steps[0], steps[1], CPU, rounds)
     look = median_time_us(lambda: looked_at(planned), CPU)
     return (
