@@ -7,7 +7,7 @@ says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,8 +29,8 @@ def rms_norm(
     mixed = weight is not None and weight.dtype != x.dtype
     if mixed or x.is_complex() or suggest_memory_format(x) in _OF_IMAGES:
         return arithmetic(x, normalized_shape, weight, eps)[0]
-    found: Tensor = _Fused.apply(x, normalized_shape, weight, eps)
-    return found
+    fused: Callable[..., Tensor] = _Fused.apply
+    return fused(x, normalized_shape, weight, eps)
 
 
 def arithmetic(*args: Any) -> tuple[Tensor, Tensor]:
@@ -55,6 +55,7 @@ class _Fused(torch.autograd.Function):
         weight: Tensor | None,
         eps: float | None,
     ) -> Tensor:
+        normed: Tensor
         with torch._C._AutoDispatchBelowAutograd():
             normed, rstd = aten._fused_rms_norm.default(x, normalized_shape, weight, eps)
         ctx.normalized_shape = normalized_shape
