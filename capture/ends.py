@@ -26,6 +26,8 @@ from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Kind
 
 End: TypeAlias = Any  # a node, or None or a number where nothing is computed
+Place: TypeAlias = tuple[Kind, str]
+"""Where an input comes from: its path alone may be a parameter's and an argument's, `scale`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Ends:
             raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")
         return descriptor.output.idx
 
-    def place(self, placeholder: torch.fx.Node) -> tuple[Kind, str]:
+    def place(self, placeholder: torch.fx.Node) -> Place:
         """Return what an input is, and its path in the model or in the call.
 
         Raises:
@@ -69,17 +71,17 @@ class Ends:
             if isinstance(descriptor, PlainAOTOutput):
                 yield descriptor.idx, end
 
-    def gradients(self) -> Iterator[tuple[str, End]]:
-        """Yield the gradients by the path of what they belong to."""
+    def gradients(self) -> Iterator[tuple[Place, End]]:
+        """Yield the gradients by the place of what they belong to."""
         for end, descriptor in self._leaving():
             if isinstance(descriptor, GradAOTOutput):
-                yield self._place(descriptor.grad_of)[1], end
+                yield self._place(descriptor.grad_of), end
 
-    def mutations(self) -> Iterator[tuple[str, End]]:
-        """Yield the new values of buffers and inputs by their path."""
+    def mutations(self) -> Iterator[tuple[Place, End]]:
+        """Yield the new values of buffers and inputs by their place."""
         for end, descriptor in self._leaving():
             if isinstance(descriptor, InputMutationAOTOutput):
-                yield self._place(descriptor.mutated_input)[1], end
+                yield self._place(descriptor.mutated_input), end
 
     def refuse_others(self) -> None:
         """Refuse a graph out of which something else comes.
@@ -92,7 +94,7 @@ class Ends:
             if not isinstance(descriptor, known):
                 raise TraceError(f"the model returns what cannot be planned: {descriptor}")
 
-    def _place(self, descriptor: Any) -> tuple[Kind, str]:
+    def _place(self, descriptor: Any) -> Place:
         if isinstance(descriptor, ParamAOTInput):
             return Kind.PARAMETER, descriptor.target.removeprefix(self.prefix)
         if isinstance(descriptor, BufferAOTInput):

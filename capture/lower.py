@@ -10,7 +10,7 @@ import torch
 from remat_gen.capture import metadata, naming
 from remat_gen.capture.arguments import Call
 from remat_gen.capture.constants import made_fake, tidied
-from remat_gen.capture.ends import End, Ends
+from remat_gen.capture.ends import End, Ends, Place
 from remat_gen.capture.literals import argument
 from remat_gen.capture.made_operations import make_constant, record_generator
 from remat_gen.capture.nodes import (
@@ -71,7 +71,7 @@ class _Lowering:
     operations: list[ir.Operation] = field(default_factory=list)
     views: list[ir.View] = field(default_factory=list)
     tangents: dict[int, str] = field(default_factory=dict)
-    by_path: dict[str, str] = field(default_factory=dict)  # path of an input -> its tensor
+    by_place: dict[Place, str] = field(default_factory=dict)  # of an input -> its tensor
     parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
@@ -123,7 +123,7 @@ class _Lowering:
         if output is not None:
             self.tangents[output] = name
             return
-        self.by_path[path] = name
+        self.by_place[kind, path] = name
         self.inputs.append(ir.Input(name, kind, path, requires_grad=False))
 
     # -- operations and views -----------------------------------------------------------
@@ -253,7 +253,7 @@ class _Lowering:
     def _gradient_hints(self) -> dict[int, str]:
         return {
             Storages.key(tensors_of(end)[0]): naming.identifier(input_hint(path, self.parents))
-            for path, end in self.ends.gradients()
+            for (_, path), end in self.ends.gradients()
             if isinstance(end, torch.fx.Node)
         }
 
@@ -277,8 +277,8 @@ class _Lowering:
             outputs=tuple(outputs[i] for i in sorted(outputs)),
             gradients=gradients,
             mutations=tuple(
-                ir.Mutation(self.by_path[path], self.table.name(end))
-                for path, end in self.ends.mutations()
+                ir.Mutation(self.by_place[place], self.table.name(end))
+                for place, end in self.ends.mutations()
             ),
             lengths=self._lengths(),
             layouts=self.table.layouts,
@@ -286,9 +286,9 @@ class _Lowering:
         return ir.verify(graph)
 
     def _gradients(self) -> Iterator[ir.Gradient]:
-        for path, end in self.ends.gradients():
+        for place, end in self.ends.gradients():
             name = self.table.name(end) if isinstance(end, torch.fx.Node) else None
-            yield ir.Gradient(self.by_path[path], name)
+            yield ir.Gradient(self.by_place[place], name)
 
     def _lengths(self) -> tuple[Length, ...]:
         return tuple(self.table.sizes.lengths.values()) if self.table.sizes else ()

@@ -17,6 +17,13 @@ from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Free, Run, Schedule
 
+_MIND_MASKS = frozenset(
+    f"aten.{norm}_backward.default"
+    for norm in ("native_batch_norm", "native_group_norm", "native_layer_norm", "_fused_rms_norm")
+)
+_CONVOLUTION = "aten.convolution_backward.default"
+_NO_BIAS = (True, True, False)
+
 
 def _with_only_read(bodies: Iterable[Body]) -> tuple[Body, ...]:
     """Find the arguments of each block that a later one has the gradient of."""
@@ -300,10 +307,13 @@ def _only_locals_die(statement: Statement) -> bool:
 
 
 def _made(operation: Operation) -> tuple[bool, ...]:
-    """Return which results an operation makes; where its mask says that one is not, it is None."""
+    """Return which results an operation makes: the others are None, as its mask says.
+
+    Other kernels make what they are asked not to: oneDNN's convolution the weight's gradient
+    beside the bias's, a GPU's attention the query's.
+    """
     mask = operation.args[-1] if operation.args else ()
-    is_mask = isinstance(mask, tuple) and all(type(wanted) is bool for wanted in mask)
-    known = operation.target.startswith("aten.") and operation.target.endswith("_backward.default")
-    if isinstance(mask, tuple) and is_mask and known and len(mask) == len(operation.outputs):
+    no_bias = operation.target == _CONVOLUTION and mask == _NO_BIAS
+    if isinstance(mask, tuple) and (no_bias or operation.target in _MIND_MASKS):
         return tuple(map(bool, mask))
     return (True,) * len(operation.outputs)

@@ -131,7 +131,7 @@ class Seen:
         self.empty = [one for one in dicts if not one]  # most of them
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
-        self.objects, self.layouts = self.look()
+        self.objects, self.layouts = self.look(model)
         values = (value for module in model.modules() for value in vars(module).values())
         self.constants = [v for v in values if isinstance(v, Tensor) and v.numel() <= 4096]
         named = (pair for module in model.modules() for pair in vars(module).items())
@@ -139,10 +139,11 @@ class Seen:
         self.held = [v for v in read.values() if not isinstance(v, nn.Module)]
         self.described = self.describe()
 
-    def look(self) -> tuple[list[object], list[object]]:
+    def look(self, model: nn.Module) -> tuple[list[object], list[object]]:
         """Return all objects in the dicts, and what may change of a tensor that stays the same."""
+        dicts = map(vars, (model, *self.modules))
         values = itertools.chain.from_iterable(map(dict.values, self.filled))
-        objects = [*map(type, self.modules), *values]
+        objects = [*dicts, *map(type, self.modules), *values]
         return objects, [*map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
 
     def describe(self) -> list[object]:
@@ -151,11 +152,11 @@ class Seen:
         numbers = [t.tolist() if t.device.type == "cpu" else t._version for t in self.constants]
         return [numbers, *(describe_held(value, self.reads) for value in self.held)]
 
-    def is_current(self) -> bool:
-        """Tell whether all is as it was."""
+    def is_current(self, model: nn.Module) -> bool:
+        """Tell whether all is as it was, and of this model: another one may be equal to it."""
         if any(self.empty):
             return False
-        objects, layouts = self.look()
+        objects, layouts = self.look(model)
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
         return same and layouts == self.layouts and self.described == self.describe()
 

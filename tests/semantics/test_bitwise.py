@@ -88,6 +88,14 @@ CASES = {
         "return self.head(self.body(x)) * self.scale.detach()",
         init="self.scale = nn.Parameter(torch.full((4,), 3.0))",
     ),
+    "an argument called as a parameter, another as a buffer": model_source(
+        "self.mean.mul_(0.9)\nh = torch.tanh(self.head(self.body(x)) * self.scale + scale)\n"
+        "return (h * mean * self.mean).square().mean()",
+        arguments="self, x: Tensor, scale: Tensor, mean: Tensor",
+        init="self.scale = nn.Parameter(torch.full((4,), 3.0))\n"
+        "self.register_buffer('mean', torch.ones(4))",
+        inputs="(torch.randn(6, 8), torch.randn(4, requires_grad=True), torch.rand(4))",
+    ),
     "bilinear upsampling": model_source(
         "x = self.body(x)[None, None]\n"
         "x = F.interpolate(x, scale_factor=2.5, mode='bilinear')\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
-from steps import assert_right
+from steps import assert_right, assert_same, run_steps
 from torch import nn
 
 Args = tuple[Any, ...]
@@ -130,6 +130,38 @@ def test_equal_objects_in_place_of_others_are_no_change(deep: Pair) -> None:
     planned.layers[1].drop = nn.Dropout(planned.layers[1].drop.p)
     planned.layers[0].up.weight = nn.Parameter(planned.layers[0].up.weight.detach().clone())
     assert planned(*args) is not None
+
+
+def _other_contents(model: nn.Module) -> None:
+    layer: Any = model.get_submodule("layers.1.up")
+    other = nn.Linear(layer.in_features, layer.out_features)
+    other.load_state_dict({name: value + 1 for name, value in layer.state_dict().items()})
+    layer.__dict__ = other.__dict__
+
+
+def test_a_module_that_is_handed_other_contents(deep: Pair) -> None:
+    found = []
+    for model in deep.models():
+        run_steps(model, deep)
+        model.zero_grad()
+        _other_contents(model)
+        found.append(run_steps(model, deep))
+    assert_same(*found)
+
+
+EQUAL = model_source("return self.head(self.body(x)).square().mean()").replace(
+    "    def body(",
+    "    def __eq__(self, other: object) -> bool:\n        return isinstance(other, Model)\n\n"
+    "    def __hash__(self) -> int:\n        return 1\n\n    def body(",
+)
+
+
+def test_models_that_are_equal_have_parameters_of_their_own() -> None:
+    pair = make_pair_of(EQUAL, "1GB", "per-layer")
+    built = [pair.models(seed) for seed in (0, 1)]
+    assert built[0][1] == built[1][1]
+    for original, planned in built:
+        assert_same(run_steps(original, pair), run_steps(planned, pair))
 
 
 def test_two_models_take_turns(deep: Pair) -> None:
