@@ -7,6 +7,7 @@ from string import ascii_lowercase
 
 from torch import nn
 
+from remat_gen.codegen.block_parameters import read_in_order
 from remat_gen.codegen.block_text import BlockText, Writer
 from remat_gen.codegen.paths import access
 from remat_gen.codegen.reach import partly_reached
@@ -18,9 +19,8 @@ def block_fields(
 ) -> dict[str, object]:
     """Return what the template of a block reads; `device` is "cpu" or "cuda"."""
     graph, body = writer.graph, writer.block_class.body
-    inputs = {i.tensor: i for i in graph.inputs}
-    arguments = [inputs[a] for a in body.arguments()]
-    order = sorted(range(len(arguments)), key=lambda i: arguments[i].kind is Kind.INPUT)
+    arguments = read_in_order(graph, body)
+    order = [body.arguments().index(i.tensor) for i in arguments]
     owned = [i for i in arguments if i.kind is not Kind.INPUT]
     layers = graph.layers.all_holding(i.path for i in owned)
     constant = [
@@ -33,10 +33,7 @@ def block_fields(
     fields["gradients"] = [text.gradients[i] for i in order]
     return fields | {
         "layers": [f"{name}: Any" for name in _layer_names(layers)],
-        "parameters": [
-            _parameter(model, graph, i, layers) + ".detach()" * (i.tensor in body.only_read)
-            for i in owned
-        ],
+        "parameters": [_parameter(model, graph, i, layers) for i in owned],
         "constant_outputs": constant,
         "token_device": "" if device == "cpu" else f', device="{device}"',
         "incoming": _incoming(writer, text),

@@ -165,7 +165,7 @@ class ForwardWriter:
         for body, block_class in self._instances():
             name = self.names[block_class]
             target = ", ".join(outputs) if body.last else token
-            handed = [token, step, str(body.block), *parameters.arguments(body, name, kept)]
+            handed = [token, step, str(body.block), *parameters.arguments(body, kept)]
             yield f"{target} = {name}.apply({', '.join(handed)})"
 
     def _parameters_of_blocks(self) -> tuple[str, ...]:
