@@ -17,6 +17,7 @@ from remat_gen.capture.frames import in_large_chunk
 from remat_gen.capture.garbage import fewer_collections
 from remat_gen.capture.inner_layers import layers_of
 from remat_gen.capture.joint import Joint, trace_joint
+from remat_gen.capture.kept_dims import drop_kept_dims
 from remat_gen.capture.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.lengths import asked_lengths, found_lengths
 from remat_gen.capture.library_hooks import has_library_hooks, removed_afterwards
@@ -170,6 +171,7 @@ class _Step:
 
     def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
+        drop_kept_dims(nodes)
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")

@@ -211,7 +211,8 @@ class Expressions:
         return "torch.get_rng_state()"
 
     def _arguments(self, node: Operation | View) -> str:
-        return ", ".join((*map(self.argument, node.args), *self._keywords(node.kwargs)))
+        args = spelling.with_lone_dimension(node.target, node.args)
+        return ", ".join((*map(self.argument, args), *self._keywords(node.kwargs)))
 
     def _keywords(self, kwargs: tuple[tuple[str, Argument], ...]) -> tuple[str, ...]:
         return tuple(f"{k}={self.argument(v)}" for k, v in kwargs if not _is_default(k, v))

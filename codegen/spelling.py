@@ -6,6 +6,8 @@ import keyword
 import sys
 from collections.abc import Sequence
 
+from remat_gen.ir.graph import Argument
+
 # Operators whose `torch.NAME` takes the same positional arguments and calls the same kernel.
 _PUBLIC = frozenset(
     """abs acos add addcdiv addcmul addmm all amax amin any arange argmax argmin asin atan atan2
@@ -19,6 +21,8 @@ _PUBLIC = frozenset(
     std sub sum tan tanh topk tril triu trunc var where zeros zeros_like""".split()
 )
 _FUNCTIONAL = frozenset("gelu glu hardswish hardtanh leaky_relu mish silu softplus".split())
+# What is taken over dimensions: one of them may be a number.
+_OVER_DIMENSIONS = frozenset("amax amin logsumexp mean sum".split())
 # Views that are methods of a tensor with the same arguments.
 METHODS = frozenset(
     """alias as_strided detach diagonal expand permute select split split_with_sizes
@@ -37,6 +41,14 @@ def function(target: str) -> str:
     root = "aten" if namespace == "aten" else f"torch.ops.{namespace}"
     parts = (root, name, overload)
     return ".".join(part if not keyword.iskeyword(part) else f"{part}_" for part in parts)
+
+
+def with_lone_dimension(target: str, args: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """Return arguments as people write them: `sum(x, 0)` for `sum(x, (0,))`."""
+    match target.split("."), args:
+        case ["aten", name, _], (taken, (dimension,), *rest) if name in _OVER_DIMENSIONS:
+            return (taken, dimension, *rest)
+    return args
 
 
 def method(target: str) -> str | None:

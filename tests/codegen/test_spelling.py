@@ -72,6 +72,20 @@ def test_method_of_a_scalar_takes_no_sizes(target: str) -> None:
     assert eval(text, {"x": x}).shape == ()
 
 
+@pytest.mark.parametrize("name", ["amax", "amin", "logsumexp", "mean", "sum"])
+@pytest.mark.parametrize("dims", [(0,), (-1,), (0, 2), ()])
+@pytest.mark.parametrize("keepdim", [True, False])
+def test_lone_dimension_is_a_number(name: str, dims: tuple[int, ...], keepdim: bool) -> None:
+    if name == "logsumexp" and not dims:
+        pytest.skip("torch takes none")
+    overload = {"sum": "dim_IntList", "mean": "dim"}.get(name, "default")
+    x = torch.randn(2, 3, 4)
+    given = spelling.with_lone_dimension(f"aten.{name}.{overload}", (Ref("x"), dims, keepdim))
+    assert given[1:] == (dims[0] if len(dims) == 1 else dims, keepdim)
+    wanted = getattr(getattr(torch.ops.aten, name), overload)(x, list(dims), keepdim)
+    assert same(wanted, getattr(torch, name)(x, *given[1:]), empty=False)
+
+
 def test_elu_takes_scales_that_the_public_one_does_not() -> None:
     assert spelling.function("aten.elu.default") == "aten.elu.default"
 
