@@ -73,7 +73,8 @@ def operator_name(node: torch.fx.Node) -> str:
 
 def plain_name(schema: str) -> str:
     """Return an operator's name without what says how it is made: `layer_norm`, `max_pool2d`."""
-    return _HOW.sub("", schema.strip("_"))
+    name = _HOW.sub("", schema.strip("_"))
+    return "cast" if name == "to_copy" else name
 
 
 def schema_name(node: torch.fx.Node) -> str:

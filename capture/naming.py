@@ -126,7 +126,7 @@ def _forward_hints(
     hint, variable = metadata.hint_of(node)
     origin = metadata.origin(node)
     name = metadata.operator_name(node)
-    if name in ("clone", "to_copy") and not (variable and last_of.get(origin) is node):
+    if name in ("clone", "cast") and not (variable and last_of.get(origin) is node):
         hint = f"{_copied(node, storages) or hint}_{'copy' if name == 'clone' else 'cast'}"
     elif origin and last_of.get(origin) is not node and name not in _PARTS:
         hint = name

@@ -166,6 +166,8 @@ class Expressions:
         if self._draws_in_place(operation):
             drawn, keep = map(self.argument, operation.args[:2])
             return f"torch.empty_like({drawn}).bernoulli_", keep
+        if dtype := self._cast_to(operation):
+            return f"{self.argument(operation.args[0])}.to", self.argument(dtype)
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
@@ -174,6 +176,20 @@ class Expressions:
         if not again:
             args[3:5] = [self._statistic(s) for s in statistics]
         return "torch.native_batch_norm", ", ".join(args)
+
+    def _cast_to(self, operation: Operation) -> Argument:
+        """Return the other dtype that something is copied to, or None where more is another.
+
+        A tensor's `to` makes no copy if nothing is another.
+        """
+        if operation.target != "aten._to_copy.default":
+            return None
+        given = {name: v for name, v in operation.kwargs if not _is_default(name, v)}
+        (copied,) = refs_in(operation.args)
+        tensor, dtype = self.graph.tensors[copied], given.pop("dtype", None)
+        here = given.pop("device", Literal("device", tensor.device))
+        alone = here == Literal("device", tensor.device) and not given
+        return dtype if alone and dtype != Literal("dtype", tensor.dtype) else None
 
     def _draws_in_place(self, operation: Operation) -> bool:
         """Tell whether eager's `bernoulli_` is not the trace's `bernoulli`.

@@ -162,6 +162,7 @@ def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
         ("max_pool2d_with_indices", "max_pool2d"),
         ("max_pool2d_with_indices_backward", "max_pool2d_backward"),
         ("native_dropout", "dropout"),
+        ("_to_copy", "cast"),
     ],
 )
 def test_an_operator_is_called_by_what_it_does(schema: str, name: str) -> None:

@@ -57,7 +57,21 @@ AUTOCAST = {
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("forward", AUTOCAST.values(), ids=AUTOCAST)
 def test_autocast_inside_forward(forward: str, half: str) -> None:
-    assert_right(make_pair_of(model_source(forward.format(half=half)), "1GB", "per-layer"))
+    pair = make_pair_of(model_source(forward.format(half=half)), "1GB", "per-layer")
+    assert_right(pair)
+    assert f".to(torch.{half})" in pair.text
+    assert "aten._to_copy" not in pair.text
+
+
+def test_a_cast_that_casts_nothing_is_a_copy() -> None:
+    forward = (
+        "y = torch.ops.aten._to_copy(x, dtype=torch.float32)\n"
+        "y[0] = 0\n"
+        "return self.head(self.body(x) + y)"
+    )
+    pair = make_pair_of(model_source(forward), "1GB", "per-layer")
+    assert_right(pair)
+    assert "aten._to_copy.default(x, dtype=torch.float32)" in pair.text
 
 
 def test_a_decorated_forward() -> None:
