@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,15 +21,19 @@ from remat_gen.capture.arguments import Call
 from remat_gen.capture.reads import names_read
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
+from remat_gen.codegen.held import (
+    bound_in,
+    describe_classes,
+    describe_held,
+    is_plain,
+    is_value,
+)
+from remat_gen.codegen.seen import Look, Seen
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 
+BY_NAME = operator.itemgetter(0)
 MODULE_INTERNALS = frozenset(vars(nn.Module())) - {"training"}  # what every module has
-MODULE_CONTENTS = (
-    "_parameters _buffers _modules _forward_pre_hooks _forward_hooks _backward_pre_hooks "
-    "_backward_hooks"
-).split()
-TENSOR_LAYOUT = operator.attrgetter("shape", "dtype", "device", "requires_grad")
 
 
 def describe_argument(value: object) -> str:
@@ -49,21 +52,25 @@ def describe_argument(value: object) -> str:
 
 
 def structure_of(
-    model: nn.Module, attributes: frozenset[str], reads: frozenset[str]
+    model: nn.Module,
+    attributes: frozenset[str],
+    reads: frozenset[str],
+    names: Mapping[str, object],
 ) -> list[tuple[object, ...]]:
     """Return what the trace read from a model: its modules, what they hold, its tensors.
+
+    And of its file: `names` are the global ones.
 
     Of the model itself only `attributes` count: trainers put more on it, hooks among them. What is
     no number or text counts where forward's code may read it: its names are in `reads`.
     """
-    kind = type(model)
-    found: list[tuple[object, ...]] = [
-        (n, describe_held(getattr(kind, n))) for n in reads_of_class(kind, reads)
-    ]
+    found: list[tuple[object, ...]] = []
     first: dict[int, str] = {}  # where a tensor that several modules share is seen first
     for name, module in model.named_modules():
-        found.append((name, type(module).__name__ if name else "", bool(name) and has_hook(module)))
-        for key, value in vars(module).items():
+        kind = type(module)
+        kind_of = kind.__name__, str(kind.__module__).startswith("torch.")
+        found.append((name, *kind_of, has_hook(module)) if name else (name,))
+        for key, value in sorted(vars(module).items(), key=BY_NAME):
             path = f"{name}.{key}"
             if key in MODULE_INTERNALS or not (name or key in attributes or key in reads):
                 continue
@@ -74,91 +81,12 @@ def structure_of(
             elif key in reads or hasattr(value, "__qualname__"):
                 found.append((path, describe_held(value, reads)))
         for tensors in (module._parameters, module._buffers):
-            for key, t in tensors.items():
+            for key, t in sorted(tensors.items(), key=BY_NAME):
                 if t is not None and t.layout is torch.strided:
                     path = f"{name}.{key}"
                     layout = t.shape, t.stride(), t.dtype, t.device.type
                     found.append((path, layout, t.requires_grad, first.setdefault(id(t), path)))
-    return found
-
-
-def reads_of_class(kind: type, reads: frozenset[str]) -> list[str]:
-    """Return which methods of a model's class its forward may call."""
-    own = set().union(*(vars(c) for c in kind.__mro__ if c not in nn.Module.__mro__))
-    return sorted(n for n in reads & own if hasattr(getattr(kind, n), "__qualname__"))
-
-
-def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int = 6) -> object:
-    """Describe what a module holds beside tensors and modules: of an object, what `reads` name.
-
-    Of what is deeper, or longer than 1000, the kind alone: it may hold itself, or be a vocabulary.
-    """
-    if value is None or is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
-        return repr(value)
-    if isinstance(value, (dict, list, tuple, set, frozenset)):
-        listed: Any = value
-        if isinstance(value, dict):  # a library's own notes may be in another order each time
-            listed = [(k, v) for k, v in value.items() if str(k)[:1] != "_" or k in reads]
-        ordered = sorted(listed, key=repr) if isinstance(value, (set, frozenset)) else listed
-        few = ordered if depth and len(value) <= 1000 else ()
-        inside = [describe_held(item, reads, depth - 1) for item in few]
-        return type(value).__name__, len(value), inside
-    if hasattr(value, "__qualname__"):
-        return value.__qualname__
-    if not depth or isinstance(value, (Tensor, nn.Module)):
-        return type(value).__name__
-    slots = getattr(value, "__slots__", None) or ()
-    named = getattr(value, "__dict__", {}) or {n: getattr(value, n, None) for n in slots}
-    read = sorted(n for n in named if n in reads)
-    return type(value).__name__, [(n, describe_held(named[n], reads, depth - 1)) for n in read]
-
-
-class Seen:
-    """The objects of which `structure_of` told: while none is another, it need not tell again.
-
-    It takes a sixth of the time. Nothing here refers to the model itself, which may be let go of.
-    """
-
-    def __init__(self, model: nn.Module, reads: frozenset[str]) -> None:
-        first, *others = model.modules()
-        self.reads = reads
-        self.modules = others
-        dicts: list[dict[Any, Any]] = []
-        for module in (first, *others):
-            own = vars(module)
-            dicts += [own, *(own[key] for key in MODULE_CONTENTS)]
-        self.filled = [one for one in dicts if one]
-        self.empty = [one for one in dicts if not one]  # most of them
-        tensors = (*model.parameters(), *model.buffers())
-        self.tensors = [t for t in tensors if t.layout is torch.strided]
-        self.objects, self.layouts = self.look(model)
-        values = (value for module in model.modules() for value in vars(module).values())
-        self.constants = [v for v in values if isinstance(v, Tensor) and v.numel() <= 4096]
-        named = (pair for module in model.modules() for pair in vars(module).items())
-        read = {id(value): value for key, value in named if key in reads}
-        self.held = [v for v in read.values() if not isinstance(v, nn.Module)]
-        self.described = self.describe()
-
-    def look(self, model: nn.Module) -> tuple[list[object], list[object]]:
-        """Return all objects in the dicts, and what may change of a tensor that stays the same."""
-        dicts = map(vars, (model, *self.modules))
-        values = itertools.chain.from_iterable(map(dict.values, self.filled))
-        objects = [*dicts, *map(type, self.modules), *values]
-        return objects, [*map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
-
-    def describe(self) -> list[object]:
-        """Describe what may change inside while it stays the same object."""
-        # a GPU's numbers are not waited for in each step: only writes are noticed there
-        numbers = [t.tolist() if t.device.type == "cpu" else t._version for t in self.constants]
-        return [numbers, *(describe_held(value, self.reads) for value in self.held)]
-
-    def is_current(self, model: nn.Module) -> bool:
-        """Tell whether all is as it was, and of this model: another one may be equal to it."""
-        if any(self.empty):
-            return False
-        objects, layouts = self.look(model)
-        same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        return same and layouts == self.layouts and self.described == self.describe()
+    return [*found, *describe_classes(model, reads, names)]
 
 
 def has_hook(module: nn.Module) -> bool:
@@ -174,13 +102,6 @@ def has_foreign_hook(module: nn.Module) -> bool:
     return bool(foreign or module._backward_pre_hooks or module._backward_hooks)
 
 
-def is_plain(value: object) -> bool:
-    """Tell whether a value is a number, a text, or a tuple of them."""
-    if isinstance(value, tuple):
-        return all(map(is_plain, value))
-    return isinstance(value, (bool, int, float, str))  # a union takes longer
-
-
 def hash_of_structure(structure: list[tuple[object, ...]]) -> str:
     """Hash a structure, the same in every process."""
     return hashlib.sha256(repr(structure).encode()).hexdigest()[:12]
@@ -191,13 +112,18 @@ def attributes_of(model: nn.Module) -> frozenset[str]:
     return frozenset(key for key in vars(model) if key[0] != "_")
 
 
-def reads_of(model: nn.Module) -> frozenset[str]:
-    """Return the names that forward's code may read of what the modules hold, and calls of it."""
+def reads_of(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str]:
+    """Return the names that forward's code may read of what the modules hold, and calls of it.
+
+    And the numbers and texts that it may read of its file's `namespace`.
+    """
     held: dict[int, object] = {}
     waiting: list[object] = [value for m in model.modules() for value in _held(m)]
     named = (pair for m in model.modules() for pair in vars(m).items())
     names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
-    names.update(*(vars(kind) for kind in type(model).__mro__ if kind not in nn.Module.__mro__))
+    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
+    names.update(*(vars(kind) for kind in kinds if not _is_of_torch(kind)))
+    names.update(name for name, value in namespace.items() if is_plain(value))
     while waiting:
         value = waiting.pop()
         if id(value) in held:
@@ -217,6 +143,10 @@ def _held(module: nn.Module) -> list[object]:
     return [v for key, v in vars(module).items() if key not in MODULE_INTERNALS and _may_hold(v)]
 
 
+def _is_of_torch(kind: type) -> bool:
+    return kind is object or str(kind.__module__).partition(".")[0] == "torch"
+
+
 def _may_hold(value: object) -> bool:
     return not (is_plain(value) or isinstance(value, Tensor | nn.Module | type))
 
@@ -230,12 +160,15 @@ def sources(hooked: bool = False) -> str:
     functions = (
         describe_argument,
         structure_of,
-        reads_of_class,
+        describe_classes,
         describe_held,
-        asks,
+        bound_in,
         is_plain,
+        is_value,
+        asks,
         hash_of_structure,
         Seen,
+        Look,
     )
     return source_of(*functions).replace(
         f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}("

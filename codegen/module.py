@@ -43,11 +43,11 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
-    pick_results gradient_came incoming_gradient refuse_gradient check_planned check_structure
-    structure_of reads_of_class describe_held hash_of_structure Seen TENSOR_LAYOUT has_hook
-    is_plain what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
-    lengths_in_range parameters_of_blocks""".split()
+    """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random
+    check_output pick_results gradient_came incoming_gradient refuse_gradient check_planned
+    check_structure structure_of describe_classes describe_held bound_in hash_of_structure Look
+    Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value what_changed MODULE_INTERNALS
+    MODULE_CONTENTS describe_argument unplanned lengths_in_range parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -158,7 +158,8 @@ def _own_class(target: Target) -> str | None:
 def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
-    attributes, reads = guards.attributes_of(model), guards.reads_of(model)
+    attributes, reads = guards.attributes_of(model), guards.reads_of(model, target.namespace)
+    structure = guards.structure_of(model, attributes, reads, target.namespace)
     common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
@@ -170,7 +171,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         dtype=common,
         dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
-        structure=guards.hash_of_structure(guards.structure_of(model, attributes, reads)),
+        structure=guards.hash_of_structure(structure),
         attributes=_strings(sorted(attributes)),
         reads=_strings(sorted(reads)),
         guards=guards.sources(traced.hooked),
@@ -237,16 +238,19 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
     if "@compiled" in text:
-        lines += ["import functools", "from collections.abc import Callable"]
+        lines.append("from collections.abc import Callable")
         lines += ["from typing import ParamSpec, TypeVar"]
     if "draw_mask(" in text:
-        lines += ["import functools", "import math"]
+        lines.append("import math")
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
+        "import functools",
         "import hashlib",
+        "import inspect",
         "import itertools",
         "import operator",
-        "import weakref",
+        "import types",
+        "from collections.abc import Iterator, Mapping",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any, ClassVar",
     ]

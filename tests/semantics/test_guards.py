@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from pairs import Pair, make_pair_of
 from sources import model_source
 from steps import assert_right, assert_same, run_steps
@@ -180,10 +184,102 @@ def test_a_model_is_let_go_of(deep: Pair) -> None:
     _, planned = deep.models()
     planned(*deep.inputs()[0])
     model, weight = weakref.ref(planned), weakref.ref(planned.layers[0].up.weight)
+    gc.collect()
+    gc.disable()
+    try:
+        del planned
+        assert model() is None  # at once
+        assert weight() is None
+    finally:
+        gc.enable()
+
+
+class _Trainer:
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+
+HOLDS_ITSELF: dict[str, Callable[[Any], object]] = {
+    "a trainer": lambda m: setattr(m, "trainer", _Trainer(m)),
+    "a bound method": lambda m: setattr(m, "more", m.forward_eager),
+    "a child that has its parent": lambda m: vars(m.layers[0]).update(_parent=m),
+    "a hook": lambda m: m.register_forward_hook(lambda *_: m and None),
+    "a parameter's hook": lambda m: m.head.weight.register_hook(lambda _: m and None),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDS_ITSELF.values(), ids=HOLDS_ITSELF)
+def test_a_model_that_can_be_reached_from_itself_is_let_go_of(
+    deep: Pair, hold: Callable[[Any], object]
+) -> None:
+    _, planned = deep.models()
+    hold(planned)
+    planned(*deep.inputs()[0])
+    model = weakref.ref(planned)
     del planned
     gc.collect()
     assert model() is None
-    assert weight() is None
+
+
+def _pickled(model: nn.Module) -> nn.Module:
+    written = io.BytesIO()
+    torch.save(model, written)
+    written.seek(0)
+    read: nn.Module = torch.load(written, weights_only=False)
+    return read
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, _pickled])
+def test_a_copy_of_a_model_that_has_been_looked_at(
+    deep: Pair, copied: Callable[[nn.Module], nn.Module]
+) -> None:
+    left = []
+    for model in deep.models():
+        run_steps(model, deep)
+        model.zero_grad()
+        other = copied(model)
+        left += [run_steps(other, deep), run_steps(model, deep)]
+    assert_same(left[0], left[2])
+    assert_same(left[1], left[3])
+
+
+def test_weights_of_one_call_are_not_kept(deep: Pair) -> None:
+    _, planned = deep.models()
+    scale = torch.ones((), requires_grad=True)
+    weights = {name: p.detach() * scale for name, p in planned.named_parameters()}
+    found = [weakref.ref(weight) for weight in weights.values()]
+    torch.func.functional_call(planned, weights, deep.inputs()[0]).backward()
+    assert scale.grad is not None
+    del weights
+    gc.collect()
+    assert not any(weight() is not None for weight in found)
+
+
+def test_children_that_swap_names() -> None:
+    """Their order stays: only their names tell."""
+    layers = "self.one = nn.Linear(8, 8)\nself.two = nn.Linear(8, 8)"
+    forward = "return self.head(self.two(self.one(self.body(x)).tanh()))"
+    pair = make_pair_of(model_source(forward, init=layers), "1GB", "per-layer")
+    _, planned = pair.models()
+    run_steps(planned, pair)
+    one, two = planned.one, planned.two
+    del planned.one, planned.two
+    planned.two, planned.one = one, two
+    with pytest.raises(ValueError, match="plain attributes"):
+        run_steps(planned, pair)
+
+
+def test_a_parameter_that_is_set_again_comes_last(deep: Pair) -> None:
+    left = []
+    for model in deep.models():
+        run_steps(model, deep)
+        model.zero_grad()
+        layer: Any = model.get_submodule("layers.1.up")
+        weight = layer.weight
+        del layer.weight
+        layer.weight = weight
+        left.append(run_steps(model, deep))
+    assert_same(*left)
 
 
 @pytest.mark.limit(
@@ -298,6 +394,7 @@ def test_what_a_trainer_puts_on_the_model_is_no_change(deep: Pair) -> None:
 HELD = """\
 import enum
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, OrderedDict
 
 import torch
@@ -319,9 +416,20 @@ class Config:
     powers: list[int] = field(default_factory=lambda: [1, 2])
 
 
+SCALE = 1.25
+
+
+def scaled(by: float):
+    return lambda x: x * by
+
+
 class Layer(nn.Module):
+    gain = 0.5
+
     def __init__(self, config: Config) -> None:
         super().__init__()
+        self.leak = partial(F.leaky_relu, negative_slope=0.25)
+        self.times, self.rows, self.exact = scaled(0.5), slice(0, 4), torch.float32
         self.config, self.act = config, F.gelu
         self.table = {"shift": 0.5, "_notes": list({"a", "b"})}  # in any order
         self.hooks = OrderedDict[int, Any]()  # knows the alias that made it
@@ -337,6 +445,8 @@ class Layer(nn.Module):
         x = x * self._hidden + self.table["shift"] * (self.config.itself is not None)
         if self.way is Way.DOUBLE:
             x = 2 * x
+        x = self.times(self.leak(x)).to(self.exact)
+        x = torch.cat([x[self.rows] * self.gain, x[4:] * SCALE])
         return sum(x**n for n in self.config.powers) * self.config.scale
 
 
@@ -357,7 +467,15 @@ class Net(nn.Module):
         return self.loss(self.head(x)) if self.config.kind else x
 
     def loss(self, x: Tensor) -> Tensor:
-        return x.square().mean()
+        return self.halved(x).square().mean() * self.tenth
+
+    @staticmethod
+    def halved(x: Tensor) -> Tensor:
+        return x / 2
+
+    @property
+    def tenth(self) -> float:
+        return 0.1
 
 
 def build_model() -> nn.Module:
@@ -375,6 +493,12 @@ def held() -> Pair:
     return make_pair_of(HELD, "1GB", "per-layer")
 
 
+def _names(model: Any) -> dict[str, Any]:
+    """Return the global names of the file that a model's layers are written in."""
+    names: dict[str, Any] = type(model.layers[0]).forward.__globals__
+    return names
+
+
 HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a config's number": (lambda m: setattr(m.config, "scale", 2.0), "config"),
     "a config's list": (lambda m: m.config.powers.append(3), "config"),
@@ -385,6 +509,14 @@ HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a function": (lambda m: setattr(m.layers[0], "act", torch.tanh), r"layers\.0\.act"),
     "a layer's method": (lambda m: setattr(m.layers[0], "more", torch.tanh), "more"),
     "a layer's forward": (lambda m: setattr(m.layers[0].lin, "forward", torch.tanh), "forward"),
+    "a partial": (lambda m: setattr(m.layers[0], "leak", partial(F.leaky_relu)), "leak"),
+    "what a partial binds": (lambda m: m.layers[0].leak.keywords.update(negative_slope=1), "leak"),
+    "what a function was made with": (
+        lambda m: setattr(m.layers[1], "times", _names(m)["scaled"](3.0)),
+        "times",
+    ),
+    "a slice": (lambda m: setattr(m.layers[1], "rows", slice(1, 5)), "rows"),
+    "a dtype": (lambda m: setattr(m.layers[1], "exact", torch.float64), "exact"),
     "a method of the model": (lambda m: setattr(m, "loss", torch.mean), "loss"),
     "untied weights": (
         lambda m: setattr(m.head, "weight", nn.Parameter(m.head.weight.detach().clone())),
@@ -394,8 +526,9 @@ HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.limit(
-    "what configs, lists, dicts or private attributes hold and `forward` reads, functions and "
-    "methods put in place of others, weights untied since planning",
+    "what configs, lists, dicts, private attributes, functions, classes or numbers of the file "
+    "hold and `forward` reads, functions and methods put in place of others, weights untied since "
+    "planning",
     "an error; found by the names in the code of `forward` and of what it calls in its files",
 )
 @pytest.mark.parametrize("after_a_step", [False, True])
@@ -410,6 +543,59 @@ def test_what_modules_hold(
     change(planned)
     with pytest.raises(ValueError, match=f"changed: .*{where}" if after_a_step else "plain attr"):
         planned(*args)
+
+
+Patch = pytest.MonkeyPatch
+CLASS_CHANGES: dict[str, tuple[Callable[[Any, Patch], object], str]] = {
+    "an attribute of a layer's class": (
+        lambda m, p: p.setattr(type(m.layers[0]), "gain", 2.0),
+        r"Layer\.gain",
+    ),
+    "a method of a layer's class": (
+        lambda m, p: p.setattr(type(m.layers[0]), "more", lambda _, x: x),
+        r"Layer\.more",
+    ),
+    "a forward of torch's": (
+        lambda m, p: p.setattr(nn.Linear, "forward", lambda _, x: x),
+        r"Linear\.forward",
+    ),
+    "a property": (lambda m, p: p.setattr(type(m), "tenth", property(lambda _: 2.0)), "tenth"),
+    "a static method": (
+        lambda m, p: p.setattr(type(m), "halved", staticmethod(lambda x: x)),
+        "halved",
+    ),
+    "a number of the file": (lambda m, p: p.setitem(_names(m), "SCALE", 2.0), "SCALE"),
+    "another class of one name": (
+        lambda m, p: setattr(m.layers[0].lin, "__class__", type("Linear", (nn.Linear,), {})),
+        r"layers\.0\.lin",
+    ),
+}
+
+
+@pytest.mark.parametrize("after_a_step", [False, True])
+@pytest.mark.parametrize(("change", "where"), CLASS_CHANGES.values(), ids=CLASS_CHANGES)
+def test_what_classes_and_the_file_hold(
+    held: Pair,
+    change: Callable[[Any, Patch], object],
+    where: str,
+    monkeypatch: Patch,
+    *,
+    after_a_step: bool,
+) -> None:
+    _, planned = held.models()
+    args, _ = held.inputs()
+    if after_a_step:
+        planned(*args)
+    change(planned, monkeypatch)
+    with pytest.raises(ValueError, match=f"changed: .*{where}" if after_a_step else "plain attr"):
+        planned(*args)
+
+
+def test_a_subclass_that_has_another_number(held: Pair) -> None:
+    _, planned = held.models()
+    planned.__class__ = type("Mine", (type(planned),), {"tenth": 0.2})
+    with pytest.raises(ValueError, match="plain attributes"):
+        planned(*held.inputs()[0])
 
 
 def test_what_forward_does_not_read_may_change(held: Pair) -> None:
