@@ -36,6 +36,8 @@ class Seen:
         dicts = [vars(module) for module in self.modules]
         dicts += [vars(module)[key] for module in modules for key in MODULE_CONTENTS]
         self.filled = [one for one in dicts if one]
+        named = (vars(module)[key] for module in modules for key in MODULE_CONTENTS[:3])
+        self.named = [one for one in named if one]
         self.empty = [one for one in dicts if not one]  # most of them
         kinds = {c for module in modules for c in type(module).__mro__}
         self.kinds = [c for c in kinds if c not in nn.Module.__mro__]
@@ -44,21 +46,21 @@ class Seen:
         self.objects, self.contents = self.look(model)
         values = (value for module in modules for value in vars(module).values())
         self.constants = [v for v in values if isinstance(v, Tensor) and v.numel() <= 4096]
-        named = (pair for module in modules for pair in vars(module).items())
-        read = {id(value): value for key, value in named if key in reads}
+        pairs = (pair for module in modules for pair in vars(module).items())
+        read = {id(value): value for key, value in pairs if key in reads}
         self.held = [v for v in read.values() if not isinstance(v, nn.Module)]
         self.described = self.describe()
 
     def look(self, model: nn.Module) -> tuple[list[object], list[object]]:
         """Return all objects in the dicts, and what may change of what stays the same object."""
-        own = [pair for pair in vars(model).items() if type(pair[1]) is not Look]
+        own = [value for value in vars(model).values() if type(value) is not Look]
         values = itertools.chain.from_iterable(map(dict.values, self.filled))
         members = itertools.chain.from_iterable(vars(kind).values() for kind in self.kinds)
-        found = [type(model), *map(vars, self.modules), *map(type, self.modules), *values, *members]
-        found += [value for _, value in own]
-        found += map(self.names.get, self.globals)
-        keys = [*itertools.chain.from_iterable(self.filled), *(key for key, _ in own)]
-        return found, [*keys, *map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
+        read = map(self.names.get, self.globals)
+        kinds = type(model), *map(type, self.modules)
+        found = [*kinds, *map(vars, self.modules), *own, *values, *members, *read]
+        names = itertools.chain.from_iterable(self.named)
+        return found, [*names, *map(TENSOR_LAYOUT, self.tensors), *map(Tensor.stride, self.tensors)]
 
     def describe(self) -> list[object]:
         """Describe what may change inside while it stays the same object."""
