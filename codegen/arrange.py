@@ -8,9 +8,8 @@ instances, and what one class keeps another reads under the same name.
 
 from __future__ import annotations
 
-import itertools
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from torch import nn
@@ -35,8 +34,7 @@ class BlockClass:
     """
 
     bodies: tuple[Body, ...]
-    owners: tuple[int, ...]  # other blocks that the first body touches, in order
-    relative_owners: bool  # whether `owners` are reached from the block's own position
+    fixed: frozenset[int] = frozenset()  # other blocks that all touch; the rest by distance
     numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -113,28 +111,40 @@ def _split_by_roles(classes: Iterable[BlockClass]) -> Iterator[BlockClass]:
         while rest:
             first = rest[0]
             same = [body for body in rest if body is first or roles.unite(first, body)]
-            yield BlockClass(tuple(same), other_owners(first), block_class.relative_owners)
+            yield BlockClass(tuple(same), block_class.fixed)
             rest = [body for body in rest if body not in same]
 
 
 def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
-    """Tell how the other blocks are reached: at the same distance, or always the same ones."""
-    owners = [other_owners(body) for body in bodies]
-    distances = [tuple(o - body.block for o in os) for body, os in zip(bodies, owners, strict=True)]
-    if len(set(distances)) == 1:
-        return [BlockClass(tuple(bodies), owners[0], True)]
-    if len(set(owners)) == 1:
-        return [BlockClass(tuple(bodies), owners[0], False)]
-    pairs = sorted(zip(distances, range(len(bodies)), strict=True))
-    return [
-        BlockClass(
-            tuple(bodies[i] for _, i in same),
-            tuple(d + bodies[same[0][1]].block for d in key),
-            True,
-        )
-        for key, grouped in itertools.groupby(pairs, key=lambda pair: pair[0])
-        for same in [list(grouped)]
-    ]
+    """Tell how the other blocks are reached: each at the same distance, or always the same one.
+
+    A decoder's layers read the layer before them, and all of them the first block's rotations.
+    """
+    columns = zip(*map(other_owners, bodies), strict=True)
+    blocks = [body.block for body in bodies]
+    keys = list(zip(*(_nearer(column, blocks) for column in columns), strict=True)) or [()] * len(
+        bodies
+    )
+    alike: dict[tuple[int, ...], list[Body]] = {}
+    for key, body in zip(keys, bodies, strict=True):
+        alike.setdefault(key, []).append(body)
+    return [BlockClass(tuple(same), _fixed(same)) for same in alike.values()]
+
+
+def _nearer(owners: Sequence[int], blocks: Sequence[int]) -> list[int]:
+    """Return by what bodies are told apart: distances, or the blocks themselves if fewer."""
+    distances = [owner - block for owner, block in zip(owners, blocks, strict=True)]
+    return list(owners) if len(set(owners)) < len(set(distances)) else distances
+
+
+def _fixed(bodies: Sequence[Body]) -> frozenset[int]:
+    """Return the blocks that bodies touch at different distances: it is the same one for all."""
+    columns = zip(*map(other_owners, bodies), strict=True)
+    return frozenset(
+        column[0]
+        for column in columns
+        if len({owner - body.block for owner, body in zip(column, bodies, strict=True)}) > 1
+    )
 
 
 def other_owners(body: Body) -> tuple[int, ...]:

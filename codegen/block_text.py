@@ -7,7 +7,7 @@ import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.arrange import BlockClass, KeptNames
+from remat_gen.codegen.arrange import BlockClass, KeptNames, other_owners
 from remat_gen.codegen.free_names import free_name, hint_of, turns_of
 from remat_gen.codegen.marks import Mark, fill, find, written
 from remat_gen.codegen.paragraphs import Paragraph, paragraphs
@@ -19,8 +19,8 @@ from remat_gen.ir.size import lengths_in
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """_ aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
-    self math begin_backward rerun_random check_output pick_results gradient_came incoming_gradient
-    draw_mask Kept""".split()
+    self math begin_backward rerun_random check_output pick_results gradient_came zero_unless_came
+    incoming_gradient draw_mask Kept""".split()
 )
 
 
@@ -64,7 +64,7 @@ class Writer:
         self.inputs = {i.tensor: i for i in self.graph.inputs}
         body = self.block_class.body
         self.taken.update(self.global_names)
-        self.taken.update(self._owner_name(o) for o in self.block_class.owners)
+        self.taken.update(map(self._owner_name, other_owners(self.block_class.body)))
         for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
             self.lengths[name] = free_name(self.graph.layers, name, name, self.taken)
             self.taken.add(self.lengths[name])
@@ -184,7 +184,7 @@ class Writer:
         return f"{'own' if own else self._owner_name(mark.owner)}.{self.kept_names[mark.name]}"
 
     def _owner_name(self, owner: int) -> str:
-        if not self.block_class.relative_owners:
+        if owner in self.block_class.fixed:
             return f"block_{owner}"
         distance = owner - self.block_class.body.block
         name = "before" if distance < 0 else "after"
@@ -201,7 +201,7 @@ class Writer:
     def _frame(self, owner: int, block: int) -> str:
         if owner == block:
             return "own = step[at]"
-        if not self.block_class.relative_owners:
+        if owner in self.block_class.fixed:
             return f"{self._owner_name(owner)} = step[{owner}]"
         distance = owner - block
         sign = "-" if distance < 0 else "+"

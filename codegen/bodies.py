@@ -11,7 +11,7 @@ from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.lifetimes import moments
 from remat_gen.codegen.marks import Mark, argument, find, tangent
 from remat_gen.codegen.now import Now
-from remat_gen.codegen.reach import partly_reached
+from remat_gen.codegen.reach import Reach, apart, partly_reached, reach_of
 from remat_gen.codegen.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.problem import Problem
@@ -58,12 +58,14 @@ class BodyWriter:
     returns: dict[str, str] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
     partly: dict[str, tuple[int, ...]] = field(init=False)
+    reach: Reach = field(init=False)
 
     def __post_init__(self) -> None:
         self.now = Now(self.graph, self.problem, self.schedule)
         self.expressions = Expressions(self.graph, self.now.place)
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
+        self.reach = reach_of(self.graph)
 
     def run(self) -> tuple[Body, ...]:
         count = self.schedule.block_count
@@ -190,6 +192,10 @@ class BodyWriter:
         if self._is_for_nothing(operation):
             self.dropped.update(self.problem.operations[p].outputs)
             return
+        for storage, outputs in apart(self.graph, operation, self.reach).items():
+            listed = ", ".join(map(str, sorted(outputs)))
+            text = f"zero_unless_came(step, {self.now.place(storage)}, {listed})"
+            self.statements.append(Statement(text, source=operation.source))
         targets, call = self._targets(operation, self._call(p, again=again))
         text = f"{', '.join(targets)} = {call}" if targets else call
         statement = Statement(text, source=operation.source)

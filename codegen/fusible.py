@@ -9,6 +9,7 @@ are eager's; and what is written back into a buffer.
 from __future__ import annotations
 
 from remat_gen.codegen.expressions import DROPOUT_SCALE
+from remat_gen.codegen.reach import apart, reach_of
 from remat_gen.ir.graph import Graph, Operation, Trait
 
 _POINTWISE = frozenset(
@@ -33,8 +34,16 @@ _OWN_KERNEL = _REDUCTIONS | _SHAPING | {"clone", "gelu", "gelu_backward"}
 _DTYPES = frozenset("float32 float64 bfloat16 float16 bool int64 int32 int16 int8 uint8".split())
 
 
-def is_fusible(graph: Graph, operation: Operation) -> bool:
-    """Tell whether an operation can be part of what is compiled."""
+def fusible_in(graph: Graph) -> list[bool]:
+    """Tell for each operation of a graph whether it can be part of what is compiled.
+
+    Not what joins gradients of which one may have come for nothing: it is set to zero before.
+    """
+    sources = reach_of(graph)
+    return [_is_fusible(graph, o) and not apart(graph, o, sources) for o in graph.operations]
+
+
+def _is_fusible(graph: Graph, operation: Operation) -> bool:
     if Trait.RANDOM in operation.traits or operation.state or not _is_known(operation.target):
         return False
     written_back = {mutation.tensor for mutation in graph.mutations}

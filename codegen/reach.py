@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from remat_gen.ir.graph import Graph, Phase
+from collections.abc import Mapping
+
+from remat_gen.ir.graph import Graph, Operation, Phase
+
+Reach = Mapping[str, frozenset[int]]
 
 
 def partly_reached(graph: Graph) -> dict[str, tuple[int, ...]]:
@@ -10,20 +14,58 @@ def partly_reached(graph: Graph) -> dict[str, tuple[int, ...]]:
 
     Keys are tensors of inputs (`Gradient.of`), values the positions of those outputs.
     """
-    sources: dict[str, frozenset[int]] = {}
-    for i, output in enumerate(graph.outputs):
-        if output.tangent:
-            storage = graph.tensors[output.tangent].storage
-            sources[storage] = sources.get(storage, frozenset((i,)))
+    sources = reach_of(graph)
     everything = frozenset[int]().union(*sources.values())
-    for operation in graph.operations:
-        if operation.phase is Phase.BACKWARD:
-            reads = (sources.get(s, frozenset()) for s in graph.reads(operation))
-            reached = frozenset[int]().union(*reads)
-            sources.update((s, reached) for s in graph.writes(operation))
     found = {
         g.of: sources.get(graph.tensors[g.tensor].storage, frozenset())
         for g in graph.gradients
         if g.tensor
     }
     return {of: tuple(sorted(r)) for of, r in found.items() if r and r != everything}
+
+
+def reach_of(graph: Graph) -> dict[str, frozenset[int]]:
+    """Return for each storage that holds gradients the positions of the outputs they come from."""
+    sources = _tangents(graph)
+    for operation in graph.operations:
+        if operation.phase is Phase.BACKWARD:
+            reached = frozenset[int]().union(*terms_of(graph, operation, sources).values())
+            sources.update((s, reached) for s in graph.writes(operation))
+    return sources
+
+
+def terms_of(graph: Graph, operation: Operation, sources: Reach) -> dict[str, frozenset[int]]:
+    """Return the gradients that an operation of backward reads, each with where it comes from."""
+    if operation.phase is not Phase.BACKWARD:
+        return {}
+    return {s: sources[s] for s in graph.reads(operation) if sources.get(s)}
+
+
+def apart(graph: Graph, operation: Operation, sources: Reach) -> dict[str, frozenset[int]]:
+    """Return the gradients among those an operation joins that others may come without.
+
+    Where no output of one got a gradient, eager has no such term. Zeros that went through backward
+    are none either, unless a derivative is infinite: what was sent in as zeros stays it.
+    """
+    terms = terms_of(graph, operation, sources)
+    everything = frozenset[int]().union(*terms.values())
+    sent = _tangents(graph)
+    return {s: reach for s, reach in terms.items() if reach != everything and s not in sent}
+
+
+def asks_what_came(graph: Graph) -> bool:
+    """Tell whether a step must know which of the outputs got a gradient."""
+    if len(_tangents(graph)) < 2:
+        return False
+    sources = reach_of(graph)
+    joins = any(apart(graph, operation, sources) for operation in graph.operations)
+    return joins or bool(partly_reached(graph))
+
+
+def _tangents(graph: Graph) -> dict[str, frozenset[int]]:
+    sources: dict[str, frozenset[int]] = {}
+    for i, output in enumerate(graph.outputs):
+        if output.tangent:
+            storage = graph.tensors[output.tangent].storage
+            sources[storage] = sources.get(storage, frozenset((i,)))
+    return sources

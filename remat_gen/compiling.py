@@ -20,7 +20,7 @@ from remat_gen.capture.modelled_parts import modelled_parts
 from remat_gen.capture.profile import device_name
 from remat_gen.capture.targets import find_target
 from remat_gen.capture.trace import Traced
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import fusible_in
 from remat_gen.elsewhere import elsewhere_of
 from remat_gen.fusion import choose_parts
 from remat_gen.ir.costs import Costs, PartCost
@@ -120,7 +120,7 @@ class _Compiler:
 
     def gathered(self, planned: Planned) -> Planned:
         """Return the plan with operations that fuse moved together."""
-        fusible = [is_fusible(self.graph, operation) for operation in self.graph.operations]
+        fusible = fusible_in(self.graph)
         schedule = gathered(planned.problem, planned.schedule, fusible, planned.budget_bytes)
         peaks = (replay(problem, schedule).peak_bytes for problem in self.elsewhere)
         if any(peak > planned.budget_bytes for peak in peaks):

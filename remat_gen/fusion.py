@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from remat_gen.capture.compiled import Candidate
-from remat_gen.codegen.fusible import has_own_kernel, is_fusible
+from remat_gen.codegen.fusible import fusible_in, has_own_kernel
 from remat_gen.codegen.fusing import write_fused
 from remat_gen.codegen.part_text import PartText
 from remat_gen.ir.costs import PartCost
@@ -144,7 +144,7 @@ class _Chooser:
     barred: set[Part] = field(default_factory=set)  # would raise the peak above the budget
 
     def __post_init__(self) -> None:
-        fusible = [is_fusible(self.graph, operation) for operation in self.graph.operations]
+        fusible = fusible_in(self.graph)
         own_kernel = [has_own_kernel(operation) for operation in self.graph.operations]
         longest = longest_parts(self.problem, self.schedule, fusible)
         self.runs = [pieces_of(self.problem, self.schedule, part, own_kernel) for part in longest]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from remat_gen.capture.compiled import Candidate
 from remat_gen.capture.timing import round_time_us
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import fusible_in
 from remat_gen.codegen.lone_parts import write_operations
 from remat_gen.fusion import Measure, candidate_of
 from remat_gen.ir.costs import Cost, Costs, PartCost
@@ -47,7 +47,8 @@ def _readers(graph: Graph) -> list[tuple[Operation, Operation]]:
 
     What only forward reads is run again for another re-run: it has its first reader there.
     """
-    fusible = [o for o in graph.operations if is_fusible(graph, o)]
+    pairs = zip(graph.operations, fusible_in(graph), strict=True)
+    fusible = [o for o, is_fusible in pairs if is_fusible]
     makers = {s: o for o in fusible if o.phase is Phase.FORWARD for s in graph.writes(o)}
     readers: dict[str, tuple[Operation, Operation]] = {}
     for phase in (Phase.BACKWARD, Phase.FORWARD):

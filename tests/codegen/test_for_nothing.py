@@ -11,7 +11,7 @@ import torch
 from emitting import HEAD, Emitted, assert_bitwise, at_share, compared, emit, keep_all
 from torch import Tensor
 
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import fusible_in
 from remat_gen.compare import Match
 from remat_gen.ir.graph import Graph, Phase
 from remat_gen.solver.parts import Part, ends_of, longest_parts
@@ -80,7 +80,7 @@ def bare_calls(made: Emitted) -> Iterator[str]:
 
 
 def all_parts(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Part, ...]:
-    fusible = [is_fusible(graph, operation) for operation in graph.operations]
+    fusible = fusible_in(graph)
     longest = longest_parts(problem, schedule, fusible)
     assert any(ends_of(problem, schedule, part).results for part in longest)
     return tuple(part for part in longest if ends_of(problem, schedule, part).results)

@@ -8,7 +8,7 @@ import pytest
 from emitting import HEAD, Emitted, emit, model_costs
 
 from remat_gen.capture.compiled import Candidate
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import fusible_in
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.graph import Phase
 from remat_gen.marginal import marginal_costs
@@ -58,7 +58,8 @@ def test_what_fuses_into_a_reader_costs_what_it_adds(made: Emitted) -> None:
     less = {name for name, share in shares.items() if share < 1}
     assert all(shares[name] == pytest.approx(0.1, rel=0.01) for name in less)  # three digits
     by_name = {operation.name: operation for operation in graph.operations}
-    assert all(is_fusible(graph, by_name[name]) for name in less)
+    fusible = {o.name for o, can in zip(graph.operations, fusible_in(graph), strict=True) if can}
+    assert fusible >= set(less)
     assert all(by_name[name].phase is Phase.FORWARD for name in less)
     assert {by_name[name].target for name in less} >= {
         "remat.dropout_scale.default",

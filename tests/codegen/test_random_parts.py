@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_cases import Case, cases, eager_fails, emitted
 
-from remat_gen.codegen.fusible import is_fusible
+from remat_gen.codegen.fusible import fusible_in
 from remat_gen.codegen.fusing import write_fused
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
@@ -35,7 +35,7 @@ def some_parts(seed: int) -> Parts:
 
     def choose(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Part, ...]:
         chance = random.Random(seed)
-        fusible = [is_fusible(graph, operation) for operation in graph.operations]
+        fusible = fusible_in(graph)
         longest = longest_parts(problem, schedule, fusible)
         return tuple(p for part in longest for p in _cut(part, schedule, chance))
 

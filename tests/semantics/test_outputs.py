@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pairs import Pair, make_pair_of
+from pairs import LOWEST, Pair, make_pair_of
 from sources import model_source
 from steps import assert_right
 
@@ -107,3 +107,34 @@ def test_an_output_that_is_a_view_is_not_changed_in_place() -> None:
     _, planned = pair.models()
     with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
         planned(*pair.inputs()[0]).div_(2)
+
+
+INFINITE = {
+    "a root at zero": "return self.head(h), (h * (h > 0)).sqrt()",
+    "a norm of nothing": "return self.head(h), (h * 0).pow(2).sum(-1).sqrt()",
+    "a logarithm of nothing": "return self.head(h), (h * 0).log(), h.sum(-1)",
+    "an overflow": "return self.head(h), (h * 1e4).exp()",
+    "rows of both": "a, b = h.unbind(0)[:2]\nreturn self.head(a), (b * 0).sqrt(), h",
+    "an input": "return self.head(h) * x.mean(), (x * 0).sqrt()",
+    "a tensor that both change": "y = self.head(h)\nreturn y * y, (y * 0).sqrt() * y",
+}
+
+
+@pytest.mark.parametrize("budget", ["1GB", LOWEST])
+@pytest.mark.parametrize("returned", INFINITE.values(), ids=INFINITE)
+def test_an_output_without_a_gradient_adds_no_nan(returned: str, budget: str) -> None:
+    """Its gradient is none, not zeros: 0 times an infinite derivative is nan."""
+    source = model_source("h = self.body(x)\n" + returned)
+    pair = make_pair_of(source, budget, "per-layer")
+    assert_right(pair, backward=lambda outputs: outputs[0].sum().backward())
+
+
+def test_layers_that_return_what_they_make() -> None:
+    forward = (
+        "x, seen = self.body(x), []\nfor layer in self.more:\n"
+        "    x = x + layer(x).pow(2).sum(-1, True).sqrt()\n    seen.append(x)\nreturn seen"
+    )
+    init = "self.more = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))"
+    pair = make_pair_of(model_source(forward, init=init), "1GB", "per-layer")
+    for chosen in (-1, 2):
+        assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].sum().backward())
