@@ -262,9 +262,12 @@ class _Lowering:
         outputs = {i: self._output(end, i) for i, end in self.ends.outputs()}
         if len(outputs) != len(self.returned):
             raise TraceError("the trace does not return what the model returns")
+        mutations = {self.by_place[p]: self.table.name(end) for p, end in self.ends.mutations()}
         for i, leaf in enumerate(self.returned):
             if leaf.same_as is not None:
                 outputs[i] = outputs[leaf.same_as]
+            elif (written := self._given(leaf)) in mutations and not leaf.requires_grad:
+                outputs[i] = ir.Output(written, None, None, False)  # itself, not what was written
         self._name_tangents(outputs)
         gradients = tuple(self._gradients())
         differentiated = {gradient.of for gradient in gradients}
@@ -276,14 +279,17 @@ class _Lowering:
             storages=self.table.stored,
             outputs=tuple(outputs[i] for i in sorted(outputs)),
             gradients=gradients,
-            mutations=tuple(
-                ir.Mutation(self.by_place[place], self.table.name(end))
-                for place, end in self.ends.mutations()
-            ),
+            mutations=tuple(ir.Mutation(target, tensor) for target, tensor in mutations.items()),
             lengths=self._lengths(),
             layouts=self.table.layouts,
         )
         return ir.verify(graph)
+
+    def _given(self, leaf: Leaf) -> str | None:
+        """Return the buffer or argument that an output is itself, if it is one."""
+        if isinstance(leaf.given, int):
+            return self.by_place.get((ir.Kind.INPUT, self.ends.call.leaves[leaf.given].path))
+        return self.by_place.get((ir.Kind.BUFFER, leaf.given)) if leaf.given else None
 
     def _gradients(self) -> Iterator[ir.Gradient]:
         for place, end in self.ends.gradients():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,13 +28,14 @@ class Leaf:
 
     `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
     gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
-    tensor.
+    tensor; `given` is the buffer that it is itself, or which of the arguments.
     """
 
     requires_grad: bool
     scalar: bool
     outside: bool
     same_as: int | None
+    given: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
-    given = {storage_of(leaf) for leaf in pytree.tree_leaves((fakes, args, kwargs))} - {None}
+    given = _given(fakes, args, kwargs)
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
@@ -127,7 +128,7 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     """Run a step's forward on copies, where an operator has no kernel for fake tensors."""
     model, args, kwargs = copy.deepcopy((model, args, kwargs))
     state = dict(model.named_parameters()) | dict(model.named_buffers())
-    given = {storage_of(leaf) for leaf in pytree.tree_leaves((state, args, kwargs))} - {None}
+    given = _given(state, args, kwargs)
     with kept_generators():
         torch.manual_seed(_SEED)
         with watched_saving() as saving, watched_seeds() as seeds, watched_questions() as asked:
@@ -149,14 +150,27 @@ def _made(model: nn.Module, before: Container[str]) -> tuple[str, ...]:
     return tuple(name for name, _ in now if name not in before)
 
 
-def _returned(
-    value: object, given: set[int | None], replaced: tuple[str, ...], seeded: bool
-) -> Returned:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a step was given: the memory of all tensors, and by identity which they are."""
+
+    storages: Container[int | None]
+    places: Mapping[int, str | int]
+
+
+def _given(state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
+    leaves = pytree.tree_leaves((args, kwargs))
+    places: dict[int, str | int] = {id(leaf): i for i, leaf in enumerate(leaves)}
+    places |= {id(tensor): name for name, tensor in state.items()}
+    return _Given({storage_of(t) for t in (*state.values(), *leaves)} - {None}, places)
+
+
+def _returned(value: object, given: _Given, replaced: tuple[str, ...], seeded: bool) -> Returned:
     _register_dataclasses(value)
     return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced, seeded)
 
 
-def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
+def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
     first: dict[int, int] = {}
     for i, value in enumerate(values):
         tensor = isinstance(value, torch.Tensor)
@@ -164,8 +178,9 @@ def _leaves(values: list[Any], given: set[int | None]) -> Iterator[Leaf]:
         yield Leaf(
             requires_grad=tensor and value.requires_grad,
             scalar=is_loss(value),
-            outside=storage_of(value) in given,
+            outside=storage_of(value) in given.storages,
             same_as=earlier if earlier != i else None,
+            given=given.places.get(id(value)) if tensor else None,
         )
 
 

@@ -25,8 +25,10 @@ from remat_gen.codegen.held import (
     bound_in,
     describe_classes,
     describe_held,
+    hash_of_lines,
     is_plain,
     is_value,
+    source_hash,
 )
 from remat_gen.codegen.seen import Look, Seen
 from remat_gen.ir.errors import TraceError
@@ -123,7 +125,7 @@ def reads_of(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str
     names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
     kinds = {kind for module in model.modules() for kind in type(module).__mro__}
     names.update(*(vars(kind) for kind in kinds if not _is_of_torch(kind)))
-    names.update(name for name, value in namespace.items() if is_plain(value))
+    names.update(n for n, v in namespace.items() if is_plain(v) or inspect.isfunction(v))
     while waiting:
         value = waiting.pop()
         if id(value) in held:
@@ -163,6 +165,8 @@ def sources(hooked: bool = False) -> str:
         describe_classes,
         describe_held,
         bound_in,
+        source_hash,
+        hash_of_lines,
         is_plain,
         is_value,
         asks,

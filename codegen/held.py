@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,12 +18,13 @@ def describe_classes(
 ) -> Iterator[tuple[object, ...]]:
     """Describe what forward's code may read of classes, and of the file's global `names`.
 
-    The model's own forward is the planned one in a generated module.
+    The model's own forward is the planned one in a generated module. Of functions of other files,
+    which may be edited or another version's, the source counts.
     """
     reads = frozenset(name for name in reads if name[:2] != "__")  # a file's own name, say
     for name in sorted(reads.intersection(names)):
-        if is_plain(names[name]):
-            yield f".{name}", repr(names[name])
+        if is_plain(names[name]) or inspect.isfunction(names[name]):
+            yield f".{name}", describe_held(names[name]), source_hash(names[name], names)
     kinds = dict.fromkeys(type(module) for module in model.modules())
     for kind in kinds:
         own = set().union(*(vars(c) for c in kind.__mro__ if c not in nn.Module.__mro__))
@@ -31,7 +34,27 @@ def describe_classes(
             value = getattr(value, "__func__", getattr(value, "fget", value))
             if is_plain(value) or hasattr(value, "__qualname__"):
                 where = kind.__name__ if kind is not type(model) else ""
-                yield f"{where}.{name}", describe_held(value)
+                yield f"{where}.{name}", describe_held(value), source_hash(value, names)
+
+
+def source_hash(function: Any, names: Mapping[str, object]) -> str:
+    """Hash a function's lines, without comments; "" where they stand in the file of `names`."""
+    found = inspect.unwrap(function)
+    if not inspect.isfunction(found) or found.__globals__ is names:
+        return ""
+    torchs = str(found.__module__).partition(".")[0] == "torch"
+    return "" if torchs else hash_of_lines(found.__code__)
+
+
+@functools.cache
+def hash_of_lines(code: types.CodeType) -> str:
+    """Hash the source of a function, without comments; "" where there is none."""
+    try:
+        lines = inspect.getsource(code).splitlines()
+    except (OSError, TypeError):
+        return ""
+    code_alone = (line.rstrip() for line in lines if line.strip()[:1] not in ("", "#"))
+    return hashlib.sha256("\n".join(code_alone).encode()).hexdigest()[:12]
 
 
 def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int = 6) -> object:

@@ -46,9 +46,9 @@ _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random
     check_output pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient
     check_planned check_structure structure_of describe_classes describe_held bound_in
-    hash_of_structure Look Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value what_changed
-    MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range
-    parameters_of_blocks""".split()
+    source_hash hash_of_lines hash_of_structure Look Seen BY_NAME TENSOR_LAYOUT has_hook
+    is_plain is_value what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
+    lengths_in_range parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()

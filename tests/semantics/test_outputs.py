@@ -65,6 +65,38 @@ def test_an_input_is_handed_on_itself() -> None:
     assert planned(x)[1] is x
 
 
+WRITTEN = (
+    "h = self.head(self.body(x))\nmemory.mul_(0.9).add_(h.detach(), alpha=0.1)\n"
+    "self.seen.lerp_(h.detach().mean(0), 0.1)\nreturn h, memory, [self.seen], memory"
+)
+
+
+def test_what_forward_writes_and_returns_is_itself() -> None:
+    """Who changes it afterwards changes what the next step reads."""
+    source = model_source(
+        WRITTEN,
+        init="self.register_buffer('seen', torch.zeros(4))",
+        inputs="(torch.randn(6, 8), torch.zeros(6, 4))",
+    )
+    before, forward, after = source.rpartition("def forward(self, x: Tensor")
+    source = f"{before}{forward}, memory: Tensor{after}"
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+    found = []
+    for model in pair.models():
+        x, memory = pair.inputs()[0]
+        for _ in range(2):
+            torch.manual_seed(3)
+            h, written, (seen,), again = model(x, memory)
+            assert written is memory and again is memory and seen is model.seen
+            h.sum().backward()
+            found.append((h, memory.clone(), seen.clone()))
+            memory.zero_()
+            seen.zero_()
+    for one, other in zip(found[:2], found[2:], strict=True):
+        assert all(map(torch.equal, one, other))
+
+
 @pytest.mark.parametrize("chosen", [(0,), (1,), (1, 0)])
 def test_gradients_into_some_outputs(open_ended: Pair, chosen: tuple[int, ...]) -> None:
     def backward(outputs: tuple[torch.Tensor, ...]) -> None:
