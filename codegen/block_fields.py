@@ -10,7 +10,7 @@ from torch import nn
 from remat_gen.codegen.block_parameters import read_in_order
 from remat_gen.codegen.block_text import BlockText, Writer
 from remat_gen.codegen.paths import access
-from remat_gen.codegen.reach import asks_what_came
+from remat_gen.codegen.reach import asks_what_came, read_on
 from remat_gen.ir.graph import Graph, Input, Kind
 
 
@@ -37,7 +37,9 @@ def block_fields(
         "constant_outputs": constant,
         "token_device": "" if device == "cpu" else f', device="{device}"',
         "incoming": _incoming(writer, text),
-        "knows_place": bool(text.frames_backward or asks_what_came(graph)),
+        "knows_place": bool(
+            text.frames_backward or asks_what_came(graph) or (text.last and read_on(graph))
+        ),
     }
 
 
@@ -66,7 +68,7 @@ def _incoming(writer: Writer, text: BlockText) -> list[str]:
     if not text.last:
         return []
     graph = writer.graph
-    lines = []
+    lines = ["refuse_watched(step)"] if read_on(graph) else []
     if text.unplanned:
         lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
     tangents = [o for o in dict.fromkeys(graph.outputs) if o.tangent]

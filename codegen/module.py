@@ -45,10 +45,10 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random
     check_output pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient
-    check_planned check_structure structure_of describe_classes describe_held bound_in
-    source_hash hash_of_lines hash_of_structure Look Seen BY_NAME TENSOR_LAYOUT has_hook
-    is_plain is_value what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned
-    lengths_in_range parameters_of_blocks""".split()
+    refuse_watched watch_outputs is_of_torch check_planned check_structure structure_of
+    describe_classes describe_held bound_in source_hash hash_of_lines hash_of_structure Look
+    Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value what_changed MODULE_INTERNALS
+    MODULE_CONTENTS describe_argument unplanned lengths_in_range parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -63,6 +63,7 @@ _HELPERS = (
     "zero_unless_came",
     "incoming_gradient",
     "refuse_gradient",
+    "refuse_watched",
 )
 
 
@@ -252,6 +253,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "import itertools",
         "import operator",
         "import types",
+        "import weakref",
         "from collections.abc import Iterator, Mapping",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any, ClassVar",

@@ -17,6 +17,7 @@ from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
 from remat_gen.codegen.marks import Mark, fill, find
 from remat_gen.codegen.paths import access
+from remat_gen.codegen.reach import read_on
 from remat_gen.codegen.result import ResultWriter
 from remat_gen.codegen.schedule_table import schedule_table
 from remat_gen.codegen.statements import Body
@@ -43,6 +44,7 @@ class ForwardText:
     token: str
     token_device: str
     calls: tuple[str, ...]
+    watched: str
     parameters_of_blocks: tuple[str, ...]
     result: str
     autocast: str
@@ -89,6 +91,7 @@ class ForwardWriter:
             calls=tuple(
                 self._calls(step, token, kept, _typed(list(outputs.values()), result, returns))
             ),
+            watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
             parameters_of_blocks=self._parameters_of_blocks(),
             result=result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
@@ -105,6 +108,8 @@ class ForwardWriter:
         if parameters[:1] != ["self"]:
             raise UsageError("forward's first parameter must be called self: rename it")
         called = {"torch", "getattr", "Kept", "check_planned", *self.names.values()}
+        if read_on(self.traced.graph):
+            called.add("watch_outputs")
         clash = sorted(called.intersection(parameters))
         if clash:
             raise UsageError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from pairs import LOWEST, Pair, make_pair_of
@@ -170,3 +172,52 @@ def test_layers_that_return_what_they_make() -> None:
     pair = make_pair_of(model_source(forward, init=init), "1GB", "per-layer")
     for chosen in (-1, 2):
         assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].sum().backward())
+
+
+READ_ON = model_source("h = self.body(x)\nreturn self.head(h), h")
+ASKED: dict[str, Callable[[torch.Tensor], object]] = {
+    "retain_grad": lambda h: h.retain_grad(),
+    "a hook": lambda h: h.register_hook(lambda g: g.clamp(-1, 1)),
+}
+
+
+@pytest.mark.limit(
+    "hooks and `retain_grad()` on an output that `forward` itself goes on reading: autograd does "
+    "not see that part of its gradient",
+    "an error; call `forward_eager()`",
+)
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_an_output_that_forward_goes_on_reading(ask: Callable[[torch.Tensor], object]) -> None:
+    pair = make_pair_of(READ_ON, "1GB", "per-layer")
+    assert_right(pair)
+    _, planned = pair.models()
+    out, h = planned(*pair.inputs()[0])
+    ask(h)
+    with pytest.raises(RuntimeError, match=r"itself goes on reading(.|\n)*forward_eager"):
+        (out.sum() + h.sum()).backward()
+
+
+@pytest.mark.limit(
+    "`torch.autograd.grad` of one output by another that it is made of",
+    "PyTorch's error: it appears to not have been used; call `forward_eager()`",
+)
+def test_a_gradient_between_outputs() -> None:
+    pair = make_pair_of(READ_ON, "1GB", "per-layer")
+    _, planned = pair.models()
+    out, h = planned(*pair.inputs()[0])
+    with pytest.raises(RuntimeError, match="appears to not have been used"):
+        torch.autograd.grad(out.sum(), h)
+
+
+def test_outputs_that_nothing_reads_may_have_hooks() -> None:
+    source = model_source("h = self.body(x)\nreturn self.head(h), h.tanh()")
+    pair = make_pair_of(source, "1GB", "per-layer")
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        out, h = model(*pair.inputs()[0])
+        h.retain_grad()
+        h.register_hook(lambda g: g * 2)
+        (out.sum() + h.sum()).backward()
+        found.append((h.grad, model.layers[0].up.weight.grad))
+    assert all(map(torch.equal, *found))
