@@ -21,12 +21,12 @@ def draw_mask(size: tuple[int, ...], keep: float) -> Tensor:
 
     Drawn as integers, as many as fit into the bytes of the mask, they are compared at once.
     """
-    mask = torch.empty(size, dtype=torch.bool)
+    mask = torch.empty(size, dtype=torch.bool, device="cpu")
     at_once = min(mask.numel() // 8, 1 << 15)  # more would leave the cache
     if at_once < 1 << 13 or not compares_53_bits():
         return mask.bernoulli_(keep)
     lower, limit = 2**53 - 1, math.ceil(keep * 2**53)
-    numbers = torch.empty(at_once, dtype=torch.int64)
+    numbers = torch.empty(at_once, dtype=torch.int64, device="cpu")
     for part in mask.view(-1).split(at_once):
         torch.lt(numbers[: len(part)].random_().bitwise_and_(lower), limit, out=part)
     return mask
@@ -35,8 +35,8 @@ def draw_mask(size: tuple[int, ...], keep: float) -> Tensor:
 @functools.cache
 def compares_53_bits() -> bool:
     """Tell whether `bernoulli_` compares the lower 53 of 64 bits: MKL's generators do not."""
-    ours, torchs = (torch.Generator().manual_seed(0) for _ in range(2))
-    drawn = torch.empty(256, dtype=torch.int64).random_(generator=ours)
-    mask = torch.empty(256, dtype=torch.bool).bernoulli_(0.7, generator=torchs)
+    ours, torchs = (torch.Generator("cpu").manual_seed(0) for _ in range(2))
+    drawn = torch.empty(256, dtype=torch.int64, device="cpu").random_(generator=ours)
+    mask = torch.empty(256, dtype=torch.bool, device="cpu").bernoulli_(0.7, generator=torchs)
     same = torch.equal(mask, drawn % 2**53 < math.ceil(0.7 * 2**53))
     return same and torch.equal(ours.get_state(), torchs.get_state())

@@ -98,7 +98,16 @@ def parse(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
+        if has_conflict(text):
+            said = "has the marks of a merge in it; keep one side, and generate it again"
+            raise GraphError(said) from error
         raise GraphError(f"is no JSON: {error}") from error
+
+
+def has_conflict(text: str) -> bool:
+    """Tell whether a merge has left its marks in a text."""
+    lines = [line[:7] for line in text.splitlines()]
+    return "<<<<<<<" in lines and ">>>>>>>" in lines
 
 
 def _no_constant(name: str) -> float:

@@ -7,6 +7,7 @@ any size is checked on any machine.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -25,6 +26,7 @@ from remat_gen.output import plan_path
 from remat_gen.pins import Pins, pin
 from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
+from remat_gen.request import relative
 from remat_gen.retrace import retrace
 from remat_gen.solver.replay import IllegalScheduleError, replay
 
@@ -46,9 +48,15 @@ class Checked:
 
     @property
     def mending(self) -> str:
-        """Return the command that writes the module again, over what was edited by hand, too."""
+        """Return the command that writes the module again, over what was edited by hand, too.
+
+        The plan has it as seen from the module's folder.
+        """
         edited = any(cause.endswith(_EDITED) for cause in self.causes)
-        return f"{self.command} --force" if edited else self.command
+        command = f"{self.command} --force" if edited else self.command
+        folder = relative(self.path.parent, Path.cwd())
+        elsewhere = folder != "." and command.startswith("remat-gen ")
+        return f"(cd {shlex.quote(folder)} && {command})" if elsewhere else command
 
     @property
     def stale(self) -> bool:

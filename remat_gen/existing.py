@@ -12,8 +12,9 @@ from torch import nn
 from remat_gen.capture.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace import trace_loaded
 from remat_gen.emission import module_text
+from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
-from remat_gen.ir.header import read_header
+from remat_gen.ir.header import not_ours, read_header
 from remat_gen.ir.plan import Plan, read_plan
 from remat_gen.output import plan_path
 from remat_gen.planned import schedule_of
@@ -44,8 +45,9 @@ class Existing:
         Raises:
             UsageError: the file is not ours, or its plan is not there.
         """
-        if read_header(read_source(path)) is None:
-            raise UsageError(f"{path}: was not written by remat-gen")
+        text = read_source(path)
+        if read_header(text) is None or has_conflict(text):
+            raise UsageError(f"{path}: {not_ours(text)}")
         plan = read_plan(plan_path(path))
         return cls(path, plan, path.parent / plan.source.file, given)
 

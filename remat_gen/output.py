@@ -11,7 +11,7 @@ from pathlib import Path
 
 from remat_gen.interrupt import signals_wait
 from remat_gen.ir.errors import GraphError, UsageError
-from remat_gen.ir.header import body_hash, is_unedited, read_header
+from remat_gen.ir.header import body_hash, is_unedited, not_ours, read_header
 from remat_gen.ir.plan import parse_plan
 
 __all__ = ["body_hash", "check_module", "check_plan", "plan_path", "read_header", "write_all"]
@@ -38,7 +38,7 @@ def check_module(path: Path, source: Path, *, force: bool) -> None:
     if text is None or force or is_unedited(text):
         return
     if read_header(text) is None:
-        raise UsageError(f"{path}: was not written by remat-gen; --force overwrites it")
+        raise UsageError(f"{path}: {not_ours(text)}; --force overwrites it")
     raise UsageError(f"{path}: was edited by hand since it was generated; --force overwrites it")
 
 
@@ -69,7 +69,7 @@ def _check_folder(path: Path) -> None:
 
 def _existing(path: Path) -> str | None:
     try:
-        return path.read_bytes().decode("utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="replace")  # lines may end in \r\n
     except FileNotFoundError:
         return None
     except OSError as error:

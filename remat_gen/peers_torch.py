@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import CheckpointPolicy
 
 from remat_gen.capture.calls import materialise, resolve
+from remat_gen.capture.draws import compares_53_bits
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Tensor, Trait, View, refs_in
 from remat_gen.peers import Peer, in_one_backward
 from remat_gen.solver.subject import Subject
@@ -103,6 +104,7 @@ class _Joint:
 
     def build(self) -> fx.GraphModule:
         self.index = {operation.name: i for i, operation in enumerate(self.graph.operations)}
+        compares_53_bits()  # what it asks, fake tensors cannot answer
         with self.mode:
             self._inputs()
             steps = self._steps()

@@ -37,6 +37,8 @@ def _from_git(revision: str, path: str) -> Plan:
     text = _show(where)
     if text is None and not path.startswith("."):
         text = _show(f"{revision}:./{path}")
+    if text is None and revision and not _is_revision(revision):
+        raise UsageError(f"{revision}: no such revision; in a shallow clone, fetch it first")
     if text is None:
         raise UsageError(f"{where}: git has no such plan; see `git log -- {path}`")
     try:
@@ -45,11 +47,19 @@ def _from_git(revision: str, path: str) -> Plan:
         raise UsageError(f"{where}: {error}") from error
 
 
+def _is_revision(name: str) -> bool:
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return _git(*asked) is not None
+
+
 def _show(where: str) -> str | None:
+    return _git("show", "--end-of-options", where)
+
+
+def _git(*words: str) -> str | None:
+    """Return what git prints, or None where it fails."""
     try:
-        done = subprocess.run(
-            ["git", "show", "--end-of-options", where], capture_output=True, check=False
-        )
+        done = subprocess.run(["git", *words], capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise UsageError(f"{where}: git is not installed") from error
+        raise UsageError(f"{words[-1]}: git is not installed") from error
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None

@@ -75,6 +75,36 @@ def test_an_edited_module(existing: Path, remat: Remat) -> None:
     assert "\n-# mine\n" in ended.out
 
 
+def test_the_command_is_said_as_it_works_from_here(
+    existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = existing.with_name("small.py")
+    source.write_text(source.read_text() + "\n\nEXTRA = 1\n")
+    monkeypatch.chdir(existing.parent.parent)
+    folder = existing.parent.name
+    ended = remat("check", f"{folder}/{existing.name}")
+    assert f"run: (cd {folder} && remat-gen small.py --budget 75%" in ended.out
+
+
+CONFLICT = "<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> branch\n"
+
+
+@pytest.mark.parametrize("name", ["small_remat.py", "small_remat.plan.json"])
+@pytest.mark.parametrize("command", ["check", "verify", "explain"])
+def test_marks_of_a_merge(existing: Path, remat: Remat, name: str, command: str) -> None:
+    spoilt = existing.with_name(name)
+    spoilt.write_text(spoilt.read_text() + CONFLICT)
+    ended = remat(command, existing, *(["up"] if command == "explain" else []))
+    assert ended.code == 2
+    assert f"{name}: has the marks of a merge in it; keep one side" in ended.err
+
+
+def test_lines_that_end_as_on_windows(existing: Path, remat: Remat) -> None:
+    existing.write_bytes(existing.read_bytes().replace(b"\n", b"\r\n"))
+    assert remat("check", existing).code == 0
+    assert remat("small.py", "--budget", "75%", "-o", existing, "--quiet").code == 0
+
+
 def test_an_edited_plan(existing: Path, remat: Remat) -> None:
     plan = existing.with_name("small_remat.plan.json")
     data = json.loads(plan.read_text())

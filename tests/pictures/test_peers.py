@@ -14,6 +14,7 @@ from torch._functorch._aot_autograd.descriptors import (
 )
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from remat_gen.capture.draws import compares_53_bits
 from remat_gen.capture.joint import trace_joint
 from remat_gen.capture.load import Loaded, load
 from remat_gen.capture.storages import is_getitem, is_view
@@ -101,3 +102,17 @@ def test_checkpoints_are_those_of_the_strategy(subject: Subject) -> None:
     assert every.replay == Solver(subject.problem, "per-layer").solve(budget).replay
     assert not eager.replay.reruns
     assert 0 < len(second.replay.reruns) < len(every.replay.reruns)
+
+
+def test_masks_that_are_drawn_as_integers(tmp_path: Path) -> None:
+    """Whether torch compares 53 bits is asked once, and not of fake tensors."""
+    path = tmp_path / "dropped.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\ndef build_model():\n"
+        "    return nn.Sequential(nn.Linear(8, 256), nn.Dropout(0.1), nn.Linear(256, 1))\n\n\n"
+        "def example_inputs():\n    return (torch.randn(512, 8),)\n"
+    )
+    loaded = load(path, None, None, "cpu")
+    graph = trace(loaded.model, loaded.args, loaded.kwargs, path).graph
+    compares_53_bits.cache_clear()
+    assert Partitioner(graph).backward_runs(0.5)
