@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
 from torch.utils._sympy import functions as torch_functions
 
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.size import LENGTH, Length, Operand, Size, evaluate
+from remat_gen.ir.size import LENGTH, Length, Operand, Size, evaluate, lengths_in
 
 _OPERATORS: Mapping[type, str] = {
     sympy.Add: "+",
@@ -41,7 +41,7 @@ class Sizes:
     """Translates symbolic numbers of one trace; `names` has the lengths by torch's symbol."""
 
     names: Mapping[sympy.Symbol, str]
-    lengths: Mapping[str, Length]
+    lengths: dict[str, Length]
 
     def size(self, number: torch.SymInt | torch.SymFloat) -> Size | int | float:
         """Translate a symbolic number.
@@ -55,7 +55,26 @@ class Sizes:
             return Size(LENGTH, (translated,), self.lengths[translated].maximum)
         if isinstance(translated, Size) and translated.value != number.node.hint:
             raise self._refused(expression)
+        self._leave_out_zeros(translated)
         return translated
+
+    def _leave_out_zeros(self, number: Operand) -> None:
+        """Let lengths begin where no number is divided by zero: a variance is, of one row."""
+        for name in lengths_in(number):
+            length = self.lengths[name]
+            smallest = next(
+                n
+                for n in range(length.minimum, length.maximum + 1)
+                if self._is_defined(number, name, n)
+            )
+            self.lengths[name] = replace(length, minimum=smallest)
+
+    def _is_defined(self, number: Operand, name: str, length: int) -> bool:
+        try:
+            evaluate(number, self._example() | {name: length})
+        except ZeroDivisionError:
+            return False
+        return True
 
     def _operand(self, expression: sympy.Basic) -> Operand:
         if isinstance(expression, sympy.Integer):
@@ -77,10 +96,11 @@ class Sizes:
             return self._made("**", operands)
         operator = _OPERATORS.get(type(expression))
         inexact = any(isinstance(self._number(item), float) for item in operands)
-        if operator is None or (inexact and isinstance(expression, _REGROUPED)):
+        whole = isinstance(expression, sympy.Add) and all(map(_is_whole, operands))
+        if operator is None or (inexact and not whole and isinstance(expression, _REGROUPED)):
             raise self._refused(expression)
         if isinstance(expression, sympy.Add):
-            operands = tuple(sorted(operands, key=lambda item: isinstance(item, int)))
+            operands = tuple(sorted(operands, key=lambda item: isinstance(item, int | float)))
         return self._made(operator, operands)
 
     def _made(self, operator: str, operands: tuple[Operand, ...]) -> Size:
@@ -94,6 +114,13 @@ class Sizes:
 
     def _refused(self, expression: sympy.Basic) -> TraceError:
         return TraceError(f"the arithmetic on a size cannot be written as source: {expression}")
+
+
+def _is_whole(operand: Operand) -> bool:
+    """Tell whether a number is a whole one at all lengths: sums of those are not rounded."""
+    if isinstance(operand, Size):
+        return operand.operator == "float" or isinstance(operand.value, int)
+    return not isinstance(operand, float) or operand.is_integer()
 
 
 def _exact(rounded: sympy.Basic) -> sympy.Basic:

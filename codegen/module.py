@@ -245,6 +245,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines += ["from typing import ParamSpec, TypeVar"]
     if "draw_mask(" in text:
         lines.append("import math")
+    lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
         "import functools",
@@ -253,7 +254,6 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "import itertools",
         "import operator",
         "import types",
-        "import weakref",
         "from collections.abc import Iterator, Mapping",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any, ClassVar",

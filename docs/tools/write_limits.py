@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "limits.md"
 _HEAD = """# Limits
 
-What is not supported, and what happens then. Nothing here is silently wrong: each row is a test
-that shows the error. This page is written from those tests (`python docs/tools/write_limits.py`).
+What is not supported, and what happens then. Each row is a test that shows the error; what no error
+tells has a section of its own. This page is written from the tests
+(`python docs/tools/write_limits.py`).
 """
 _TAIL = """
 ## Not there at all
@@ -30,11 +31,29 @@ _TAIL = """
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.
 
+## What no error tells
+
+- Python that `forward` runs beside its tensors (`print`, `stats["n"] += 1` of a dict in the file, a
+  decorator that counts) runs when the model is planned, not in a planned step.
+- What `forward` reads of `os.environ`, of dicts and objects in its file, or by a computed name of
+  an attribute: changed since planning, a planned step goes on with what it was. So it does where a
+  function is edited that only functions of other files call. `remat-gen check` traces the model
+  again, and sees it.
+- `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
+  some of the old ones. (Parameters that are changed in place raise, as in eager.)
+- Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
+- A thread that draws random numbers while backward draws a dropout's again, from the state that
+  their generator had: either may get the other's. Masks that are kept are safe.
+
 ## Equal within tolerance, not to the bit
 
 PyTorch itself takes other formulas here when it is traced. `verify` says so, with the difference.
 
-- `nn.GRU` and `nn.GRUCell` on the CPU, of hidden sizes that vector registers do not divide (24).
+- `nn.GRU` and `nn.GRUCell` on the CPU, of hidden sizes that pairs of vector registers do not divide
+  (16, 24 or 48 with AVX-512).
+- A weight that is tied within the model, after two forwards and one backward or with a term of its
+  own in the loss, and an input that is returned too: their gradients are added in another order.
+- Gradients that come into an output in other strides than it has: eager goes on in those.
 - The gradient of `x.prod(dim)`: eager's looks at the values, a trace's does not.
 - `cross_entropy` with class weights, label smoothing and `ignore_index` at once.
 - A gradient into an output that is itself a parameter: it is added in another order (`verify` sends

@@ -22,6 +22,8 @@ LOOP = one_line("", "h = self.lin(x)\nreturn torch.stack([row * i for i, row in 
 NUMBER = one_line("", "return self.lin(x) * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]")
 NORM = one_line("self.norm = nn.LayerNorm((6, 8))", "h = self.lin(x)\nreturn self.norm(h)")
 SELECTED = one_line("", "h = self.lin(x)\nreturn h[x[:, 0] > 0].sum()")
+VARIANCE = one_line("", "h = self.lin(x)\nreturn h * h.var(0)")  # of one row it is nan
+DEVIATION = one_line("", "h = self.lin(x)\nreturn (h - h.mean(0)) / h.std(0)")
 TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
 UNEQUAL = model("self.lin = nn.Linear(8, 8)", "return self.lin(x), y", TWO, parameters="x, y")
 
@@ -36,8 +38,8 @@ def traced(folder: Path, source: str, dynamic: tuple[str, ...] | None) -> Traced
 
 @pytest.mark.parametrize(
     ("source", "minimum"),
-    [(BATCH_NORM, 2), (BRANCH, 4), (SQUEEZE, 2)],
-    ids=["norm", "if", "squeeze"],
+    [(BATCH_NORM, 2), (BRANCH, 4), (SQUEEZE, 2), (VARIANCE, 2), (DEVIATION, 2)],
+    ids=["norm", "if", "squeeze", "var", "std"],
 )
 def test_a_batch_that_takes_another_path_is_refused(source: str, minimum: int) -> None:
     planned = varying(source)
