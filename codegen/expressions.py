@@ -166,8 +166,8 @@ class Expressions:
         if self._draws_in_place(operation):
             drawn, keep = map(self.argument, operation.args[:2])
             return f"torch.empty_like({drawn}).bernoulli_", keep
-        if dtype := self._cast_to(operation):
-            return f"{self.argument(operation.args[0])}.to", self.argument(dtype)
+        if (other := self._cast_to(operation)) is not None:
+            return f"{self.argument(operation.args[0])}.to", self.argument(other)
         if operation.target != BATCH_NORM:
             return spelling.function(operation.target), self._arguments(operation)
         # the same kernel, which updates the running statistics in place unless it gets none
