@@ -18,7 +18,7 @@ _VIEW = torch.ops.aten.view.default
 def drop_kept_dims(joint: fx.Graph) -> None:
     """Drop the dimensions that were summed, where views alone read the sum, and one does that."""
     for node in list(joint.nodes):
-        if node.target is _SUM and node.args[2:] == (True,):
+        if node.target is _SUM and node.args[2:] == (True,) and _shape(node):
             _drop(joint, node)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -22,17 +22,29 @@ _FUNCTIONS = 5000  # looked at, at most; a library's forward reaches some hundre
 
 def names_read(model: nn.Module) -> frozenset[str]:
     """Return the names that the forwards of a model's modules, and what they call, may read."""
+    codes = [function.__code__ for function in _reached(model)]
+    names = {name for code in codes for name in _names(code)}
+    return frozenset(names.difference(*map(_written, codes)))
+
+
+def globals_read(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str]:
+    """Return the global names of a file that its own functions among them load."""
+    own = (f.__code__ for f in _reached(model) if f.__globals__ is namespace)
+    return frozenset(name for code in own for name in _loaded(code) if name in namespace)
+
+
+def _reached(model: nn.Module) -> list[FunctionType]:
+    """Return the functions that a step may call, not PyTorch's own."""
     kinds = dict.fromkeys(type(module) for module in model.modules())
     held = list(_kinds_held(model))
     waiting = [f for kind in kinds for f in _functions(inspect.getattr_static(kind, "forward"))]
     names: set[str] = set()
-    written: set[str] = set()
-    done: set[CodeType] = set()
+    done: dict[CodeType, FunctionType] = {}
     while waiting and len(done) < _FUNCTIONS:
         function = waiting.pop()
         if function.__code__ in done or _is_of_torch(function):
             continue
-        done.add(function.__code__)
+        done[function.__code__] = function
         found = set(_names(function.__code__))
         for name in found - names:
             for kind in kinds:
@@ -42,8 +54,7 @@ def names_read(model: nn.Module) -> frozenset[str]:
                 waiting += _functions(of_name) if isinstance(of_name, property) else ()
         waiting += [f for name in found for f in _functions(function.__globals__.get(name))]
         names |= found
-        written.update(_written(function.__code__))
-    return frozenset(names - written)
+    return list(done.values())
 
 
 def _kinds_held(model: nn.Module) -> Iterator[type]:
@@ -83,12 +94,21 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _written(code: CodeType) -> Iterator[str]:
     """Yield the names of the attributes that a function sets."""
+    return _with_operation(code, "STORE_ATTR")
+
+
+def _loaded(code: CodeType) -> Iterator[str]:
+    """Yield the global names that a function loads."""
+    return _with_operation(code, "LOAD_GLOBAL")
+
+
+def _with_operation(code: CodeType, operation: str) -> Iterator[str]:
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "STORE_ATTR":
+        if instruction.opname == operation:
             yield str(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _written(constant)
+            yield from _with_operation(constant, operation)
 
 
 def _is_of_torch(function: FunctionType) -> bool:

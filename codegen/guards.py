@@ -6,9 +6,12 @@ which gets their own source.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
+import itertools
 import operator
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +21,19 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
-from remat_gen.capture.reads import names_read
+from remat_gen.capture.reads import globals_read, names_read
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.held import (
     bound_in,
-    describe_classes,
     describe_held,
-    hash_of_lines,
     is_plain,
     is_value,
-    source_hash,
+    lines_of,
+    members_read,
+    qualname_of,
+    sources_of,
+    written_in,
 )
 from remat_gen.codegen.seen import Look, Seen
 from remat_gen.ir.errors import TraceError
@@ -57,11 +62,12 @@ def structure_of(
     model: nn.Module,
     attributes: frozenset[str],
     reads: frozenset[str],
-    names: Mapping[str, object],
+    loads: frozenset[str],
+    file: Mapping[str, object],
 ) -> list[tuple[object, ...]]:
     """Return what the trace read from a model: its modules, what they hold, its tensors.
 
-    And of its file: `names` are the global ones.
+    And of its `file` the globals that forward's code `loads`.
 
     Of the model itself only `attributes` count: trainers put more on it, hooks among them. What is
     no number or text counts where forward's code may read it: its names are in `reads`.
@@ -80,7 +86,7 @@ def structure_of(
                 found.append((path, value.tolist(), value.dtype))  # traced as a constant
             elif key[0] != "_" and is_plain(value):
                 found.append((path, repr(value)))
-            elif key in reads or hasattr(value, "__qualname__"):
+            elif key in reads or qualname_of(value):
                 found.append((path, describe_held(value, reads)))
         for tensors in (module._parameters, module._buffers):
             for key, t in sorted(tensors.items(), key=BY_NAME):
@@ -88,7 +94,9 @@ def structure_of(
                     path = f"{name}.{key}"
                     layout = t.shape, t.stride(), t.dtype, t.device.type
                     found.append((path, layout, t.requires_grad, first.setdefault(id(t), path)))
-    return [*found, *describe_classes(model, reads, names)]
+    found += ((name, describe_held(value)) for name, value in members_read(model, reads))
+    found += (("." + name, describe_held(file.get(name))) for name in sorted(loads))
+    return found
 
 
 def has_hook(module: nn.Module) -> bool:
@@ -114,18 +122,33 @@ def attributes_of(model: nn.Module) -> frozenset[str]:
     return frozenset(key for key in vars(model) if key[0] != "_")
 
 
-def reads_of(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str]:
-    """Return the names that forward's code may read of what the modules hold, and calls of it.
+def globals_of(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str]:
+    """Return the numbers, texts and functions that forward's code loads of its file's globals."""
+    read = (name for name in globals_read(model, namespace) if name[:2] != "__")
+    kinds = (types.FunctionType, functools.partial)
+    return frozenset(n for n in read if is_value(namespace[n]) or isinstance(namespace[n], kinds))
 
-    And the numbers and texts that it may read of its file's `namespace`.
-    """
+
+def sources_read(
+    model: nn.Module,
+    reads: frozenset[str],
+    loads: frozenset[str],
+    file: Mapping[str, object],
+    before: float,
+) -> dict[str, str]:
+    """Hash the source of what forward's code calls in other files; see `sources_of`."""
+    members = (value for _, value in members_read(model, reads))
+    return sources_of(itertools.chain(members, map(file.get, loads)), file, before)
+
+
+def reads_of(model: nn.Module) -> frozenset[str]:
+    """Return the names that forward's code may read of what the modules hold, and calls of it."""
     held: dict[int, object] = {}
     waiting: list[object] = [value for m in model.modules() for value in _held(m)]
     named = (pair for m in model.modules() for pair in vars(m).items())
     names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
     kinds = {kind for module in model.modules() for kind in type(module).__mro__}
     names.update(*(vars(kind) for kind in kinds if not _is_of_torch(kind)))
-    names.update(n for n, v in namespace.items() if is_plain(v) or inspect.isfunction(v))
     while waiting:
         value = waiting.pop()
         if id(value) in held:
@@ -153,20 +176,22 @@ def _may_hold(value: object) -> bool:
     return not (is_plain(value) or isinstance(value, Tensor | nn.Module | type))
 
 
-def sources(hooked: bool = False) -> str:
+def sources(hooked: bool = False, other_files: bool = False) -> str:
     """Return the source of the functions that the generated module needs too.
 
     `hooked` lets the hooks pass that a library's forward installs: eval() may do so at any time.
+    `other_files` where forward's code stands in others, too.
     """
     asks = has_foreign_hook if hooked else has_hook
     functions = (
         describe_argument,
         structure_of,
-        describe_classes,
+        members_read,
         describe_held,
         bound_in,
-        source_hash,
-        hash_of_lines,
+        written_in,
+        qualname_of,
+        *((sources_read, sources_of, lines_of) if other_files else ()),
         is_plain,
         is_value,
         asks,

@@ -2,59 +2,68 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import hashlib
 import inspect
+import os
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
-def describe_classes(
-    model: nn.Module, reads: frozenset[str], names: Mapping[str, object]
-) -> Iterator[tuple[object, ...]]:
-    """Describe what forward's code may read of classes, and of the file's global `names`.
+def members_read(model: nn.Module, reads: frozenset[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what forward's code may read of the classes of a model's modules.
 
-    The model's own forward is the planned one in a generated module. Of functions of other files,
-    which may be edited or another version's, the source counts.
+    The model's own forward is not: in a generated module it is the planned one.
     """
-    reads = frozenset(name for name in reads if name[:2] != "__")  # a file's own name, say
-    for name in sorted(reads.intersection(names)):
-        if is_plain(names[name]) or inspect.isfunction(names[name]):
-            yield f".{name}", describe_held(names[name]), source_hash(names[name], names)
-    kinds = dict.fromkeys(type(module) for module in model.modules())
-    for kind in kinds:
+    reads = frozenset(name for name in reads if name[:2] != "__")
+    for kind in dict.fromkeys(type(module) for module in model.modules()):
         own = set().union(*(vars(c) for c in kind.__mro__ if c not in nn.Module.__mro__))
-        read = own & reads if kind is type(model) else own & {*reads, "forward"}
-        for name in sorted(read):
+        where = "" if kind is type(model) else kind.__name__
+        for name in sorted(own & (reads if kind is type(model) else {*reads, "forward"})):
             value: Any = inspect.getattr_static(kind, name)
-            value = getattr(value, "__func__", getattr(value, "fget", value))
-            if is_plain(value) or hasattr(value, "__qualname__"):
-                where = kind.__name__ if kind is not type(model) else ""
-                yield f"{where}.{name}", describe_held(value), source_hash(value, names)
+            if isinstance(value, property):
+                value = value.fget
+            elif isinstance(value, (staticmethod, classmethod)):
+                value = value.__func__
+            if is_plain(value) or qualname_of(value):
+                yield f"{where}.{name}", value
 
 
-def source_hash(function: Any, names: Mapping[str, object]) -> str:
-    """Hash a function's lines, without comments; "" where they stand in the file of `names`."""
-    found = inspect.unwrap(function)
-    if not inspect.isfunction(found) or found.__globals__ is names:
-        return ""
-    torchs = str(found.__module__).partition(".")[0] == "torch"
-    return "" if torchs else hash_of_lines(found.__code__)
+def sources_of(functions: Iterator[Any], file: object, before: float) -> dict[str, str]:
+    """Hash by module the lines, without comments, of functions that stand in others than `file`.
+
+    `file` is the globals of one. PyTorch's own are left out, and modules whose lines are not there
+    or have been written after the time `before`: they are not what was imported.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for function in map(inspect.unwrap, functions):
+        if not isinstance(function, types.FunctionType) or function.__globals__ is file:
+            continue
+        if str(function.__module__).partition(".")[0] != "torch":
+            lines = lines_of(function.__code__, before)
+            found.setdefault(function.__module__, {})[function.__qualname__] = lines
+    return {
+        module: hashlib.sha256(repr(sorted(lines.items())).encode()).hexdigest()[:12]
+        for module, lines in found.items()
+        if all(lines.values())
+    }
 
 
 @functools.cache
-def hash_of_lines(code: types.CodeType) -> str:
-    """Hash the source of a function, without comments; "" where there is none."""
+def lines_of(code: types.CodeType, before: float) -> str:
+    """Return the lines of a function, without comments; "" where they are not what is run."""
     try:
+        if os.stat(code.co_filename).st_mtime > before:
+            return ""
         lines = inspect.getsource(code).splitlines()
     except (OSError, TypeError):
         return ""
-    code_alone = (line.rstrip() for line in lines if line.strip()[:1] not in ("", "#"))
-    return hashlib.sha256("\n".join(code_alone).encode()).hexdigest()[:12]
+    return "\n".join(line.rstrip() for line in lines if line.strip()[:1] not in ("", "#"))
 
 
 def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int = 6) -> object:
@@ -75,10 +84,9 @@ def describe_held(value: object, reads: frozenset[str] = frozenset(), depth: int
     if isinstance(value, functools.partial):
         parts = value.func, value.args, value.keywords
         return "partial", [describe_held(part, reads, depth - 1) for part in parts if depth]
-    if hasattr(value, "__qualname__"):
-        return value.__qualname__, [
-            describe_held(v, reads, depth - 1) for v in bound_in(value) if depth
-        ]
+    if qualname := qualname_of(value):
+        bound = bound_in(value) if depth else []
+        return qualname, [describe_held(one, reads, min(depth, 2) - 1) for one in bound]
     if not depth or isinstance(value, (Tensor, nn.Module)):
         return type(value).__name__
     slots = getattr(value, "__slots__", None) or ()
@@ -91,14 +99,29 @@ def bound_in(function: Any) -> list[object]:
     """Return the numbers, texts and functions that a function has of where it was made."""
     found = [*(getattr(function, "__defaults__", None) or ())]
     found += (getattr(function, "__kwdefaults__", None) or {}).values()
-    for cell in getattr(function, "__closure__", None) or ():
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
         try:
-            found.append(cell.cell_contents)
+            found += [cell.cell_contents] if name not in written_in(code) else []
         except ValueError:  # it has none yet
             continue
-    return [
-        v for v in found if is_value(v) or isinstance(v, functools.partial) or inspect.isfunction(v)
-    ]
+    calls = (functools.partial, types.FunctionType)
+    return [one for one in found if is_value(one) or isinstance(one, calls)]
+
+
+@functools.cache
+def written_in(code: Any) -> frozenset[str]:
+    """Return the names around a function that it writes itself: it counts its calls, say."""
+    steps = dis.get_instructions(code)
+    return frozenset(str(step.argval) for step in steps if step.opname == "STORE_DEREF")
+
+
+def qualname_of(value: Any) -> str:
+    """Return the name of a function or class, "" of anything else."""
+    try:
+        return str(value.__qualname__)
+    except (AttributeError, LookupError):  # a dict may give its items as attributes
+        return ""
 
 
 def is_plain(value: object) -> bool:
@@ -109,6 +132,8 @@ def is_plain(value: object) -> bool:
 
 
 def is_value(value: object) -> bool:
-    """Tell whether a value is its text: a plain one, or one of Python's, NumPy's or torch's."""
-    others = (complex, bytes, range, slice, torch.dtype)
-    return is_plain(value) or isinstance(value, others) or type(value).__module__ == "numpy"
+    """Tell whether a value is its text: a plain one, or one of Python's, torch's or NumPy's."""
+    if is_plain(value) or isinstance(value, (complex, bytes, range, slice, torch.dtype)):
+        return True
+    array = type(value).__module__ == "numpy" and hasattr(type(value), "dtype")
+    return array and getattr(value, "dtype").kind != "O"  # noqa: B009  (NumPy is not imported)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,9 +47,10 @@ _GENERATED_NAMES = frozenset(
     """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random
     check_output pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient
     refuse_watched watch_outputs is_of_torch check_planned check_structure structure_of
-    describe_classes describe_held bound_in source_hash hash_of_lines hash_of_structure Look
-    Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value what_changed MODULE_INTERNALS
-    MODULE_CONTENTS describe_argument unplanned lengths_in_range parameters_of_blocks""".split()
+    members_read describe_held bound_in written_in qualname_of sources_read sources_of lines_of
+    check_sources hash_of_structure Look Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value
+    what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range
+    parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
@@ -161,8 +163,10 @@ def _own_class(target: Target) -> str | None:
 def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     model = target.model
     dtypes = [p.dtype for p in model.parameters()]
-    attributes, reads = guards.attributes_of(model), guards.reads_of(model, target.namespace)
-    structure = guards.structure_of(model, attributes, reads, target.namespace)
+    attributes, file = guards.attributes_of(model), target.namespace
+    reads = guards.reads_of(model), guards.globals_of(model, file), file
+    structure = guards.structure_of(model, attributes, *reads)
+    sources = sorted(guards.sources_read(model, *reads, math.inf).items())
     common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
     odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
     return render(
@@ -176,8 +180,10 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
         structure=guards.hash_of_structure(structure),
         attributes=_strings(sorted(attributes)),
-        reads=_strings(sorted(reads)),
-        guards=guards.sources(traced.hooked),
+        reads=_strings(sorted(reads[0])),
+        loads=_strings(sorted(reads[1])),
+        sources=[(quoted(module), quoted(lines)) for module, lines in sources],
+        guards=guards.sources(traced.hooked, bool(sources)),
         draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
@@ -245,9 +251,11 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines += ["from typing import ParamSpec, TypeVar"]
     if "draw_mask(" in text:
         lines.append("import math")
+    lines += ["import os", "import time"] if "check_sources(" in text else []
     lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
+        "import dis",
         "import functools",
         "import hashlib",
         "import inspect",

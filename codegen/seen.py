@@ -27,10 +27,13 @@ class Seen:
     """
 
     def __init__(
-        self, model: nn.Module, reads: frozenset[str], names: Mapping[str, object]
+        self,
+        model: nn.Module,
+        reads: frozenset[str],
+        loads: frozenset[str],
+        file: Mapping[str, object],
     ) -> None:
-        self.reads, self.names = reads, names
-        self.globals = reads.intersection(names)
+        self.reads, self.loads, self.file = reads, loads, file
         modules = list(model.modules())
         self.modules = modules[1:]
         dicts = [vars(module) for module in self.modules]
@@ -56,7 +59,7 @@ class Seen:
         own = [value for value in vars(model).values() if type(value) is not Look]
         values = itertools.chain.from_iterable(map(dict.values, self.filled))
         members = itertools.chain.from_iterable(vars(kind).values() for kind in self.kinds)
-        read = map(self.names.get, self.globals)
+        read = map(self.file.get, self.loads)
         kinds = type(model), *map(type, self.modules)
         found = [*kinds, *map(vars, self.modules), *own, *values, *members, *read]
         names = itertools.chain.from_iterable(self.named)

@@ -68,6 +68,11 @@ def test_kept_where_they_are_read(function: Callable[..., Any]) -> None:
     assert all(args[1:] == (True,) for args in sums(graph_of(function)))
 
 
+def test_a_number_has_no_dimensions_to_keep() -> None:
+    module = graph_of(lambda x: x.sum().sum(-1, keepdim=True).view(1))
+    assert is_bitwise_equal(module(x), x.sum().view(1))
+
+
 def test_gradients_of_biases(tmp_path: Path) -> None:
     layers = "self.up = nn.Linear(8, 6)\nself.down = nn.Linear(6, 2)"
     graph = traced(tmp_path, source(layers, "return self.down(self.up(x).relu())")).graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import subprocess
 import sys
 from pathlib import Path
@@ -63,9 +64,9 @@ EDITS = {
     "nothing": ("", "", "ran"),
     "a comment": ("        return F.silu(x)", "        # quick\n\n        return F.silu(x)", "ran"),
     "what nobody calls": ("        return x\n", "        return -x\n", "ran"),
-    "a method": ("F.silu(x)", "F.gelu(x)", "changed"),
-    "forward": ("self.down(self.gate(", "self.down(-self.gate(", "changed"),
-    "a function": ("x / 2", "x / 3", "changed"),
+    "a method": ("F.silu(x)", "F.gelu(x)", "edited"),
+    "forward": ("self.down(self.gate(", "self.down(-self.gate(", "edited"),
+    "a function": ("x / 2", "x / 3", "edited"),
 }
 
 
@@ -93,5 +94,29 @@ def test_an_edited_layer(planned: Path, old: str, new: str, said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-B", "-c", STEP], cwd=planned, capture_output=True, text=True, check=False
     )
-    assert said in done.stdout + done.stderr
+    assert (said if said == "ran" else "the code of layers that forward runs was edited") in (
+        done.stdout + done.stderr
+    )
     assert (done.returncode == 0) == (said == "ran")
+
+
+def test_lines_that_are_written_after_the_import(planned: Path) -> None:
+    """What runs is what was imported."""
+    (planned / "layers.py").write_text(LAYERS, encoding="utf-8")
+    edit = "import os, time, pathlib; p = pathlib.Path('layers.py'); later = time.time() + 9; "
+    edit += "p.write_text(p.read_text().replace('F.silu', 'F.gelu')); os.utime(p, (later, later)); "
+    step = STEP.replace("; n.build", f"; {edit}n.build", 1)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", step], cwd=planned, capture_output=True, text=True, check=False
+    )
+    assert "ran" in done.stdout, done.stderr
+
+
+def test_without_the_sources(planned: Path) -> None:
+    (planned / "layers.py").write_text(LAYERS, encoding="utf-8")
+    compileall.compile_file(str(planned / "layers.py"), legacy=True, quiet=1)
+    (planned / "layers.py").unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", STEP], cwd=planned, capture_output=True, text=True, check=False
+    )
+    assert "ran" in done.stdout, done.stderr

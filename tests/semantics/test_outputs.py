@@ -107,6 +107,13 @@ def test_gradients_into_some_outputs(open_ended: Pair, chosen: tuple[int, ...]) 
     assert_right(open_ended, backward=backward)
 
 
+def test_no_gradient_into_an_output_of_other_strides() -> None:
+    source = model_source("y = self.body(x)\nreturn (y * 2).t(), self.head(y)")
+    pair = make_pair_of(source, "1GB", "per-layer")
+    for chosen in (0, 1):
+        assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].square().sum().backward())
+
+
 def test_expanded_gradients(open_ended: Pair) -> None:
     original, planned = open_ended.models()
     for model in (original, planned):
