@@ -42,7 +42,7 @@ def _reached(model: nn.Module) -> list[FunctionType]:
     done: dict[CodeType, FunctionType] = {}
     while waiting and len(done) < _FUNCTIONS:
         function = waiting.pop()
-        if function.__code__ in done or _is_of_torch(function):
+        if function.__code__ in done or is_of_torch(function):
             continue
         done[function.__code__] = function
         found = set(_names(function.__code__))
@@ -111,6 +111,6 @@ def _with_operation(code: CodeType, operation: str) -> Iterator[str]:
             yield from _with_operation(constant, operation)
 
 
-def _is_of_torch(function: FunctionType) -> bool:
+def is_of_torch(made: FunctionType | type) -> bool:
     """Tell whether PyTorch's own: its modules keep what they read in attributes of their own."""
-    return function.__module__ is not None and function.__module__.partition(".")[0] == "torch"
+    return str(made.__module__).partition(".")[0] == "torch"

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
-from remat_gen.capture.reads import globals_read, names_read
+from remat_gen.capture.reads import globals_read, is_of_torch, names_read
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.held import (
@@ -148,7 +148,7 @@ def reads_of(model: nn.Module) -> frozenset[str]:
     named = (pair for m in model.modules() for pair in vars(m).items())
     names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
     kinds = {kind for module in model.modules() for kind in type(module).__mro__}
-    names.update(*(vars(kind) for kind in kinds if not _is_of_torch(kind)))
+    names.update(*(vars(kind) for kind in kinds - {object} if not is_of_torch(kind)))
     while waiting:
         value = waiting.pop()
         if id(value) in held:
@@ -166,10 +166,6 @@ _NOT_READ = frozenset({"forward", "dtype", "device", *vars(nn.Module()), *vars(n
 
 def _held(module: nn.Module) -> list[object]:
     return [v for key, v in vars(module).items() if key not in MODULE_INTERNALS and _may_hold(v)]
-
-
-def _is_of_torch(kind: type) -> bool:
-    return kind is object or str(kind.__module__).partition(".")[0] == "torch"
 
 
 def _may_hold(value: object) -> bool:

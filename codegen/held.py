@@ -131,9 +131,9 @@ def is_plain(value: object) -> bool:
     return isinstance(value, (bool, int, float, str))  # a union takes longer
 
 
-def is_value(value: object) -> bool:
+def is_value(value: Any) -> bool:
     """Tell whether a value is its text: a plain one, or one of Python's, torch's or NumPy's."""
     if is_plain(value) or isinstance(value, (complex, bytes, range, slice, torch.dtype)):
         return True
     array = type(value).__module__ == "numpy" and hasattr(type(value), "dtype")
-    return array and getattr(value, "dtype").kind != "O"  # noqa: B009  (NumPy is not imported)
+    return array and bool(value.dtype.kind != "O")  # objects are described by their addresses
