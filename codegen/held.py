@@ -132,8 +132,8 @@ def is_plain(value: object) -> bool:
 
 
 def is_value(value: Any) -> bool:
-    """Tell whether a value is its text: a plain one, or one of Python's, torch's or NumPy's."""
+    """Tell whether a value is its text: not so arrays of objects, which have addresses in it."""
     if is_plain(value) or isinstance(value, (complex, bytes, range, slice, torch.dtype)):
         return True
     array = type(value).__module__ == "numpy" and hasattr(type(value), "dtype")
-    return array and bool(value.dtype.kind != "O")  # objects are described by their addresses
+    return array and bool(value.dtype.kind != "O")
