@@ -8,6 +8,7 @@ coded ::= dataclass (an object, or a row: a list of its fields) | bool | int | f
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import types
@@ -21,6 +22,7 @@ _SCALARS = (bool, int, float, str, types.NoneType)
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _WIDTH = 100
 _MOST = sys.float_info.max
+_hints = functools.cache(get_type_hints)  # compiles each annotation anew
 
 
 def dump(value: object, rows: frozenset[type] = frozenset()) -> str:
@@ -90,13 +92,13 @@ def peek(text: str, key: str) -> object:
 
 
 def parse(text: str) -> Any:
-    """Read JSON without NaN and infinities.
+    """Read JSON without NaN, infinities, and keys that stand twice in an object.
 
     Raises:
         GraphError: the text is none.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         if has_conflict(text):
             said = "has the marks of a merge in it; keep one side, and generate it again"
@@ -108,6 +110,15 @@ def has_conflict(text: str) -> bool:
     """Tell whether a merge has left its marks in a text."""
     lines = [line[:7] for line in text.splitlines()]
     return "<<<<<<<" in lines and ">>>>>>>" in lines
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    if len(plain) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise GraphError(f"has the key {twice!r} twice")
+    return plain
 
 
 def _no_constant(name: str) -> float:
@@ -143,7 +154,7 @@ def read(kind: Any, plain: Any, where: str, rows: frozenset[type] = frozenset())
 
 
 def _read_object(kind: Any, plain: dict[str, Any], where: str, rows: frozenset[type]) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     needed = [f.name for f in fields(kind) if f.default is MISSING]
     missing = [name for name in needed if name not in plain]
     unknown = [name for name in plain if name not in hints]
@@ -154,7 +165,7 @@ def _read_object(kind: Any, plain: dict[str, Any], where: str, rows: frozenset[t
 
 
 def _read_row(kind: Any, plain: list[Any], where: str, rows: frozenset[type]) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     parts: tuple[Field[Any], ...] = fields(kind)
     needed = sum(f.default is MISSING for f in parts)
     if not needed <= len(plain) <= len(parts):

@@ -2,13 +2,14 @@
 
 {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names], "layer"?}], "outputs"?: [names]}
 
-Nodes stand in topological order. Times are in any unit. Other keys are ignored.
+Nodes stand in topological order. Times are in any unit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from remat_gen.solver.bare import BareGraph, Node
 
 _MOST_BYTES = 2**61  # together: searches count in 64 bits
 _MOST_TIME = 1e300
+_KEYS = {"nodes", "outputs"}
+_SHOWN = 8  # nodes of a cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ def parse_graph(text: str) -> BareGraph:
     plain = coding.parse(text)
     if not isinstance(plain, dict) or "nodes" not in plain:
         raise GraphError('holds no graph: expected an object with a list of "nodes"')
+    if unknown := sorted(plain.keys() - _KEYS):
+        raise GraphError(f"has an unknown {unknown[0]!r}: a graph has nodes and outputs")
     entries = [_entry(i, item) for i, item in enumerate(_items(plain["nodes"]))]
     positions = _positions(entries)
     _check_order(entries, positions)
@@ -68,11 +73,10 @@ def _items(plain: object) -> list[dict[str, Any]]:
     return plain
 
 
-def _entry(i: int, item: Mapping[str, object]) -> _Entry:
+def _entry(i: int, item: dict[str, Any]) -> _Entry:
     name = item.get("name")
     where = f"node {i} ({name!r})" if isinstance(name, str) else f"node {i}"
-    known = {field.name for field in fields(_Entry)}
-    read = coding.read(_Entry, {k: v for k, v in item.items() if k in known}, where)
+    read = coding.read(_Entry, item, where)
     assert isinstance(read, _Entry)
     return read
 
@@ -103,29 +107,27 @@ def _refuse_order(
     entries: Sequence[_Entry], positions: Mapping[str, int], where: str, name: str
 ) -> None:
     """Raise, telling apart a cycle and nodes that only stand in the wrong order."""
-    cycle = _cycle(entries, positions)
-    if cycle:
-        raise GraphError(f"{where}: is in a cycle, which cannot run: {' → '.join(cycle)}")
+    _refuse_cycle(entries, positions)
     raise GraphError(
         f"{where}: reads {name!r}, which stands below it at node {positions[name]}; "
         f"sort the nodes so that inputs come first"
     )
 
 
-def _cycle(entries: Sequence[_Entry], positions: Mapping[str, int]) -> list[str]:
-    """Return the names along a cycle, in the direction of the data; empty where there is none."""
-    left = {entry.name: [n for n in entry.inputs if n in positions] for entry in entries}
-    while ready := [n for n, inputs in left.items() if not any(i in left for i in inputs)]:
-        for name in ready:
-            del left[name]
-    path: list[str] = []
-    at = next(iter(left), None)
-    if at is None:
-        return []
-    while at not in path:
-        path.append(at)
-        at = next(i for i in left[at] if i in left)
-    return [at, *reversed(path[path.index(at) :])]
+def _refuse_cycle(entries: Sequence[_Entry], positions: Mapping[str, int]) -> None:
+    known = {entry.name: [n for n in entry.inputs if n in positions] for entry in entries}
+    try:
+        TopologicalSorter(known).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]  # in the direction of the data; the first is the last too
+        where = f"node {positions[cycle[0]]} ({cycle[0]!r})"
+        raise GraphError(f"{where}: is in a cycle, which cannot run: {_shown(cycle)}") from error
+
+
+def _shown(cycle: list[str]) -> str:
+    if len(cycle) <= _SHOWN:
+        return " → ".join(cycle)
+    return f"{' → '.join([*cycle[:3], '…', *cycle[-2:]])} ({len(cycle) - 1} nodes)"
 
 
 def _node(i: int, entry: _Entry, positions: Mapping[str, int]) -> Node:

@@ -197,7 +197,7 @@ class BitGraph:
 
 def _rounded(times_us: list[float]) -> list[float]:
     """Round times down to 40 binary digits of their sum, so that they add up exactly."""
-    quantum = 2.0 ** (math.frexp(added(times_us))[1] - 40)
+    quantum = max(2.0 ** (math.frexp(added(times_us))[1] - 40), math.ulp(0.0))
     return [math.floor(t / quantum) * quantum for t in times_us]
 
 

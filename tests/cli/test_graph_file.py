@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ BAD_FILES = {
     "nodes are no list": ('{"nodes": {}}', '"nodes": expected a list'),
     "empty graph": ('{"nodes": []}', "at least one node"),
     "a node is no object": ('{"nodes": [3]}', "node 0: expected an object"),
+    "an unknown key": ('{"nodes": [], "output": []}', "has an unknown 'output'"),
+    "a key twice": ('{"nodes": [3], "nodes": []}', "has the key 'nodes' twice"),
     "nan": ('{"nodes": [{"name": "a", "time": NaN}]}', "NaN is no number"),
 }
 
@@ -59,6 +62,7 @@ BAD_NODES = {
     "an input is a number": ({"inputs": [0]}, "node 1 ('b').inputs[0]: expected a text"),
     "an unknown input": ({"inputs": ["z"]}, "node 1 ('b'): reads 'z', which is no node"),
     "itself": ({"inputs": ["b"]}, "node 1 ('b'): is in a cycle, which cannot run: b → b"),
+    "an unknown key": ({"layers": "fc"}, "node 1 ('b') has an unknown 'layers'"),
     "a duplicate name": ({"name": "a"}, "node 1: 'a' is the name of node 0 already"),
     "not in order": ({"inputs": ["c"]}, "'c', which stands below it at node 2; sort the nodes"),
 }
@@ -81,6 +85,21 @@ def test_missing_keys_are_named(key: str, tmp_path: Path, remat: Remat) -> None:
 def test_a_cycle_is_shown(tmp_path: Path, remat: Remat) -> None:
     nodes = [node("x"), node("a", "x", "c"), node("b", "a"), node("c", "b"), node("d", "c")]
     _refused(tmp_path, remat, json.dumps({"nodes": nodes}), "node 1 ('a')", "a → b → c → a")
+
+
+def test_a_long_cycle_is_shown_in_part() -> None:
+    nodes = [node(f"n{i}", f"n{(i or 4000) - 1}") for i in range(4000)]
+    with pytest.raises(GraphError, match=r"n0 → n1 → n2 → … → n3999 → n0 \(4000 nodes\)$"):
+        parse_graph(json.dumps({"nodes": nodes}))
+
+
+def test_a_long_graph_in_reverse_is_refused_at_once() -> None:
+    """Quadratic work would take a minute."""
+    nodes = [node(f"n{i}", *([f"n{i - 1}"] if i else [])) for i in reversed(range(20_000))]
+    before = time.process_time()
+    with pytest.raises(GraphError, match="'n19998', which stands below it at node 1; sort"):
+        parse_graph(json.dumps({"nodes": nodes}))
+    assert time.process_time() - before < 3
 
 
 @pytest.mark.parametrize("outputs", ["b", [1], ["z"], None])

@@ -43,6 +43,16 @@ def _play(nodes: list[dict[str, Any]], schedule: list[list[str]]) -> tuple[int, 
     return peak, time
 
 
+@pytest.mark.parametrize("time", [5e-324, 1e-310])
+def test_times_may_be_as_small_as_numbers_are(time: float, tmp_path: Path, remat: Remat) -> None:
+    nodes = [{**each, "time": time} for each in chain_nodes(4)]
+    (tmp_path / "tiny.json").write_text(json.dumps({"nodes": nodes}))
+    ended = remat("solve", tmp_path / "tiny.json", "--budget", "5", "--json")
+    assert ended.code == 0, ended.err
+    result = json.loads(ended.out)
+    assert _play(nodes, result["schedule"]) == (result["peak_bytes"], result["time"])
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_json_says_what_was_found(strategy: str, chain: Path, remat: Remat) -> None:
     nodes = chain_nodes(4)
