@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from remat_gen.capture.untraceable import OWN_GENERATOR
+from remat_gen.ir.errors import said
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
@@ -125,7 +126,7 @@ def explain(*errors: Exception) -> str:
 
 
 def _reasons(error: Exception) -> Iterator[str]:
-    text = str(error)
+    text = said(error)
     frames = (f"{frame.name}: {frame.line}" for frame in traceback.extract_tb(error.__traceback__))
     stack = "\n".join((text, *frames))
     yield from (reason for pattern, reason in _LOOKS if re.search(pattern, stack))
@@ -138,7 +139,7 @@ def _reasons(error: Exception) -> Iterator[str]:
 
 def _places(error: Exception) -> Iterator[str]:
     """Yield `file:line` of the innermost frame of the user's: in the message, then of the error."""
-    texts = [str(error), *getattr(error, "__notes__", ())]
+    texts = [said(error), *getattr(error, "__notes__", ())]
     frames = [(file, int(line)) for text in texts for file, line in _FRAME.findall(text)]
     raised = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     for stack in (frames, raised):
@@ -149,7 +150,7 @@ def _places(error: Exception) -> Iterator[str]:
 
 
 def _first_line(error: Exception) -> str:
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    line = next((line.strip() for line in said(error).splitlines() if line.strip()), "")
     kind = type(error).__name__
     return _shortened(line if kind in ("Unsupported", "TraceError") else f"{kind}: {line}")
 

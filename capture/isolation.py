@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any, Self
 
-from remat_gen.ir.errors import Interruption, RematError, UsageError
+from remat_gen.ir.errors import Interruption, RematError, UsageError, said
 
 _PRIVATE = "_remat_gen_"
 
@@ -40,8 +41,9 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
     sys.path[:0] = [str(folder), *([str(root)] if package else [])]
     sys.modules.update(siblings)
     importlib.invalidate_caches()
+    stream = _Unclosed(sys.stderr)
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             yield isolation
     finally:
         sys.path[:] = path
@@ -50,6 +52,30 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
             del sys.modules[name]
             if name in before:
                 sys.modules[name] = before[name]
+
+
+class _Unclosed:
+    """A stream that the user's code may close, detach or wrap; the one behind it stays open."""
+
+    def __init__(self, behind: Any) -> None:
+        self._behind = behind
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._behind, name)
+        return _Unclosed(found) if name == "buffer" else found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave it open."""
+
+    def close(self) -> None:
+        """Leave it open."""
+
+    def detach(self) -> Any:
+        """Return its bytes, and stay attached."""
+        return self.buffer
 
 
 def package_of(folder: Path) -> tuple[Path, str]:
@@ -121,14 +147,31 @@ class UserCode:
         where = place_of(self.path, frames)
         if isinstance(error, SystemExit):
             raise UsageError(
-                f"{where}: {self.doing} calls exit(); put what is not the model under "
-                f'`if __name__ == "__main__":`'
+                f"{where}: {self.doing} calls exit(); leave it out, or put what is not the model "
+                'under `if __name__ == "__main__":`'
             ) from error
         if isinstance(error, SyntaxError) and error.filename:
             where = f"{error.filename}:{error.lineno}"
-        text = str(error).strip().splitlines()
+        text = said(error).strip().splitlines()
         what = type(error).__name__ + (f": {text[0]}" if text else "")
         raise UsageError(f"{where}: {self.doing} failed: {what}{self.advice}") from error
+
+
+class Ending(UserCode):
+    """The same where the user's code runs amid ours, for what can be the user's alone.
+
+    That is what is no `Exception`, as `exit()`: it would end the command, and without a word.
+    """
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> None:
+        """Raise the `UsageError` for what ends the process."""
+        if not isinstance(error, Exception):
+            UserCode.__exit__(self, kind, error, frames)
 
 
 def place_of(path: Path, frames: TracebackType | None) -> str:

@@ -32,7 +32,7 @@ from remat_gen.capture.quiet import quiet
 from remat_gen.capture.resampling import symbolic_resampling
 from remat_gen.capture.state import kept_state
 from remat_gen.capture.unpacking import name_items, rows_of_eager
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, said
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
@@ -119,7 +119,7 @@ def _note_lines(captured: torch.fx.GraphModule, error: RuntimeError) -> None:
     """Add the user's lines of the custom operators that an error names."""
     for node in captured.graph.nodes:
         custom = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
-        if custom and str(node.target) in str(error):
+        if custom and str(node.target) in said(error):
             error.add_note(node.stack_trace or "")
 
 

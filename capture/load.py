@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +21,7 @@ from remat_gen.capture.builders import build_model
 from remat_gen.capture.defined_once import defined_once
 from remat_gen.capture.garbage import libraries_are_loaded
 from remat_gen.capture.generators import kept_generators
-from remat_gen.capture.isolation import Isolation, UserCode, isolated, private_name
+from remat_gen.capture.isolation import Ending, UserCode, isolated, private_name
 from remat_gen.capture.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.step_context import remember_context
 from remat_gen.capture.step_inputs import INPUTS, StepInputs, check_step, moved, step_inputs
@@ -58,9 +57,15 @@ class Loaded:
         """Return the name of the model's class."""
         return type(self.model).__name__
 
-    def importable(self) -> AbstractContextManager[Isolation]:
-        """Put the file's folder on `sys.path`, and what it imported from there back."""
-        return isolated(self.path.parent, self.siblings)
+    @contextlib.contextmanager
+    def importable(self) -> Iterator[None]:
+        """Put the file's folder on `sys.path`, and what it imported from there back.
+
+        Raises:
+            UsageError: the user's code calls exit().
+        """
+        with isolated(self.path.parent, self.siblings), Ending(self.path, "running it"):
+            yield
 
 
 def load(
@@ -193,6 +198,8 @@ def import_file(path: Path, text: str) -> ModuleType:
         raise UsageError(f"{path}:{error.lineno}: syntax error: {error.msg}") from error
     except ValueError as error:
         raise UsageError(f"{path}: is not Python text: {error}") from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{path}: an expression is too deep for Python's compiler") from error
     spec = importlib.util.spec_from_file_location(name, place)
     assert spec is not None  # there is a loader for every .py file
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

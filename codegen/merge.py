@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
@@ -32,6 +33,22 @@ def forward_signature(source: str, class_name: str) -> Signature | None:
     return Signature(empty.code_for_node(parameters).strip().rstrip(","), returns)
 
 
+@contextlib.contextmanager
+def _deep_refused() -> Iterator[None]:
+    """Refuse what libcst, which calls itself for each level of an expression, cannot write.
+
+    Raises:
+        UsageError: it is deeper than Python's limit on recursion lets it go.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        raise UsageError(
+            "the model's file has an expression that is too deep to be copied: break it up"
+        ) from error
+
+
+@_deep_refused()
 def replace_forward(source: str, class_name: str, planned: str) -> str:
     """Rename a class's forward to `forward_eager` and put the planned one behind it."""
     module = cst.parse_module(source)
@@ -76,6 +93,7 @@ def _spaced(
     return statement.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
 
 
+@_deep_refused()
 def rename_function(source: str, name: str, new_name: str) -> str:
     """Rename a top-level function's definition (calls to it keep the old name)."""
     module = cst.parse_module(source)

@@ -1,6 +1,14 @@
 """What can go wrong, by what the user can do about it. Only the command line prints these."""
 
 
+def said(error: BaseException) -> str:
+    """Return what an error says; nothing where that fails, as it may for a class of the user's."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 class Interruption(BaseException):
     """A signal that ends a run; the text says what had been done by then, "" for nothing."""
 

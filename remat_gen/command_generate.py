@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import typer
 from rich.console import Console
 
 from remat_gen import options as o
@@ -108,7 +109,7 @@ def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> No
     if as_json:
         print(json.dumps(results, indent=1))
     if code:
-        raise SystemExit(code)
+        raise typer.Exit(code)
 
 
 def _output_file(output: str | None, model_file: Path) -> Path | None:

@@ -9,7 +9,13 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from remat_gen.ir.errors import InfeasibleBudgetError, Interruption, RematError, VerificationError
+from remat_gen.ir.errors import (
+    InfeasibleBudgetError,
+    Interruption,
+    RematError,
+    VerificationError,
+    said,
+)
 
 INTERRUPTED = 130
 _USAGE = 2
@@ -58,8 +64,10 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return 128 + error.signal, f"{how}; {str(error) or _NOTHING}"
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return INTERRUPTED, f"interrupted; {_NOTHING}"
-    if isinstance(error, SystemExit):
+    if isinstance(error, SystemExit) and _is_typers(error):
         return error.code if isinstance(error.code, int) else _USAGE, ""
+    if isinstance(error, SystemExit):
+        return _USAGE, f"error: the model's code calls exit(); {_NOTHING}"
     wrong_option = getattr(error, "format_message", None)  # typer brings its own click, or click's
     if wrong_option is not None:
         command = getattr(getattr(error, "ctx", None), "command_path", "remat-gen")
@@ -67,8 +75,14 @@ def _explain(error: BaseException) -> tuple[int, str]:
         return _USAGE, f"error: {what}. See {command} --help."
     if isinstance(error, OSError) and error.filename is None:  # of a stream, a full disk's
         return _USAGE, f"error: {error.strerror or error}"
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    what = f"{type(error).__name__}: {said(error)}".splitlines()[0]
     return _USAGE, f"error: a defect of remat-gen: {what} (--debug shows where; please report it)"
+
+
+def _is_typers(error: SystemExit) -> bool:
+    """Tell whether completion has ended, which typer says so, or somebody has called exit()."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith(("typer", "click"))
 
 
 def _details(error: BaseException, code: int, text: str) -> dict[str, object]:

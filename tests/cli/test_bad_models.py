@@ -26,6 +26,22 @@ def example_inputs():
 """
 _INPUTS = "return (torch.randn(2, 4),)"
 _BUILD = "return Net()"
+_ENDS = """class Ends(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, d):
+        raise SystemExit(0)
+
+"""
+_KERNEL = """@torch.library.custom_op("bad_models::ends", mutates_args=())
+def ends(x: torch.Tensor) -> torch.Tensor:
+    raise SystemExit(0)
+ends.register_fake(torch.empty_like)
+ends.register_autograd(lambda ctx, d: d)
+
+"""
 _NO_BUILDER = _MODEL.replace("def build_model():\n    return Net()\n", "")
 
 BAD = {
@@ -34,6 +50,28 @@ BAD = {
     "error on import": (_MODEL + "\nx = 1 / 0\n", ["model.py:18", "ZeroDivisionError"]),
     "missing module": ("import no_such_module\n", ["model.py:1", "no_such_module"]),
     "calls exit": (_MODEL + "\nraise SystemExit(0)\n", ["model.py:18", "exit()", "__main__"]),
+    "calls exit in forward": (
+        _MODEL.replace("return self.fc(x).sum()", "raise SystemExit(0)"),
+        ["model.py:10", "exit()"],
+    ),
+    "calls exit in backward": (
+        _MODEL.replace("self.fc(x)", "Ends.apply(self.fc(x))").replace(
+            "class Net", _ENDS + "class Net"
+        ),
+        ["model.py:11", "exit()"],
+    ),
+    "calls exit in an operator's kernel": (
+        _MODEL.replace("self.fc(x)", "ends(self.fc(x))").replace("class Net", _KERNEL + "class Net"),
+        ["exit()", "nothing was written"],
+    ),
+    "raises what is no Exception": (
+        _MODEL.replace("return self.fc(x).sum()", "raise BaseException('so far')"),
+        ["model.py:10", "BaseException: so far"],
+    ),
+    "too deep for the compiler": (
+        _MODEL + f"\nx = {'-' * 5000}1\n",
+        ["model.py: ", "too deep for Python's compiler"],
+    ),
     "no model": ("import torch\n", ["defines no model", "build_model", "--model"]),
     "needs arguments": (
         _NO_BUILDER.replace("__init__(self)", "__init__(self, width)"),
@@ -111,6 +149,38 @@ def test_bad_model_is_refused(name: str, folder: Path, remat: Remat) -> None:
     assert ended.out == ""
     left = {path.name for path in folder.iterdir() if path.suffix != ".pyc"}
     assert left == {"model.py", "small.py"}
+
+
+def test_an_expression_that_is_too_deep_to_be_copied(folder: Path, remat: Remat) -> None:
+    (folder / "model.py").write_text(_MODEL + f"\nx = {'-' * 1000}1\n")
+    ended = remat("model.py", "--budget", "100%")
+    assert ended.code == 2
+    assert "error: the model's file has an expression that is too deep" in ended.err
+
+
+@pytest.mark.parametrize("base", ["Exception", "BaseException", "SystemExit"])
+@pytest.mark.parametrize("place", ["return self.fc(x).sum()", "super().__init__()", _INPUTS])
+def test_an_error_that_has_no_words(place: str, base: str, folder: Path, remat: Remat) -> None:
+    error = f"\nclass Mute({base}):\n    def __str__(self):\n        raise ValueError\n"
+    (folder / "model.py").write_text(_MODEL.replace(place, "raise Mute") + error)
+    ended = remat("model.py", "--budget", "50%")
+    assert ended.code == 2
+    assert "remat-gen: error: model.py:" in ended.err
+    assert "defect" not in ended.err and "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize(
+    "closed",
+    ["sys.{}.close()", "sys.{}.detach().close()", "io.TextIOWrapper(sys.{}.buffer).close()"],
+)
+def test_a_file_may_close_its_streams(closed: str, stream: str, folder: Path, remat: Remat) -> None:
+    text = f"import io, sys\n{closed.format(stream)}\nprint('still there')\n{_MODEL}"
+    (folder / "model.py").write_text(text)
+    ended = remat("model.py", "--budget", "100%")
+    assert ended.code == 0
+    assert "still there" in ended.err and "model_remat.py" in ended.err
+    assert ended.out == ""
 
 
 def test_the_model_these_cases_vary_is_good(folder: Path, remat: Remat) -> None:
