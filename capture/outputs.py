@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -125,8 +124,7 @@ def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
 
 
 def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
-    """Run a step's forward on copies, where an operator has no kernel for fake tensors."""
-    model, args, kwargs = copy.deepcopy((model, args, kwargs))
+    """Run a step's forward itself, where an operator has no kernel for fake tensors."""
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     given = _given(state, args, kwargs)
     with kept_generators():

@@ -19,7 +19,7 @@ import torch
 import torch._dynamo
 from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
-from remat_gen.capture.side_effects import is_library_file
+from remat_gen.capture.libraries import is_library_file
 from remat_gen.ir.errors import TraceError
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import contextlib
 import random
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
+from remat_gen.capture.libraries import is_library_file
 from remat_gen.capture.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
@@ -95,11 +95,6 @@ def _is_users(cls: type) -> bool:
     """Tell whether a class is no library's: libraries count and cache things of their own."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return isinstance(file, str) and not is_library_file(file)
-
-
-def is_library_file(file: str) -> bool:
-    """Tell whether a file is an installed library's."""
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _changed_shared(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from remat_gen.capture.refusals import (
     refuse_scripted,
     refuse_seeds,
 )
+from remat_gen.capture.repeats import Reads, read_twice
 from remat_gen.capture.side_effects import refused_side_effects
 from remat_gen.capture.sizes import Sizes
 from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
@@ -53,9 +55,10 @@ from remat_gen.ir.size import Length
 class Traced:
     """A traced step: its graph, its call, what it returned, and the example's own tensors.
 
-    `hooked` where the forward puts hooks of its library on submodules. `pinned` says why the batch
-    is the example's alone, where one was looked for. `autocast` is what the step is called in.
-    `left_out` is what the plan has not, though its numbers are the same.
+    `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
+    library on submodules. `pinned` says why the batch is the example's alone, where one was looked
+    for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
+    numbers are the same.
     """
 
     graph: Graph
@@ -63,6 +66,7 @@ class Traced:
     returned: Returned
     examples: Mapping[str, torch.Tensor]
     strict: bool
+    reads: Reads = field(default_factory=Reads)
     hooked: bool = False
     pinned: str = ""
     autocast: Autocast | None = None
@@ -83,13 +87,14 @@ def trace(
     source_file: Path | None = None,
     dynamic: Iterable[str] | None = (),
     stands_for: str = "",
+    file: dict[str, Any] | None = None,
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
     batch where there is one and the model allows it, else none, and the result says why. Fake
     tensors on the CPU may stand for those of a GPU (`stands_for` "cuda"): the model says afterwards
-    that it is there.
+    that it is there. `file` are the globals of the model's file.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -104,12 +109,12 @@ def trace(
     layouts = layouts_of_kernels(stands_for)
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
-            returned = _returned(model, call)
+            returned, reads = _returned(model, call, {} if file is None else file)
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
         refuse_hooked_saving(returned.saving)
-        file = str(source_file.resolve()) if source_file else ""
-        step = _Step(model, call, returned, file, stands_for)
+        source = str(source_file.resolve()) if source_file else ""
+        step = _Step(model, call, returned, reads, source, stands_for)
         with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
             return first_as_eager(returned.asked, lambda: step.traced(dynamic))
 
@@ -122,7 +127,13 @@ def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
     """
     with loaded.importable():
         return trace(
-            loaded.model, loaded.args, loaded.kwargs, loaded.path, dynamic, loaded.stands_for
+            loaded.model,
+            loaded.args,
+            loaded.kwargs,
+            loaded.path,
+            dynamic,
+            loaded.stands_for,
+            vars(loaded.module),
         )
 
 
@@ -133,6 +144,7 @@ class _Step:
     model: nn.Module
     call: Call
     returned: Returned
+    reads: Reads
     file: str
     stands_for: str
 
@@ -186,6 +198,7 @@ class _Step:
             self.returned,
             _examples(graph, self.call),
             joint.strict,
+            self.reads,
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
@@ -196,15 +209,19 @@ class _Step:
         return (*self.returned.saving, *kernels)
 
 
-def _returned(model: nn.Module, call: Call) -> Returned:
+def _returned(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+    """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
+    args, kwargs = call.args, call.kwargs
     with refused_side_effects(model):
         try:
             with quiet():
-                returned = run_on_fakes(model, call.args, call.kwargs)
+                return read_twice(model, file, lambda: run_on_fakes(model, args, kwargs))
+        except TraceError:
+            raise
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             _refuse(model, call, error)
-            returned = run_for_real(model, call.args, call.kwargs)
-    return returned
+            model, args, kwargs = copy.deepcopy((model, args, kwargs))
+            return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
 
 
 def _refuse(model: nn.Module, call: Call, error: Exception) -> None:

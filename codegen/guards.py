@@ -6,41 +6,30 @@ which gets their own source.
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import inspect
-import itertools
-import operator
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.arguments import Call
-from remat_gen.capture.reads import globals_read, is_of_torch, names_read
+from remat_gen.capture.assumed import (
+    Watch,
+    describe,
+    describe_module,
+    described,
+    fetch,
+    found_at,
+    found_in,
+    is_plain,
+    layout_of,
+)
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
-from remat_gen.codegen.held import (
-    bound_in,
-    describe_held,
-    is_plain,
-    is_value,
-    lines_of,
-    members_read,
-    qualname_of,
-    sources_of,
-    written_in,
-)
-from remat_gen.codegen.seen import Look, Seen
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
-
-BY_NAME = operator.itemgetter(0)
-MODULE_INTERNALS = frozenset(vars(nn.Module())) - {"training"}  # what every module has
 
 
 def describe_argument(value: object) -> str:
@@ -52,51 +41,7 @@ def describe_argument(value: object) -> str:
         return f"[{', '.join(describe_argument(item) for item in value)}]"
     if not isinstance(value, Tensor):
         return repr(value)
-    dtype = str(value.dtype).removeprefix("torch.")
-    strides = "" if value.is_contiguous() else f", strides {list(value.stride())}"
-    grad = ", requires grad" if value.requires_grad else ""
-    return f"{dtype}{list(value.shape)}{strides} on {value.device.type}{grad}"
-
-
-def structure_of(
-    model: nn.Module,
-    attributes: frozenset[str],
-    reads: frozenset[str],
-    loads: frozenset[str],
-    file: Mapping[str, object],
-) -> list[tuple[object, ...]]:
-    """Return what the trace read from a model: its modules, what they hold, its tensors.
-
-    And of its `file` the globals that forward's code `loads`.
-
-    Of the model itself only `attributes` count: trainers put more on it, hooks among them. What is
-    no number or text counts where forward's code may read it: its names are in `reads`.
-    """
-    found: list[tuple[object, ...]] = []
-    first: dict[int, str] = {}  # where a tensor that several modules share is seen first
-    for name, module in model.named_modules():
-        kind = type(module)
-        kind_of = kind.__name__, str(kind.__module__).startswith("torch.")
-        found.append((name, *kind_of, has_hook(module)) if name else (name,))
-        for key, value in sorted(vars(module).items(), key=BY_NAME):
-            path = f"{name}.{key}"
-            if key in MODULE_INTERNALS or not (name or key in attributes or key in reads):
-                continue
-            if isinstance(value, Tensor) and value.numel() <= 4096 and not value.is_meta:
-                found.append((path, value.tolist(), value.dtype))  # traced as a constant
-            elif key[0] != "_" and is_plain(value):
-                found.append((path, repr(value)))
-            elif key in reads or qualname_of(value):
-                found.append((path, describe_held(value, reads)))
-        for tensors in (module._parameters, module._buffers):
-            for key, t in sorted(tensors.items(), key=BY_NAME):
-                if t is not None and t.layout is torch.strided:
-                    path = f"{name}.{key}"
-                    layout = t.shape, t.stride(), t.dtype, t.device.type
-                    found.append((path, layout, t.requires_grad, first.setdefault(id(t), path)))
-    found += ((name, describe_held(value)) for name, value in members_read(model, reads))
-    found += (("." + name, describe_held(file.get(name))) for name in sorted(loads))
-    return found
+    return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
 
 
 def has_hook(module: nn.Module) -> bool:
@@ -112,92 +57,27 @@ def has_foreign_hook(module: nn.Module) -> bool:
     return bool(foreign or module._backward_pre_hooks or module._backward_hooks)
 
 
-def hash_of_structure(structure: list[tuple[object, ...]]) -> str:
-    """Hash a structure, the same in every process."""
-    return hashlib.sha256(repr(structure).encode()).hexdigest()[:12]
-
-
-def attributes_of(model: nn.Module) -> frozenset[str]:
-    """Return the attributes that a model has when it is planned."""
-    return frozenset(key for key in vars(model) if key[0] != "_")
-
-
-def globals_of(model: nn.Module, namespace: Mapping[str, object]) -> frozenset[str]:
-    """Return the numbers, texts and functions that forward's code loads of its file's globals."""
-    read = (name for name in globals_read(model, namespace) if name[:2] != "__")
-    kinds = (types.FunctionType, functools.partial)
-    return frozenset(n for n in read if is_value(namespace[n]) or isinstance(namespace[n], kinds))
-
-
-def sources_read(
-    model: nn.Module,
-    reads: frozenset[str],
-    loads: frozenset[str],
-    file: Mapping[str, object],
-    before: float,
-) -> dict[str, str]:
-    """Hash the source of what forward's code calls in other files; see `sources_of`."""
-    members = (value for _, value in members_read(model, reads))
-    return sources_of(itertools.chain(members, map(file.get, loads)), file, before)
-
-
-def reads_of(model: nn.Module) -> frozenset[str]:
-    """Return the names that forward's code may read of what the modules hold, and calls of it."""
-    held: dict[int, object] = {}
-    waiting: list[object] = [value for m in model.modules() for value in _held(m)]
-    named = (pair for m in model.modules() for pair in vars(m).items())
-    names = {key for key, value in named if key[0] == "_" or not is_plain(value)}
-    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
-    names.update(*(vars(kind) for kind in kinds - {object} if not is_of_torch(kind)))
-    while waiting:
-        value = waiting.pop()
-        if id(value) in held:
-            continue
-        held[id(value)] = value
-        inside = getattr(value, "__dict__", {})
-        names.update(inside, getattr(value, "__slots__", None) or ())
-        waiting += [v for v in inside.values() if _may_hold(v)]
-    return names_read(model) & names - _NOT_READ
-
-
-_NOT_READ = frozenset({"forward", "dtype", "device", *vars(nn.Module()), *vars(nn.Module)})
-"""Of tensors, mostly: a library's config has none, or another, where weights were loaded."""
-
-
-def _held(module: nn.Module) -> list[object]:
-    return [v for key, v in vars(module).items() if key not in MODULE_INTERNALS and _may_hold(v)]
-
-
-def _may_hold(value: object) -> bool:
-    return not (is_plain(value) or isinstance(value, Tensor | nn.Module | type))
-
-
-def sources(hooked: bool = False, other_files: bool = False) -> str:
+def sources(plain: bool, hooked: bool = False) -> str:
     """Return the source of the functions that the generated module needs too.
 
-    `hooked` lets the hooks pass that a library's forward installs: eval() may do so at any time.
-    `other_files` where forward's code stands in others, too.
+    `plain` tables have no value that changes while it stays the same object. `hooked` lets the
+    hooks pass that a library's forward installs: eval() may do so at any time.
     """
     asks = has_foreign_hook if hooked else has_hook
-    functions = (
+    text = source_of(
+        layout_of,
         describe_argument,
-        structure_of,
-        members_read,
-        describe_held,
-        bound_in,
-        written_in,
-        qualname_of,
-        *((sources_read, sources_of, lines_of) if other_files else ()),
+        *(() if plain else (describe,)),
         is_plain,
-        is_value,
+        describe_module,
+        fetch,
+        found_at,
+        found_in,
+        described,
         asks,
-        hash_of_structure,
-        Seen,
-        Look,
+        Watch,
     )
-    return source_of(*functions).replace(
-        f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}("
-    )
+    return text.replace(f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}(")
 
 
 def expected_arguments(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from remat_gen.capture.assumed import PARTS
 from remat_gen.capture.draws import compares_53_bits, draw_mask
 from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.capture.trace import Traced
@@ -38,18 +38,18 @@ from remat_gen.codegen.merge import (
 from remat_gen.codegen.part_names import NamedPart, name_parts
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.shared_views import share_views
+from remat_gen.codegen.tables import Tables
 from remat_gen.solver.fused import PartFigures
 from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept Planned PlannedBlock begin_backward draw_mask compares_53_bits rerun_random
-    check_output pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient
-    refuse_watched watch_outputs is_of_torch check_planned check_structure structure_of
-    members_read describe_held bound_in written_in qualname_of sources_read sources_of lines_of
-    check_sources hash_of_structure Look Seen BY_NAME TENSOR_LAYOUT has_hook is_plain is_value
-    what_changed MODULE_INTERNALS MODULE_CONTENTS describe_argument unplanned lengths_in_range
+    """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
+    pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
+    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD AT_FIRST NOT_SET TABLES PARTS
+    LAYOUT Found check_planned check_model describe describe_module described fetch found_at
+    found_in is_plain layout_of has_hook Watch describe_argument unplanned lengths_in_range
     parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
@@ -162,32 +162,19 @@ def _own_class(target: Target) -> str | None:
 
 def _helpers(target: Target, traced: Traced, blocks: str) -> str:
     model = target.model
-    dtypes = [p.dtype for p in model.parameters()]
-    attributes, file = guards.attributes_of(model), target.namespace
-    reads = guards.reads_of(model), guards.globals_of(model, file), file
-    structure = guards.structure_of(model, attributes, *reads)
-    sources = sorted(guards.sources_read(model, *reads, math.inf).items())
-    common = max(set(dtypes), key=lambda d: (dtypes.count(d), str(d)))
-    odd = {n: p.dtype for n, p in model.named_parameters() if p.dtype is not common}
+    tables = Tables.of(model, traced.reads)
     return render(
         "helpers.py.jinja",
         file=_file(target),
         used={name for name in _HELPERS if f"{name}(" in blocks},
         device=target.device,
         regenerate=quoted(target.command),
-        dtype=common,
-        dtypes="{" + ", ".join(f"{quoted(n)}: {d}" for n, d in odd.items()) + "}",
-        frozen=_strings(n for n, p in model.named_parameters() if not p.requires_grad),
-        structure=guards.hash_of_structure(structure),
-        attributes=_strings(sorted(attributes)),
-        reads=_strings(sorted(reads[0])),
-        loads=_strings(sorted(reads[1])),
-        sources=[(quoted(module), quoted(lines)) for module, lines in sources],
-        guards=guards.sources(traced.hooked, bool(sources)),
+        tables=tables,
+        parts=f'r"{PARTS.pattern}"',
+        guards=guards.sources(tables.all_plain, traced.hooked),
         draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
-        eval=_strings(n for n, m in model.named_modules() if not m.training),
     )
 
 
@@ -201,11 +188,6 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
 
 def _file(target: Target) -> str:
     return target.output.name.replace('"', "'").replace("{", "(").replace("}", ")")
-
-
-def _strings(names: Iterable[str]) -> str:
-    listed = [quoted(name) for name in names]
-    return "{" + ", ".join(listed) + "}" if listed else ""
 
 
 def _merge(
@@ -251,20 +233,19 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines += ["from typing import ParamSpec, TypeVar"]
     if "draw_mask(" in text:
         lines.append("import math")
-    lines += ["import os", "import time"] if "check_sources(" in text else []
+    lines += ["import functools"] if "functools." in text else []
+    lines += ["import hashlib"] if "hashlib." in text else []
     lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
-        "import dis",
-        "import functools",
-        "import hashlib",
-        "import inspect",
+        "import ast",
         "import itertools",
         "import operator",
-        "import types",
-        "from collections.abc import Iterator, Mapping",
+        "import re",
+        "import sys",
+        "from collections.abc import Iterable, Iterator",
         "from types import SimpleNamespace",
-        "from typing import TYPE_CHECKING, Any, ClassVar",
+        "from typing import TYPE_CHECKING, Any, TypeAlias",
     ]
     for module, names in sorted(forward.imports.items()):
         lines += [f"from {module} import {name}" for name in sorted(names)]
