@@ -27,7 +27,8 @@ def verify(
     remat-gen verify model_remat.py         exit 4 if they differ
 
     Compared are outputs, gradients, buffers and the random streams of two training steps, the
-    activation peak with budget and prediction, and the step time.
+    activation peak with budget and prediction, and the step time. An original that does not repeat
+    itself fails as well.
     """
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         step = progress.stage("verify")
@@ -42,5 +43,5 @@ def verify(
     elif not quiet:
         Console().print(report_table(report))
     if not report.ok:
-        failed = ", ".join(row.what for row in report.rows() if row.ok is False)
+        failed = ", ".join(f"{row.what} {row.result}" for row in report.rows() if row.ok is False)
         raise VerificationError(f"{file}: verification failed: {failed}")

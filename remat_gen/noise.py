@@ -1,6 +1,7 @@
 """By how much the original is off by itself: there is no holding the planned model to less.
 
-*Repeats*: an original that is not repeatable (atomic additions on a GPU) differs from itself.
+*Repeats*: where a GPU adds in any order, the original differs from run to run. On the CPU it does
+not, or nothing is compared (`repeated_steps`).
 
 *Backward error*: a gradient that vanishes in exact arithmetic, as that of a bias before a
 BatchNorm, consists of rounding alone. Its noise is how far the original's own gradient moves when
@@ -12,14 +13,14 @@ where terms cancel, in the original as in any other order of the sum. Its noise 
 original's own gradient is from what the original gives in double precision, where that is the same
 gradient: a model may draw other numbers there, or go another way where a comparison is close.
 
-Both errors count up to 1024 · eps · the largest gradient of the step, so that no error of that size
-passes for noise; and not in 16 bits, where the next number is far away.
+All count up to 1024 · eps · the largest gradient of the step (of what is no gradient: its own
+largest number), so that no error of that size passes for noise. In 16 bits, where the next number
+is far away, repeats count up to 16 · eps, and errors not at all.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -30,16 +31,14 @@ from remat_gen.outcome import Outcome
 Noise: TypeAlias = Mapping[tuple[str, str], float]
 GRADIENTS = ("gradients", "input gradients")
 
-_LARGEST_ERROR = 1024
+_LARGEST_NOISE = 1024
+_LARGEST_NOISE_IN_16_BITS = 16
 _SAME = 1e-3  # of norm and largest: gradients that differ by more are not of the same numbers
 
 
 def noise_of_repeats(once: Sequence[Outcome], again: Sequence[Outcome]) -> list[Noise]:
-    """Return how far each thing moves from run to run."""
-    return [
-        {key: largest_difference(value, other.get(key)) for key, value in one.items()}
-        for one, other in zip(once, again, strict=True)
-    ]
+    """Return how far each thing moves from one run to another, which may have more steps."""
+    return [_moved(*pair) for pair in zip(once, again, strict=False)]
 
 
 def noise_of_errors(
@@ -57,8 +56,8 @@ def noise_of_errors(
 
 
 def larger(one: Noise, other: Noise) -> Noise:
-    """Return the larger noise of each thing that `one` has."""
-    return {key: max(noise, other.get(key, 0.0)) for key, noise in one.items()}
+    """Return the larger noise of each thing."""
+    return {key: max(one.get(key, 0.0), other.get(key, 0.0)) for key in {**one, **other}}
 
 
 def backward_error(gradient: object, nudged: object, largest_of_all: float) -> float:
@@ -70,8 +69,7 @@ def backward_error(gradient: object, nudged: object, largest_of_all: float) -> f
         return 0.0
     if not gradient.is_floating_point():
         return 0.0
-    most = _LARGEST_ERROR * torch.finfo(gradient.dtype).eps * largest_of_all
-    return min(largest_difference(gradient, nudged), most / NOISE_FACTOR)
+    return min(largest_difference(gradient, nudged), _bound(gradient.dtype, largest_of_all))
 
 
 def rounding_error(gradient: object, double: object, largest_of_all: float) -> float:
@@ -82,6 +80,22 @@ def rounding_error(gradient: object, double: object, largest_of_all: float) -> f
     same = relative_difference(gradient, double) <= _SAME
     same = same and largest_difference(gradient, double) <= _SAME * largest
     return backward_error(gradient, double, largest_of_all) if same else 0.0
+
+
+def _moved(one: Outcome, other: Outcome) -> Noise:
+    gradients, noise = _largest_gradient(one), {}
+    for key, value in one.items():
+        moved = largest_difference(value, other.get(key))
+        if moved and isinstance(value, torch.Tensor):
+            largest = gradients if key[0] in GRADIENTS else _largest([value])
+            noise[key] = min(moved, _bound(value.dtype, largest))
+    return noise
+
+
+def _bound(dtype: torch.dtype, largest: float) -> float:
+    """Return the most that counts as noise, NOISE_FACTOR times of which are allowed."""
+    factor = _LARGEST_NOISE if dtype.itemsize > 2 else _LARGEST_NOISE_IN_16_BITS
+    return factor * torch.finfo(dtype).eps * largest / NOISE_FACTOR
 
 
 def _random_state(outcomes: Sequence[Outcome]) -> list[bytes]:
@@ -97,15 +111,20 @@ def _noise_of_gradients(
 ) -> list[Noise]:
     return [
         {
-            key: error(value, other.get(key), _largest_gradient(one))
+            key: error(value, other.get(key), largest)
             for key, value in one.items()
             if key[0] in GRADIENTS
         }
         for one, other in zip(once, others, strict=True)
+        for largest in [_largest_gradient(one)]
     ]
 
 
 def _largest_gradient(outcome: Outcome) -> float:
-    gradients = [value for (kind, _), value in outcome.items() if kind in GRADIENTS]
-    found = (float(g.abs().max()) for g in gradients if isinstance(g, torch.Tensor) and g.numel())
-    return max(filter(math.isfinite, found), default=0.0)
+    return _largest(value for (kind, _), value in outcome.items() if kind in GRADIENTS)
+
+
+def _largest(values: Iterable[object]) -> float:
+    """Return the largest finite absolute value of tensors."""
+    finite = (value[value.isfinite()] for value in values if isinstance(value, torch.Tensor))
+    return max((float(numbers.abs().max()) for numbers in finite if numbers.numel()), default=0.0)

@@ -5,6 +5,9 @@ prefers. Plans run PyTorch's kernels of BatchNorm, and plans with modelled costs
 same mathematics, rounded otherwise, and other numbers drawn for attention's dropout. In a deep
 network with BatchNorm last bits grow until nothing can be told apart from an error, so that eager
 runs the same kernels here. Its time is measured with its own.
+
+The gradient of `table[rows]` is added in any order on the CPU, too, by several threads from 32768
+numbers on. Deterministic kernels add in one.
 """
 
 from __future__ import annotations
@@ -27,9 +30,14 @@ _PLANNED_ATTENTION = (
 
 
 @contextlib.contextmanager
-def planned_kernels(device: torch.device, *, modelled: bool) -> Iterator[None]:
+def planned_kernels(
+    device: torch.device, *, modelled: bool, deterministic: bool = False
+) -> Iterator[None]:
     """Let eager run a plan's kernels on a GPU; `modelled` plans have no attention of cuDNN's."""
     with contextlib.ExitStack() as stack:
+        if deterministic:
+            stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+            torch.set_deterministic_debug_mode("warn")
         if device.type == "cuda":
             for name in _NORMS:
                 own = _without_cudnn(getattr(torch, name))

@@ -13,6 +13,7 @@ from remat_gen.pace import TimeRatio
 _PREDICTION_SHARE = 0.01
 _PREDICTION_BYTES = 64 * 1024
 _NAMED_AT_MOST = 5
+_DETERMINISTIC = "adds in any order; both ran torch's deterministic algorithms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class Report:
     """Both models, side by side. Peaks are activation peaks of the second step, `.grad` allocated.
 
     `failure` says why the planned model could not be run, `original_failure` why the original
-    could not: then nothing was compared. That is an error unless the original does not fit on the
-    device, which may be why it was planned. `smaller` is about a step of a smaller batch.
+    could not, or how it is not `repeatable`: then nothing was compared. That is an error unless the
+    original does not fit on the device, which may be why it was planned. `deterministic` says that
+    both ran deterministic kernels, `smaller` is about a step of a smaller batch.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -43,6 +45,8 @@ class Report:
     time: TimeRatio | None = None
     original_failure: str = ""
     original_fits: bool = True
+    repeatable: bool = True
+    deterministic: bool = False
     failure: str = ""
     smaller: Report | None = None
     smaller_name: str = ""
@@ -70,7 +74,10 @@ class Report:
             yield Row("planned model", False, "failed", self.failure)
         if self.original_failure:
             ok = False if self.original_fits else None
-            yield Row("original model", ok, "not compared", self.original_failure)
+            result = "not compared" if self.repeatable else "not repeatable"
+            yield Row("original model", ok, result, self.original_failure)
+        if self.deterministic:
+            yield Row("original model", None, "deterministic", _DETERMINISTIC)
         ordered = sorted(self.comparisons, key=lambda c: _KINDS.index(c.kind))
         for kind, group in groupby(ordered, key=lambda c: c.kind):
             yield _summary(kind, list(group))
@@ -113,7 +120,7 @@ def _summary(kind: str, comparisons: list[Comparison]) -> Row:
 
 def _summary_of_all(name: str, report: Report) -> Row:
     """Return the line of a report as a whole."""
-    if report.original_failure:
+    if report.original_failure and report.repeatable:
         return Row(name, None, "not compared", f"the original: {report.original_failure}")
     wrong = [row for row in report.rows() if row.ok is False]
     if wrong:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,14 @@ from torch import nn
 
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.workspace import free_unused
-from remat_gen.compare import Comparison, Match, compare
+from remat_gen.compare import Comparison, Match, compare_steps
 from remat_gen.measure import PeakMeasurement, model_peak
-from remat_gen.noise import GRADIENTS, Noise, larger, noise_of_errors, noise_of_repeats
+from remat_gen.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.outcome import Outcome, State, in_double, run_steps
 from remat_gen.pace import TimeRatio, time_ratio
 from remat_gen.planned_kernels import planned_kernels
 from remat_gen.progress import Step
+from remat_gen.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
 from remat_gen.report import Report
 from remat_gen.smaller import SmallerStep
 from remat_gen.step import training_step
@@ -31,7 +32,6 @@ _PARTS = (
     "step time",
     "smaller batch",
 )
-_STEPS = 2  # the second one accumulates into `.grad`
 
 # What a step of someone else's model raises; reported, as a verification must end in a verdict.
 _STEP_ERRORS = (
@@ -56,17 +56,21 @@ class _Subject:
     seed: int
     modelled: bool
     progress: Step | None = None
+    deterministic: bool = False
 
     def tell(self, part: int) -> None:
         """Report that a part begins."""
         if self.progress is not None:
             self.progress(_PARTS[part], part + 1, len(_PARTS))
 
-    def outcomes(self, model: nn.Module) -> list[Outcome]:
-        with planned_kernels(self.device, modelled=self.modelled):
-            return run_steps(
-                model, self.state, self.args, self.kwargs, steps=_STEPS, seed=self.seed
-            )
+    def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
+        how = {"modelled": self.modelled, "deterministic": self.deterministic}
+        with planned_kernels(self.device, **how):
+            return run_steps(model, self.state, self.args, self.kwargs, steps=steps, seed=self.seed)
+
+    def repeats(self, model: nn.Module) -> Repeats:
+        runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
+        return repeats_of(runs, self.device)
 
     def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps with all parameters moved to the next number."""
@@ -123,7 +127,7 @@ def verify_models(
     )
     with kept_generators():
         report = _verify(original, planned, subject, time_steps, report)
-        if smaller is None or report.failure or report.original_failure:
+        if smaller is None or not report.comparisons:
             return report
         subject.tell(5)
         subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
@@ -147,10 +151,18 @@ def _verify(
         return replace(report, failure=_reason(error))
     try:
         subject.tell(2)
-        expected = subject.outcomes(original)
-        comparisons = _compare(expected, actual, original, subject)
+        repeats = subject.repeats(original)
+        if repeats.may_be_order and not subject.deterministic:
+            del actual, repeats
+            subject = replace(subject, deterministic=True)
+            return _verify(original, planned, subject, time_steps, report)
+        if repeats.unlike:
+            reason = told(repeats.unlike, subject.device)
+            return replace(report, original_failure=reason, repeatable=False)
+        comparisons = _compare(repeats, actual, original, subject)
         subject.tell(3)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
+        report = replace(report, deterministic=subject.deterministic)
     except _STEP_ERRORS as error:
         return replace(
             report,
@@ -171,38 +183,18 @@ def _failure_of(original: nn.Module, subject: _Subject) -> str:
 
 
 def _compare(
-    expected: list[Outcome], actual: list[Outcome], original: nn.Module, subject: _Subject
+    repeats: Repeats, actual: list[Outcome], original: nn.Module, subject: _Subject
 ) -> tuple[Comparison, ...]:
-    """Compare all steps; where not all is bitwise, first see how noisy the original is itself."""
-    comparisons = tuple(_compare_all(expected, actual, [{}] * _STEPS))
-    if all(c.match is Match.BITWISE for c in comparisons):
-        return comparisons
-    noise = noise_of_repeats(expected, subject.outcomes(original))
-    comparisons = tuple(_compare_all(expected, actual, noise))
+    """Compare all steps; where a gradient differs, see how far off the original's is itself."""
+    expected = repeats.steps
+    comparisons = tuple(compare_steps(expected, actual, repeats.noise))
     if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
         return comparisons
     errors = noise_of_errors(
         expected, subject.nudged_outcomes(original), subject.double_outcomes(original)
     )
-    both = [larger(*pair) for pair in zip(noise, errors, strict=True)]
-    return tuple(_compare_all(expected, actual, both))
-
-
-def _compare_all(
-    expected: list[Outcome],
-    actual: list[Outcome],
-    noise: Sequence[Noise],
-) -> Iterator[Comparison]:
-    for step, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
-        for kind, name in dict.fromkeys([*wanted, *got]):
-            key = (kind, name)
-            label = f"{name}, step {step + 1}"
-            if key not in wanted or key not in got:
-                side = "the original" if key in wanted else "the planned model"
-                detail = f"only {side} has it"
-                yield Comparison(kind, label, Match.DIFFERENT, detail=detail)
-            else:
-                yield compare(kind, label, wanted[key], got[key], noise[step].get(key, 0.0))
+    both = [larger(*pair) for pair in zip(repeats.noise, errors, strict=True)]
+    return tuple(compare_steps(expected, actual, both))
 
 
 def _time(

@@ -72,7 +72,7 @@ def entered(contestant: Contestant, original: Loaded) -> Runner | Row:
         predicted_peak_bytes=None,
         budget_bytes=None,
     )
-    if report.failure or report.planned_peak is None:
+    if report.failure or report.original_failure or report.planned_peak is None:
         return replace(row, why_not=reason(report.failure or report.original_failure))
     row = replace(row, peak_bytes=report.planned_peak.peak_bytes, equal=agreement(report))
     if predicted := contestant.predicted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
+from remat_gen.capture.load import Loaded
 from remat_gen.existing import Existing, emit_again
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import plan_text, read_plan, text_sha256
@@ -135,6 +137,32 @@ def test_verify_finds_a_wrong_gradient(existing: Path, remat: Remat) -> None:
     ended = remat("verify", existing)
     assert ended.code == 4
     assert "verification failed" in ended.err and "Traceback" not in ended.err
+
+
+@pytest.fixture
+def drifting(existing: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a generated module whose original is a little further off in each call."""
+    load, drift = Existing.load_original, itertools.count()
+
+    def loaded(self: Existing, *, fake: bool = False) -> Loaded:
+        found = load(self, fake=fake)
+        found.model.register_forward_hook(lambda *run: run[-1] * (1 + next(drift)))
+        return found
+
+    monkeypatch.setattr(Existing, "load_original", loaded)
+    return existing
+
+
+def test_verify_says_that_the_original_does_not_repeat_itself(drifting: Path, remat: Remat) -> None:
+    ended = remat("verify", drifting)
+    assert ended.code == 4 and "Traceback" not in ended.err
+    assert "verification failed: original model not repeatable" in ended.err
+    assert re.search(
+        r"original model +FAILED +not repeatable +outputs: output 0, step 1: off", ended.out
+    )
+    (row, *_) = json.loads(remat("verify", drifting, "--json").out)["rows"]
+    assert row["result"] == "not repeatable" and row["ok"] is False
+    assert "two runs from the same state; keep what a step changes in buffers" in row["detail"]
 
 
 def test_verify_sees_that_the_original_changed(existing: Path, remat: Remat) -> None:

@@ -288,23 +288,6 @@ def test_the_order_of_a_sum_is_within_tolerance() -> None:
     assert row.result == "within tolerance" and "tolerance" in row.detail
 
 
-def test_the_noise_of_the_original_is_measured() -> None:
-    """A model that drifts by d a step: two runs of it differ by 2 d or more, so 5 d is noise."""
-
-    def drifting(start: int) -> Callable[[], Net]:
-        class Drifting(Net):
-            runs = start
-
-            def body(self, x: Tensor) -> Tensor:
-                self.runs += 1
-                return self.tied(x) + 1e-3 * self.runs
-
-        return Drifting
-
-    assert verify(drifting(start=3), original=drifting(start=0)).ok
-    assert failing(verify(drifting(start=50), original=drifting(start=0))) == ["outputs"]
-
-
 def test_an_original_that_does_not_fit_is_reported_and_no_error() -> None:
     class TooLarge(Net):
         def body(self, x: Tensor) -> Tensor:
