@@ -25,8 +25,8 @@ TABLES = (
 ).split()
 PARTS = re.compile(r"\[.*?\](?=[.\[]|$)|[^.\[]+")  # of a row's path
 LAYOUT = operator.attrgetter("shape", "dtype", "device", "requires_grad")
-Found: TypeAlias = dict[str, tuple[Any, str, Any, str]]
-"""By path: what holds it, its name there, itself, and the row of a table that names it."""
+Link: TypeAlias = tuple[Any, str, Any]  # what holds something, its name there, itself
+Found: TypeAlias = dict[str, tuple[str, tuple[Link, ...]]]  # by path: its row, and the way to it
 
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
@@ -40,6 +40,7 @@ def layout_of(t: Tensor) -> str:
 
 def describe(value: Any) -> str:
     """Describe a value: what is plain as Python writes it, else its kind and what it holds."""
+    value = value.fget if isinstance(value, property) else value
     kind = type(value).__name__
     if isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
         array = value.detach().cpu() if isinstance(value, Tensor) else value
@@ -99,13 +100,15 @@ def fetch(owner: Any, name: str) -> Any:
         return NOT_SET
 
 
-def found_at(owner: Any, names: list[str], path: str = "") -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield what stands at a path, `*` being each index: its path, owner, name there, itself."""
+def found_at(
+    owner: Any, names: list[str], links: tuple[Link, ...] = (), path: str = ""
+) -> Iterator[tuple[str, tuple[Link, ...]]]:
+    """Yield where a row leads, `*` being each index: the path, and what is passed on the way."""
     children = [name for name in getattr(owner, "_modules", ()) if name.isdigit()]
     for name in children if names[0] == "*" else names[:1]:
-        value, here = fetch(owner, name), path + name if name[0] == "[" else f"{path}.{name}"
-        rest = names[1:]
-        yield from found_at(value, rest, here) if rest else [(here.lstrip("."), owner, name, value)]
+        here, value = path + name if name[0] == "[" else f"{path}.{name}", fetch(owner, name)
+        passed, rest = (*links, (owner, name, value)), names[1:]
+        yield from found_at(value, rest, passed, here) if rest else [(here.lstrip("."), passed)]
 
 
 def found_in(model: nn.Module, rows: Iterable[str], file: dict[str, Any]) -> Found:
@@ -117,24 +120,24 @@ def found_in(model: nn.Module, rows: Iterable[str], file: dict[str, Any]) -> Fou
         if place:
             root = sys.modules.get(place[1], file)
             names[:1] = names[:1] if place[1] else [f"[{names[0]!r}]"]
-        for path, owner, name, value in found_at(root, names) if row else [(row, None, row, model)]:
-            found[row if place else path] = owner, name, value, row
+        for path, links in found_at(root, names) if row else [(row, ((None, row, model),))]:
+            found[row if place else path] = row, links
     order = {name: i for i, (name, _) in enumerate(model.named_modules(remove_duplicate=False))}
     return {
         path: found[path] for path in sorted(found, key=lambda p: (order.get(p, len(order)), p))
     }
 
 
-def described(found: Found) -> Iterator[tuple[str, str]]:
-    """Describe what was found; what is found once more is named by its first path."""
+def described(found: Found) -> Iterator[tuple[str, str, str]]:
+    """Describe what was found, with its row; what is found once more is named by its first path."""
     first: dict[int, str] = {}
-    for path, (_, _, value, _) in found.items():
+    for path, (row, (*_, (_, _, value))) in found.items():
         is_module = isinstance(value, nn.Module)
         words = describe_module(value, path, first) if is_module else describe(value)
         if is_module or words == f"{type(value).__name__} object":
             there = first.setdefault(id(value), path)
             words = words if there == path else f"is {there}"
-        yield path, words
+        yield path, row, words
 
 
 class Watch:
@@ -149,20 +152,22 @@ class Watch:
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
+        values = {id(links[-1][2]): links[-1][2] for _, links in found.values()}.values()
+        self.contents = [v for v in values if not (is_plain(v) or callable(v))]
         self.held = [(vars(module), "training") for module in self.modules]
         self.fetched = [(kind, "forward") for kind in dict.fromkeys(map(type, self.modules))]
-        self.of_model, self.contents = [], []
-        for owner, name, value, _ in found.values():
+        self.of_model = []
+        passed = {(id(link[0]), link[1]): link for _, links in found.values() for link in links}
+        for owner, name, value in passed.values():
+            inside = getattr(owner, "__dict__", None)
             if isinstance(value, nn.Module):
                 continue  # it stands in a table
-            inside = getattr(owner, "__dict__", None)
             if name[0] == "[" or not isinstance(inside, dict):
                 self.fetched.append((owner, name))
             else:
                 self.of_model += [name] if owner is model else []
                 self.held += [] if owner is model else [(inside, name)]
                 self.fetched += [] if name in inside else [(type(owner), name)]
-            self.contents += [] if is_plain(value) or callable(value) else [value]
         self.objects, self.words = self.look(model), self.describe()
 
     def look(self, model: nn.Module) -> list[object]:

@@ -101,7 +101,7 @@ class Recorder:
             if isinstance(member, _METHODS) and is_of_library(member):
                 return value  # the library's version stands for it
             if isinstance(member, property) and not is_of_library(member.fget):
-                self._note(f"{path}.__class__.{name}.fget".lstrip("."), member.fget)
+                self._note(f"{path}.__class__.{name}".lstrip("."), member)
             if not isinstance(member, (*_METHODS, types.MemberDescriptorType)):
                 return value  # a property reads what it is made of
         return self.reach(value, f"{path}.{name}" if path else name)

@@ -35,13 +35,13 @@ _CONSTANT = 4096  # numbers: larger ones are no constants of a trace
 class Reads:
     """The paths that a forward read (see `assumed`); `file` are the globals of its file.
 
-    `first` has how some were described before the first run: forward itself makes another of them,
-    and does the same with both.
+    `changed` has how some were described before the first run and behind it: forward itself makes
+    another of them, and does the same with both.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
-    first: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> tuple[R, Reads]:
@@ -71,17 +71,17 @@ def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> 
         raise TraceError(
             "forward does not repeat itself: run again from the same state on the same inputs, it "
             f"does something else{again.place}. A plan would do what the first run does in each "
-            "step: pass in what changes (a time, numbers that are not torch's) as an argument"
+            "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
-    first_words = {path: state.words for path, state in before.items()}
-    changed = {p: words for p, words in first_words.items() if words != settled[p].words}
+    words = {path: (state.words, settled[path].words) for path, state in before.items()}
+    changed = {path: both for path, both in words.items() if both[0] != both[1]}
     return result, Reads(file, tuple(before), changed)
 
 
 def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, _State]:
     """Return the states of what stands at paths now."""
     found = found_in(model, paths, file)
-    return {path: _State.of(found[path][2]) for path in paths}
+    return {path: _State.of(found[path][1][-1][2]) for path in paths}
 
 
 def _refuse_advance(before: dict[str, _State], after: dict[str, _State]) -> None:
@@ -92,9 +92,14 @@ def _refuse_advance(before: dict[str, _State], after: dict[str, _State]) -> None
     old, new = before[path].words, after[path].words
     shown = f" (from {old} to {new})" if old != new else ""
     raise TraceError(
-        f"forward changes {path.lstrip(':')}{shown}, which a planned forward would not do: "
+        f"forward changes {_name(path)}{shown}, which a planned forward would not do: "
         "make it a buffer, return it, or pass it as an argument"
     )
+
+
+def _name(path: str) -> str:
+    """Return what the user writes for a path."""
+    return path.lstrip(":") if ":" in path else f"self.{path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _words(value: Any) -> str:
 
 def _inside(value: Any) -> str:
     """Return what an object's state is told by: its attributes, or how it is pickled."""
-    if isinstance(value, torch.Tensor | nn.Module):
+    if isinstance(value, torch.Tensor | nn.Module | torch.Generator):  # the trace tells of those
         return ""
     held = {name: _words(one) for name, one in getattr(value, "__dict__", {}).items()}
     if held and not is_of_library(type(value)):

@@ -47,8 +47,8 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
     pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
-    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD AT_FIRST NOT_SET TABLES PARTS
-    LAYOUT Found check_planned check_model describe describe_module described fetch found_at
+    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES PARTS
+    LAYOUT Link Found check_planned check_model describe describe_module described fetch found_at
     found_in is_plain layout_of has_hook Watch describe_argument unplanned lengths_in_range
     parameters_of_blocks""".split()
 )

@@ -22,15 +22,15 @@ _LONG = 400  # characters of a row: what is longer is described, by a hash
 class Tables:
     """What a plan takes for granted, by path with `*` for each index, as Python source.
 
-    `modules` describes modules, `values` has what is plain, `held` describes the rest; `first` what
-    some are before the first step. In `all_plain` tables no value changes while it stays the same
+    `modules` describes modules, `values` has what is plain, `held` describes the rest; `also` what
+    forward itself makes of some. In `all_plain` tables no value changes while it stays the same
     object.
     """
 
     modules: list[tuple[str, str]]
     values: list[tuple[str, str]]
     held: list[tuple[str, str]]
-    first: list[tuple[str, str]]
+    also: list[tuple[str, str]]
     all_plain: bool
 
     @classmethod
@@ -38,14 +38,16 @@ class Tables:
         """Describe a model, and what its forward reads, as it is now."""
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
         found = found_in(model, [*modules, *reads.paths], reads.file)
-        words = dict(described(found))
-        values = {p: found[p][2] for p in _in_order(set(reads.paths) - set(modules), modules)}
+        words = {path: said for path, _, said in described(found)}
+        values = {
+            p: found[p][1][-1][2] for p in _in_order(set(reads.paths) - set(modules), modules)
+        }
         written = {path: _literal(value) for path, value in values.items() if _is_short(value)}
         return cls(
             list(_rows(model, {p: quoted(words[p]) for p in modules if words[p] != "model"})),
             list(_rows(model, written)),
             list(_rows(model, {p: quoted(words[p]) for p in values if p not in written})),
-            [(quoted(path), quoted(was)) for path, was in sorted(reads.first.items())],
+            [(quoted(p), quoted(both[both[0] == words[p]])) for p, both in reads.changed.items()],
             len(written) == len(values) and all(map(is_plain, values.values())),
         )
 
@@ -84,7 +86,7 @@ def _rows(model: nn.Module, said: dict[str, str]) -> Iterator[tuple[str, str]]:
 def _shortest(model: nn.Module, path: str, left: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the row that has a path, and take what it says out of `left`."""
     for pattern in _patterns(path):
-        alike = [at for at, *_ in found_at(model, PARTS.findall(pattern))]
+        alike = [at for at, _ in found_at(model, PARTS.findall(pattern))]
         if len(alike) > 1 and all(at in left for at in alike):
             (text, count), *_ = Counter(left[at] for at in alike).most_common(1)
             if 2 * count > len(alike):

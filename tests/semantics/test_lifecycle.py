@@ -123,7 +123,7 @@ def test_an_error_in_a_hook_leaves_no_more_than_eagers_does(deep: Pair) -> None:
 def test_the_model_itself_keeps_nothing_but_how_it_looked(deep: Pair) -> None:
     _, planned = deep.models()
     before = {name: set(vars(module)) for name, module in planned.named_modules()}
-    before[""].add("_planned_look")
+    before[""].add("_planned_watch")
     loss = planned(*deep.inputs()[0])
     assert {name: set(vars(module)) for name, module in planned.named_modules()} == before
     loss.backward()
