@@ -1,4 +1,7 @@
-"""The command line: options in, files and a few lines out. Each command has a file of its own."""
+"""The command line: options in, files and a few lines out.
+
+The commands are imported inside of `Failure`, so that a Ctrl-C meanwhile is told as any other.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import typer
-
 from remat_gen import __version__
 from remat_gen.capture.garbage import fewer_collections, leave_libraries_alone
-from remat_gen.choice import suggestion
-from remat_gen.command_calibrate import calibrate
-from remat_gen.command_check import check
-from remat_gen.command_diff import diff
-from remat_gen.command_explain import explain
-from remat_gen.command_generate import generate
-from remat_gen.command_plot import plot
-from remat_gen.command_solve import solve
-from remat_gen.command_sweep import sweep
-from remat_gen.command_verify import verify
 from remat_gen.completion import ASKED, INSTALLING, say_default
 from remat_gen.failure import INTERRUPTED, Failure
 from remat_gen.ir.errors import UsageError
 
 COMMANDS = tuple("generate check diff verify plot explain sweep solve calibrate".split())
-
-app = typer.Typer(
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
-app.command()(generate)
-app.command()(check)
-app.command()(diff)
-app.command()(verify)
-app.command()(plot)
-app.command()(explain)
-app.command()(sweep)
-app.command()(solve)
-app.command()(calibrate)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with fewer_collections(), failure:
         if given[:1] == ["generate"]:
             _refuse_misspelt(given[1:2])
+        from remat_gen.commands import app
+
         failure.code = app(given, prog_name="remat-gen", standalone_mode=False) or 0
         if failure.code == INTERRUPTED:  # typer has swallowed it
             raise KeyboardInterrupt
@@ -77,6 +55,8 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
     Raises:
         UsageError: there is such a word, with the command that is meant.
     """
+    from remat_gen.choice import suggestion
+
     for word in words:
         near = suggestion(word, COMMANDS)
         if near and not Path(word).suffix and not Path(word).exists():
@@ -86,7 +66,9 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
 def run() -> NoReturn:
     """Be the program: run the command line, and end."""
     leave_libraries_alone()
-    sys.exit(main())
+    code = main()
+    eval("0")  # or Python ends by the signal where an interrupt, though told, was inside of an eval
+    sys.exit(code)
 
 
 if __name__ == "__main__":

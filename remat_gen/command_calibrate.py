@@ -45,11 +45,12 @@ def calibrate(
     """
     path = _checked(output, force=force)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        progress.stage("measure")
+        progress.stage("load")
         from remat_gen.capture.calibrate import calibrate as measure
         from remat_gen.capture.calibrate import table_name, target_text
         from remat_gen.capture.load import resolve_device
 
+        progress.stage("measure")
         found = measure(resolve_device(device))
     text = target_text(table_name(path) if path else "my_device", found)
     if path is None:

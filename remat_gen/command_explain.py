@@ -31,11 +31,12 @@ def explain(
     other choice is replayed on the plan's costs; nothing is measured or allocated here.
     """
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        progress.stage("trace")
+        progress.stage("load")
         from remat_gen.explain import explain_file
         from remat_gen.explain_json import explanation_json
         from remat_gen.explain_text import details, overview
 
+        progress.stage("trace")
         found = explain_file(file, name)
     if as_json:
         print(json.dumps(explanation_json(found), indent=1))

@@ -2,7 +2,8 @@
 
 A `KeyboardInterrupt` that is raised inside a finaliser is printed and forgotten, and z3's objects
 have finalisers without end: an interrupted run went on and wrote its files. So the signal is
-remembered, and every report of progress raises it again.
+remembered, and every report of progress raises it again. Nor is it raised while a module is
+imported: C code swallows it there, and half a library is left, or ends the process.
 
 A solve that was interrupted and has a schedule is pardoned, and the run goes on with it; a second
 Ctrl-C ends the run, and so does SIGTERM, at once. While files are written signals wait: all of them
@@ -68,10 +69,11 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         if self._pending:
             raise KeyboardInterrupt
 
-    def _remember(self, number: int, _frame: FrameType | None) -> None:
+    def _remember(self, number: int, frame: FrameType | None) -> None:
         self._came.append(number)
         self._pending = True
-        self._check()
+        if len(self._came) > 1 or not _in_import(frame):
+            self._check()
 
     def __enter__(self) -> Self:
         """Listen for the signals; only the main thread may."""
@@ -85,9 +87,24 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         error: BaseException | None,
         frames: TracebackType | None,
     ) -> None:
-        """Leave the signals as they were."""
+        """Leave the signals as they were; what failed after an interrupt failed by it.
+
+        Raises:
+            KeyboardInterrupt: there was one before the error.
+            Interruption: there was a SIGTERM.
+        """
         self._progress.__exit__(kind, error, frames)
         _restore(self._before)
+        if isinstance(error, Exception):
+            self._check()
+
+
+def _in_import(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:

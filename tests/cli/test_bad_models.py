@@ -61,7 +61,9 @@ BAD = {
         ["model.py:11", "exit()"],
     ),
     "calls exit in an operator's kernel": (
-        _MODEL.replace("self.fc(x)", "ends(self.fc(x))").replace("class Net", _KERNEL + "class Net"),
+        _MODEL.replace("self.fc(x)", "ends(self.fc(x))").replace(
+            "class Net", _KERNEL + "class Net"
+        ),
         ["exit()", "nothing was written"],
     ),
     "raises what is no Exception": (

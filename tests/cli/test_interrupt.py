@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,21 @@ sys.exit(main())
 """
 
 
+# The program where importing a module takes long.
+_IMPORTS = """
+import runpy, sys, time
+
+class Slow:
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            print("IMPORTING", file=sys.stderr, flush=True)
+            exec("time.sleep({seconds})")
+
+sys.meta_path.insert(0, Slow)
+runpy.run_module("remat_gen", run_name="__main__")
+"""
+
+
 def _contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.iterdir()}
 
@@ -47,6 +63,18 @@ def test_sigint_before_any_schedule_is_found(existing: Path) -> None:
     assert code == 130
     assert "remat-gen: interrupted; nothing was written" in rest
     assert _contents(existing.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds"), [("typer", 60), ("remat_gen.command_generate", 60), ("torch", 1)]
+)
+def test_sigint_while_modules_are_imported(module: str, seconds: int, folder: Path) -> None:
+    """Torch is imported to its end, since its C code would break."""
+    program = _IMPORTS.format(module=module, seconds=seconds)
+    code, rest = signalled(program, folder, "IMPORTING", signal.SIGINT)
+    assert code == 130
+    assert rest.splitlines()[-1] == "remat-gen: interrupted; nothing was written"
+    assert "Traceback" not in rest
 
 
 class _Finalised:
@@ -168,6 +196,23 @@ def test_a_pardoned_interrupt_does_not_come_back() -> None:
             _sigint()
         with pytest.raises(KeyboardInterrupt):
             progress.pardon()
+
+
+def test_what_fails_after_an_interrupt_failed_by_it() -> None:
+    with pytest.raises(KeyboardInterrupt), Interruptible(Silent()):
+        with contextlib.suppress(KeyboardInterrupt):
+            _sigint()
+        raise AttributeError("half a library")
+
+
+def test_a_second_sigint_ends_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "twice_interrupted.py").write_text(
+        "import signal\nsignal.raise_signal(2)\nONCE = True\nsignal.raise_signal(2)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyboardInterrupt) as raised, Interruptible(Silent()):
+        import_module("twice_interrupted")
+    assert any("ONCE" in entry.frame.f_globals for entry in raised.traceback)
 
 
 def test_the_signal_is_put_back() -> None:
