@@ -2,19 +2,20 @@
 
 The functions and the class below run twice: here, to write the tables, and in the generated module,
 which gets their own source. A row names what forward reads: `h.*.attn.heads` (`*` is each index),
-`config.powers`, `w['kl']`, and of files `SCALE` or, of another one, `layers:SCALE`.
+`config.scale`, `w[kl]`, and of files `:SCALE` or, of another one, `layers:SCALE`.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import itertools
 import operator
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from itertools import chain
+from string import Formatter
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +24,7 @@ TABLES = (
     "_modules _parameters _buffers _forward_pre_hooks _forward_hooks _backward_pre_hooks "
     "_backward_hooks"
 ).split()
-PARTS = re.compile(r"\[.*?\](?=[.\[]|$)|[^.\[]+")  # of a row's path
 LAYOUT = operator.attrgetter("shape", "dtype", "device", "requires_grad")
-Link: TypeAlias = tuple[Any, str, Any]  # what holds something, its name there, itself
-Found: TypeAlias = dict[str, tuple[str, tuple[Link, ...]]]  # by path: its row, and the way to it
-
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
 
@@ -38,11 +35,21 @@ def layout_of(t: Tensor) -> str:
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
 
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is its text, and never another while it stays the same object."""
+    if type(value) is tuple:
+        return all(map(is_plain, value))
+    plain = bool, int, float, complex, str, bytes, slice, range, torch.dtype, torch.device
+    return value is None or value is NOT_SET or type(value) in plain
+
+
 def describe(value: Any) -> str:
     """Describe a value: what is plain as Python writes it, else its kind and what it holds."""
     value = value.fget if isinstance(value, property) else value
     kind = type(value).__name__
-    if isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
+    if is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
+        text = repr(value)
+    elif isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
         array = value.detach().cpu() if isinstance(value, Tensor) else value
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {array.tolist()}"
     elif isinstance(value, dict):
@@ -52,23 +59,12 @@ def describe(value: Any) -> str:
         items = [describe(item) for item in value]
         items = sorted(items) if isinstance(value, (set, frozenset)) else items
         text = f"{kind} [{', '.join(items)}]"
-    elif is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
-        text = repr(value)
     elif callable(value) and not isinstance(value, nn.Module) and hasattr(value, "__qualname__"):
         text = f"{'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
     else:
         text = f"{kind} object"
-    if len(text) > 400:
-        text = f"{kind} sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    return text
-
-
-def is_plain(value: Any) -> bool:
-    """Tell whether a value is its text, and never another while it stays the same object."""
-    if type(value) is tuple:
-        return all(map(is_plain, value))
-    plain = bool, int, float, complex, str, bytes, slice, range, torch.dtype, torch.device
-    return value is None or value is NOT_SET or type(value) in plain
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12] if len(text) > 400 else ""
+    return f"{kind} sha256 {digest}" if digest else text
 
 
 def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
@@ -76,8 +72,7 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
     kind, children, tensors = type(module), list(module._modules), []
     for name, t in sorted({**module._parameters, **module._buffers}.items(), reverse=True):
         if t is not None:
-            here = f"{path}.{name}".lstrip(".")
-            there = first.setdefault(id(t), here)
+            there = first.setdefault(id(t), here := f"{path}.{name}".lstrip("."))
             layout = layout_of(t).removesuffix(" on cpu") if there == here else f"is {there}"
             frozen = " frozen" if isinstance(t, nn.Parameter) and not t.requires_grad else ""
             tensors.append(f"{name}: {layout}{frozen}")
@@ -92,52 +87,36 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
     return words if module.training or not path else f"{words} in eval mode"
 
 
-def fetch(owner: Any, name: str) -> Any:
-    """Return an attribute, or the item of a name in brackets; `NOT_SET` where there is none."""
+def paths_of(row: str, modules: Iterable[str]) -> list[str]:
+    """Return the paths that a row stands for."""
+    head, star, tail = row.rpartition("*")
+    indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+")
+    return [name + tail for name in modules if indexed.fullmatch(name)] if star else [row]
+
+
+def fetch(model: nn.Module, path: str, file: dict[str, Any]) -> Any:
+    """Return what stands at a path; `file` are the globals of this one."""
+    place, colon, name = path.rpartition(":")
+    root = sys.modules.get(place) if place else SimpleNamespace(**file) if colon else model
     try:
-        return owner[ast.literal_eval(name[1:-1])] if name[0] == "[" else getattr(owner, name)
+        return Formatter().get_field(f"root.{name}", (), {"root": root})[0]
     except (AttributeError, LookupError, TypeError):
         return NOT_SET
 
 
-def found_at(
-    owner: Any, names: list[str], links: tuple[Link, ...] = (), path: str = ""
-) -> Iterator[tuple[str, tuple[Link, ...]]]:
-    """Yield where a row leads, `*` being each index: the path, and what is passed on the way."""
-    children = [name for name in getattr(owner, "_modules", ()) if name.isdigit()]
-    for name in children if names[0] == "*" else names[:1]:
-        here, value = path + name if name[0] == "[" else f"{path}.{name}", fetch(owner, name)
-        passed, rest = (*links, (owner, name, value)), names[1:]
-        yield from found_at(value, rest, passed, here) if rest else [(here.lstrip("."), passed)]
-
-
-def found_in(model: nn.Module, rows: Iterable[str], file: dict[str, Any]) -> Found:
-    """Find what rows name, by path; a row of one index counts more than one of all."""
-    found: Found = {}
-    for row in sorted(rows, key=lambda row: -row.count("*")):
-        place = re.fullmatch(r"([\w.]*):(.+)", row)
-        root, names = model, PARTS.findall(place[2] if place else row)
-        if place:
-            root = sys.modules.get(place[1], file)
-            names[:1] = names[:1] if place[1] else [f"[{names[0]!r}]"]
-        for path, links in found_at(root, names) if row else [(row, ((None, row, model),))]:
-            found[row if place else path] = row, links
-    order = {name: i for i, (name, _) in enumerate(model.named_modules(remove_duplicate=False))}
-    return {
-        path: found[path] for path in sorted(found, key=lambda p: (order.get(p, len(order)), p))
-    }
-
-
-def described(found: Found) -> Iterator[tuple[str, str, str]]:
-    """Describe what was found, with its row; what is found once more is named by its first path."""
+def described(
+    model: nn.Module, paths: Iterable[str], file: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Describe all modules, and what stands at paths; once more reached, by its first path."""
+    modules = dict(model.named_modules(remove_duplicate=False))
     first: dict[int, str] = {}
-    for path, (row, (*_, (_, _, value))) in found.items():
-        is_module = isinstance(value, nn.Module)
-        words = describe_module(value, path, first) if is_module else describe(value)
-        if is_module or words == f"{type(value).__name__} object":
+    for path in [*modules, *sorted(set(paths) - modules.keys())]:
+        value = modules[path] if path in modules else fetch(model, path, file)
+        words = describe_module(value, path, first) if path in modules else describe(value)
+        if path in modules or words.endswith(" object"):
             there = first.setdefault(id(value), path)
             words = words if there == path else f"is {there}"
-        yield path, row, words
+        yield path, words
 
 
 class Watch:
@@ -146,48 +125,58 @@ class Watch:
     The model holds this, so that nothing here refers to its `vars`: it is let go of at once.
     """
 
-    def __init__(self, model: nn.Module, found: Found, parameters: Any) -> None:
-        self.parameters, (_, *self.modules) = parameters, model.modules()
-        tables = [vars(m)[name] for m in (model, *self.modules) for name in TABLES]
+    def __init__(
+        self, model: nn.Module, paths: Iterable[str], file: dict[str, Any], parameters: Any
+    ) -> None:
+        self.file, self.parameters, (_, *modules) = file, parameters, model.modules()
+        tables = [vars(m)[name] for m in (model, *modules) for name in TABLES]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
-        values = {id(links[-1][2]): links[-1][2] for _, links in found.values()}.values()
-        self.contents = [v for v in values if not (is_plain(v) or callable(v))]
-        self.held = [(vars(module), "training") for module in self.modules]
-        self.fetched = [(kind, "forward") for kind in dict.fromkeys(map(type, self.modules))]
-        self.of_model = []
-        passed = {(id(link[0]), link[1]): link for _, links in found.values() for link in links}
-        for owner, name, value in passed.values():
-            inside = getattr(owner, "__dict__", None)
-            if isinstance(value, nn.Module):
-                continue  # it stands in a table
-            if name[0] == "[" or not isinstance(inside, dict):
-                self.fetched.append((owner, name))
-            else:
-                self.of_model += [name] if owner is model else []
-                self.held += [] if owner is model else [(inside, name)]
-                self.fetched += [] if name in inside else [(type(owner), name)]
-        self.objects, self.words = self.look(model), self.describe()
+        self.dicts = list(map(vars, modules))
+        named = dict(model.named_modules(remove_duplicate=False))
+        held = {id(m): ["training", "__class__", "__dict__"] for m in modules}
+        held[id(model)] = ["training", "__class__"]
+        self.of_file, self.described = [], []
+        for path in paths:
+            owner, value = path, fetch(model, path, file)
+            while owner not in named:
+                owner = owner.rpartition(".")[0]
+            simple = value is fetch(model, path, file) and value is not NOT_SET
+            if simple and path[:1] == ":" and path[1:] in file:
+                self.of_file.append(path[1:])
+            elif simple and set(":[").isdisjoint(path):
+                held[id(named[owner])].append(path.removeprefix(f"{owner}."))
+            if not simple or not (callable(value) or repr(value) == describe(value)):
+                self.described.append(path)
+        self.of_model = operator.attrgetter(*held[id(model)])
+        self.held = [(operator.attrgetter(*held[id(m)]), m) for m in modules]
+        self.held += [
+            (operator.attrgetter("forward", "__class__"), k) for k in {*map(type, modules)}
+        ]
+        self.objects, self.words = self.look(model), self.describe(model)
 
     def look(self, model: nn.Module) -> list[object]:
         """Return the objects that are there now."""
-        kinds, insides = map(type, self.modules), map(vars, self.modules)
-        own, held = map(vars(model).get, self.of_model), itertools.starmap(dict.get, self.held)
-        tables = itertools.chain.from_iterable(map(dict.values, self.filled))
-        return [*kinds, *insides, *own, *held, *itertools.starmap(fetch, self.fetched), *tables]
+        held = chain.from_iterable([get(owner) for get, owner in self.held])
+        tables = chain.from_iterable(map(dict.values, self.filled))
+        return [*self.of_model(model), *held, *map(self.file.get, self.of_file), *tables]
 
-    def describe(self) -> list[object]:
+    def describe(self, model: nn.Module) -> list[object]:
         """Describe what may change while it stays the same object."""
-        names, sizes = itertools.chain.from_iterable(self.filled), map(len, map(vars, self.modules))
+        names, sizes = chain.from_iterable(self.filled), map(len, self.dicts)
         layouts, strides = map(LAYOUT, self.tensors), map(Tensor.stride, self.tensors)
-        return [*names, *sizes, *layouts, *strides, *map(describe, self.contents)]
+        described = [describe(fetch(model, path, self.file)) for path in self.described]
+        return [*names, *sizes, *layouts, *strides, *described]
 
     def is_current(self, model: nn.Module) -> bool:
         """Tell whether all is as it was."""
-        objects = [] if any(self.empty) else self.look(model)
+        try:
+            objects = [] if any(self.empty) else self.look(model)
+        except AttributeError:  # one is gone
+            return False
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        return same and self.words == self.describe()
+        return same and self.words == self.describe(model)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a copy of the model have seen nothing."""

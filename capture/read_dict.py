@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from remat_gen.capture.assumed import NOT_SET, is_plain
+from remat_gen.capture.assumed import NOT_SET
+
+
+def is_key(key: object) -> bool:
+    """Tell whether a key can stand in a path: an index, or a text that is none."""
+    if isinstance(key, str):
+        return bool(key) and not key.isdigit() and set("[]:").isdisjoint(key)
+    return type(key) is int and key >= 0
 
 
 class Hearer(Protocol):
@@ -28,8 +35,8 @@ class ReadDict(dict[Any, Any]):
     def _item(self, key: Any) -> Any:
         value = stands = self.held.get(key, NOT_SET)
         for path in self.paths:
-            if is_plain(key):
-                stands = self.hearer.reach(value, f"{path}[{key!r}]")
+            if is_key(key):
+                stands = self.hearer.reach(value, f"{path}[{key}]")
             else:
                 self.hearer.note_whole(self.held, path)
         return stands

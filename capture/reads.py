@@ -22,7 +22,7 @@ from torch import nn
 
 from remat_gen.capture.assumed import NOT_SET, is_plain
 from remat_gen.capture.libraries import is_library_file, is_of_library, reads_for_forward
-from remat_gen.capture.read_dict import ReadDict
+from remat_gen.capture.read_dict import ReadDict, is_key
 
 _OF_MODULES = frozenset(vars(nn.Module())) | frozenset(dir(nn.Module))
 _LISTS = (list, tuple, set, frozenset, deque, dict)
@@ -162,9 +162,9 @@ class Recorder:
             return
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, _LISTS):
-                self._enter_items(item, f"{path}[{key!r}]")
-            elif is_plain(key) and not (is_plain(item) or isinstance(item, torch.Tensor)):
-                self.reach(item, f"{path}[{key!r}]")
+                self._enter_items(item, f"{path}[{key}]")
+            elif is_key(key) and not (is_plain(item) or isinstance(item, torch.Tensor)):
+                self.reach(item, f"{path}[{key}]")
 
     def _enter_function(self, function: Any, path: str) -> None:
         """Note what a function has of where it was made."""

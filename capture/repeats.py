@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from remat_gen.capture.assumed import describe, found_in
+from remat_gen.capture.assumed import describe, fetch
 from remat_gen.capture.libraries import is_library_file, is_of_library, reads_for_forward
 from remat_gen.capture.reads import Recorder
 from remat_gen.ir.errors import TraceError
@@ -80,8 +80,7 @@ def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> 
 
 def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, _State]:
     """Return the states of what stands at paths now."""
-    found = found_in(model, paths, file)
-    return {path: _State.of(found[path][1][-1][2]) for path in paths}
+    return {path: _State.of(fetch(model, path, file)) for path in paths}
 
 
 def _refuse_advance(before: dict[str, _State], after: dict[str, _State]) -> None:

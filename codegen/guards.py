@@ -21,10 +21,9 @@ from remat_gen.capture.assumed import (
     describe_module,
     described,
     fetch,
-    found_at,
-    found_in,
     is_plain,
     layout_of,
+    paths_of,
 )
 from remat_gen.codegen.environment import source_of
 from remat_gen.codegen.expressions import quoted
@@ -57,22 +56,20 @@ def has_foreign_hook(module: nn.Module) -> bool:
     return bool(foreign or module._backward_pre_hooks or module._backward_hooks)
 
 
-def sources(plain: bool, hooked: bool = False) -> str:
+def sources(held: bool, hooked: bool = False) -> str:
     """Return the source of the functions that the generated module needs too.
 
-    `plain` tables have no value that changes while it stays the same object. `hooked` lets the
-    hooks pass that a library's forward installs: eval() may do so at any time.
+    `held` where not all that forward reads is plain. `hooked` lets the hooks pass that a library's
+    forward installs: eval() may do so at any time.
     """
     asks = has_foreign_hook if hooked else has_hook
     text = source_of(
         layout_of,
         describe_argument,
-        *(() if plain else (describe,)),
-        is_plain,
+        *((is_plain, describe) if held else ()),
         describe_module,
+        paths_of,
         fetch,
-        found_at,
-        found_in,
         described,
         asks,
         Watch,

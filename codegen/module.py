@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import nn
 
-from remat_gen.capture.assumed import PARTS
 from remat_gen.capture.draws import compares_53_bits, draw_mask
 from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.capture.trace import Traced
@@ -47,9 +46,9 @@ from remat_gen.solver.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
     pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
-    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES PARTS
-    LAYOUT Link Found check_planned check_model describe describe_module described fetch found_at
-    found_in is_plain layout_of has_hook Watch describe_argument unplanned lengths_in_range
+    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES
+    LAYOUT check_planned check_model describe describe_module described fetch paths_of
+    is_plain layout_of has_hook Watch describe_argument unplanned
     parameters_of_blocks""".split()
 )
 _COMPILED_NAMES = frozenset(
@@ -170,8 +169,7 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         device=target.device,
         regenerate=quoted(target.command),
         tables=tables,
-        parts=f'r"{PARTS.pattern}"',
-        guards=guards.sources(tables.all_plain, traced.hooked),
+        guards=guards.sources(bool(tables.held), traced.hooked),
         draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
@@ -238,14 +236,14 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
-        "import ast",
-        "import itertools",
         "import operator",
         "import re",
         "import sys",
         "from collections.abc import Iterable, Iterator",
+        "from itertools import chain",
+        "from string import Formatter",
         "from types import SimpleNamespace",
-        "from typing import TYPE_CHECKING, Any, TypeAlias",
+        "from typing import TYPE_CHECKING, Any",
     ]
     for module, names in sorted(forward.imports.items()):
         lines += [f"from {module} import {name}" for name in sorted(names)]

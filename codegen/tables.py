@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from remat_gen.capture.assumed import NOT_SET, PARTS, described, found_at, found_in, is_plain
+from remat_gen.capture.assumed import NOT_SET, described, fetch, is_plain, paths_of
 from remat_gen.capture.repeats import Reads
 from remat_gen.codegen.expressions import quoted
 
@@ -23,32 +24,32 @@ class Tables:
     """What a plan takes for granted, by path with `*` for each index, as Python source.
 
     `modules` describes modules, `values` has what is plain, `held` describes the rest; `also` what
-    forward itself makes of some. In `all_plain` tables no value changes while it stays the same
-    object.
+    forward itself makes of some.
     """
 
     modules: list[tuple[str, str]]
     values: list[tuple[str, str]]
     held: list[tuple[str, str]]
     also: list[tuple[str, str]]
-    all_plain: bool
 
     @classmethod
     def of(cls, model: nn.Module, reads: Reads) -> Tables:
         """Describe a model, and what its forward reads, as it is now."""
+        words = dict(described(model, reads.paths, reads.file))
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
-        found = found_in(model, [*modules, *reads.paths], reads.file)
-        words = {path: said for path, _, said in described(found)}
-        values = {
-            p: found[p][1][-1][2] for p in _in_order(set(reads.paths) - set(modules), modules)
-        }
-        written = {path: _literal(value) for path, value in values.items() if _is_short(value)}
+        values, held = {}, {}
+        for path in _in_order(words.keys() - modules, modules):
+            value = fetch(model, path, reads.file)
+            if is_plain(value) and len(repr(value)) <= _LONG:
+                values[path] = _literal(value)
+            else:
+                held[path] = quoted(words[path])
+        also = {path: both[both[0] == words[path]] for path, both in reads.changed.items()}
         return cls(
-            list(_rows(model, {p: quoted(words[p]) for p in modules if words[p] != "model"})),
-            list(_rows(model, written)),
-            list(_rows(model, {p: quoted(words[p]) for p in values if p not in written})),
-            [(quoted(p), quoted(both[both[0] == words[p]])) for p, both in reads.changed.items()],
-            len(written) == len(values) and all(map(is_plain, values.values())),
+            list(_rows(modules, {p: quoted(words[p]) for p in modules if words[p] != "model"})),
+            list(_rows(modules, values)),
+            list(_rows(modules, held)),
+            [(quoted(path), quoted(other)) for path, other in also.items()],
         )
 
 
@@ -57,36 +58,26 @@ def _in_order(paths: Iterable[str], modules: list[str]) -> list[str]:
     place = {name: i for i, name in enumerate(modules)}
 
     def key(path: str) -> tuple[int, str]:
-        names = PARTS.findall(path)
-        owners = (".".join(names[:i]) for i in range(len(names), -1, -1))
-        return next(place[o] for o in owners if o in place) if ":" not in path else len(place), path
+        owner = path
+        while owner not in place:
+            owner = owner.rpartition(".")[0]
+        return len(place) if ":" in path else place[owner], path
 
     return sorted(paths, key=key)
 
 
-def _is_short(value: Any) -> bool:
-    """Tell whether a value is one that is written as Python writes it."""
-    if type(value) in (list, tuple):
-        plain = all(map(_is_short, value))
-    elif type(value) is dict:
-        plain = all(map(_is_short, (*value, *value.values())))
-    else:
-        plain = is_plain(value)
-    return plain and len(repr(value)) <= _LONG
-
-
-def _rows(model: nn.Module, said: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _rows(modules: list[str], said: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield rows that say of each path the same, with `*` where that is shorter."""
     left = dict(said)
     for path in said:
         if path in left:
-            yield from ((quoted(row), text) for row, text in _shortest(model, path, left))
+            yield from ((quoted(row), text) for row, text in _shortest(modules, path, left))
 
 
-def _shortest(model: nn.Module, path: str, left: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _shortest(modules: list[str], path: str, left: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the row that has a path, and take what it says out of `left`."""
     for pattern in _patterns(path):
-        alike = [at for at, _ in found_at(model, PARTS.findall(pattern))]
+        alike = paths_of(pattern, modules)
         if len(alike) > 1 and all(at in left for at in alike):
             (text, count), *_ = Counter(left[at] for at in alike).most_common(1)
             if 2 * count > len(alike):
@@ -100,15 +91,12 @@ def _shortest(model: nn.Module, path: str, left: dict[str, str]) -> Iterator[tup
 
 def _patterns(path: str) -> Iterator[str]:
     """Yield a path with `*` for all of its indices, then for fewer of them, the last ones."""
-    names = PARTS.findall(path)
-    indices = [i for i, name in enumerate(names) if name.isdigit()]
+    indices = list(re.finditer(r"(?<![^.])\d+(?![^.])", path))
     for first in range(len(indices)):
-        stars = indices[first:]
-        yield _joined(["*" if i in stars else name for i, name in enumerate(names)])
-
-
-def _joined(names: list[str]) -> str:
-    return "".join(name if name[0] == "[" else f".{name}" for name in names).lstrip(".")
+        pattern = path
+        for index in reversed(indices[first:]):
+            pattern = f"{pattern[: index.start()]}*{pattern[index.end() :]}"
+        yield pattern
 
 
 def _literal(value: Any) -> str:
@@ -117,12 +105,8 @@ def _literal(value: Any) -> str:
         return quoted(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if isinstance(value, dict):
-        items = (f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
-        return f"{{{', '.join(items)}}}"
-    if isinstance(value, list | tuple):
-        inside = ", ".join(map(_literal, value)) + "," * (len(value) == 1)
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     if value is NOT_SET:
         return "NOT_SET"
     return f"torch.device({quoted(str(value))})" if isinstance(value, torch.device) else repr(value)

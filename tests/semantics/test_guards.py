@@ -550,7 +550,7 @@ HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a dict": (
         lambda m: m.layers[0].table.update(shift=2.0),
-        r"layers\.0\.table\['shift'\] is 2\.0, planned for 0\.5",
+        r"layers\.0\.table\[shift\] is 2\.0, planned for 0\.5",
     ),
     "a private number": (
         lambda m: setattr(m.layers[1], "_hidden", 1.0),
