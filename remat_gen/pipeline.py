@@ -78,6 +78,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     Raises:
         RematError: anything a user can act on; nothing is written then.
     """
+    _refuse_unprintable(request)
     _check_output(request)
     stages = Stages(progress)
     loaded, traced = _load_and_trace(request, stages, live)
@@ -119,6 +120,17 @@ def _view(measured: MeasuredStep, planned: Planned) -> TimelineView:
         title=output.name,
         root=type(measured.loaded.model).__name__,
     )
+
+
+def _refuse_unprintable(request: Request) -> None:
+    """Refuse names that would break the lines of the generated file's comments.
+
+    Raises:
+        UsageError: the model's, or one in the command.
+    """
+    for text in (request.model_file.name, request.command()):
+        if not text.isprintable():
+            raise UsageError(f"{text!r} cannot be quoted in the generated file: rename the file")
 
 
 def _check_output(request: Request) -> None:

@@ -280,6 +280,28 @@ def test_json_and_the_module_do_not_share_stdout(folder: Path, remat: Remat) -> 
     assert ended.out.startswith('{\n "error"')
 
 
+@pytest.mark.parametrize(
+    "name", ["mo\ndel.py", "mo\x0cdel.py", "mo\x1b[1mdel.py", "mo\udcffdel.py"]
+)
+def test_names_that_break_lines_are_refused(name: str, folder: Path, remat: Remat) -> None:
+    (folder / "small.py").rename(folder / name)
+    (folder / "small.py").symlink_to(name)
+    for words in ([name], ["small.py", "-o", name]):
+        ended = remat(*words, "--budget", "80%")
+        assert ended.code == 2
+        (line,) = ended.err.splitlines()
+        assert repr(name)[1:-1] in line and "rename" in line
+    assert {path.name for path in folder.iterdir()} == {name, "small.py"}
+
+
+def test_odd_names_are_quoted(folder: Path, remat: Remat) -> None:
+    odd = 'it\'s """ a #{}%s\\ é\u4e2d.py'
+    (folder / "small.py").rename(folder / odd)
+    assert remat(odd, "--budget", "80%", "-o", "odd_remat.py").code == 0
+    assert remat("verify", "odd_remat.py", "-q").code == 0
+    assert remat("check", "odd_remat.py", "-q").code == 0
+
+
 def test_generate_may_be_said(folder: Path, remat: Remat) -> None:
     ended = remat("generate", "small.py", "--budget", "90%", "-q")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
