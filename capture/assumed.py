@@ -142,12 +142,15 @@ class Watch:
             owner, value = path, fetch(model, path, file)
             while owner not in named:
                 owner = owner.rpartition(".")[0]
-            simple = value is fetch(model, path, file) and value is not NOT_SET
-            if simple and path[:1] == ":" and path[1:] in file:
+            steady = value is fetch(model, path, file) and value is not NOT_SET
+            if steady and path[:1] == ":" and path[1:] in file:
                 self.of_file.append(path[1:])
-            elif simple and set(":[").isdisjoint(path):
+            elif steady and set(":[").isdisjoint(path):
                 held[id(named[owner])].append(path.removeprefix(f"{owner}."))
-            if not simple or not (callable(value) or repr(value) == describe(value)):
+            else:
+                steady = False
+            same = repr(value), f"{type(value).__name__} object"  # while it is the same object
+            if not steady or not (callable(value) or describe(value) in same):
                 self.described.append(path)
         self.of_model = operator.attrgetter(*held[id(model)])
         self.held = [(operator.attrgetter(*held[id(m)]), m) for m in modules]

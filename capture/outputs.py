@@ -19,6 +19,7 @@ from remat_gen.capture.left_out import LeftOut, watched_saving
 from remat_gen.capture.questions import watched_questions
 from remat_gen.capture.state import kept_state
 from remat_gen.capture.transformer_masks import Masks, watched_masks
+from remat_gen.ir.errors import TraceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = _given(fakes, args, kwargs)
+    plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
@@ -107,6 +109,12 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
             made = _made(model, state)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
+    if any(map(_requires_grad, plain)):
+        raise TraceError(
+            "forward calls requires_grad_() on an argument: eager leaves its gradient in .grad, a "
+            "planned step would not; call the model with a tensor that requires grad, in "
+            "example_inputs() too"
+        )
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(
         returned,
@@ -115,6 +123,10 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         asked=asked.by_user,
         masks=masks,
     )
+
+
+def _requires_grad(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

@@ -52,12 +52,14 @@ def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> 
     """
     before: dict[str, _State] = {}
 
-    def note(path: str, value: Any) -> None:
-        if path not in before:
-            with _disable_current_modes():
-                before[path] = _State.of(value)
-
     first = _Operations()
+
+    def note(path: str, value: Any) -> None:
+        with _disable_current_modes():
+            before.setdefault(path, _State.of(value))
+        leaves = pytree.tree_leaves(value)
+        first.constants |= {id(t): (t, path) for t in leaves if isinstance(t, torch.Tensor)}
+
     with Recorder(model, file, note).recording(), first:
         run()
     settled = _now(model, file, before)
@@ -142,6 +144,7 @@ class _Operations(TorchDispatchMode):
     def __init__(self, expected: list[object] | None = None) -> None:
         TorchDispatchMode.__init__(self)
         self.found: list[object] = []
+        self.constants: dict[int, tuple[torch.Tensor, str]] = {}  # read, and views of them
         self.place = ""  # of the first other one
         self._expected = expected
 
@@ -164,7 +167,22 @@ class _Operations(TorchDispatchMode):
             at = len(self.found) - 1
             if self._expected[at : at + 1] != self.found[at:]:
                 self.place = _users_line() or ", inside of a library"
-        return func(*args, **(kwargs or {}))
+        constants = [self.constants[id(leaf)] for leaf in leaves if id(leaf) in self.constants]
+        if constants:
+            self._refuse_write(func, args)
+        result = func(*args, **(kwargs or {}))
+        if constants and any(returned.alias_info for returned in func._schema.returns):
+            views = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+            self.constants |= {id(view): (view, constants[0][1]) for view in views}
+        return result
+
+    def _refuse_write(self, func: Any, args: tuple[Any, ...]) -> None:
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info and argument.alias_info.is_write and id(value) in self.constants:
+                raise TraceError(
+                    f"forward writes into {_name(self.constants[id(value)][1])}, a tensor that is "
+                    "no buffer, which a planned forward would not do: register it as a buffer"
+                )
 
 
 def _said(leaf: Any) -> object:

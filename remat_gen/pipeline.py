@@ -41,9 +41,10 @@ class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
-    `left_out` is what of the model the plan has not, though its numbers are the same. `pinned` has
-    the values that were pinned, by pattern. Where the existing plan's schedule was kept, `slower`
-    is by what share of the time of the best that was found. `view` has what `remat-gen plot` draws.
+    `left_out` is what of the model the plan has not, though its numbers are the same. `original`
+    says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
+    that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
+    share of the time of the best that was found. `view` has what `remat-gen plot` draws.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Generated:
     costs_reused: bool
     lengths: str
     left_out: tuple[LeftOut, ...]
+    original: str
     pinned: Pinned
     slower: float | None
     seconds: dict[str, float]
@@ -88,6 +90,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
 
     measured = MeasuredStep(request, loaded, traced, costs, breakdown)
     planned = plan_step(measured, stages)
+    with stages("repeat"):
+        original = _run_twice(request, loaded, planned)
     with stages("emit"), loaded.importable():
         plan, plan_text, text = _emit(measured, planned)
     with stages("write"):
@@ -101,6 +105,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         costs_reused=reused,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
         left_out=traced.left_out,
+        original=original,
         pinned=planned.pinned,
         slower=planned.solution.slower,
         seconds=dict(stages.seconds),
@@ -185,6 +190,14 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
         reusable = None if request.reprofile else request.output
         plan_file = plan_path(reusable) if reusable else None
         return costs_of(traced, loaded, request.target, plan_file, step)
+
+
+def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:
+    if request.target:
+        return ""
+    from remat_gen.original import run_twice
+
+    return run_twice(loaded, planned.solution.eager.peak_bytes)
 
 
 def _emit(measured: MeasuredStep, planned: Planned) -> tuple[Plan, str, str]:

@@ -33,6 +33,8 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
     lines += _left_out(generated)
+    if generated.original:
+        lines.append(f"original    {generated.original}")
     lines += _not_measured(plan)
     if generated.pinned.pins:
         lines.append(f"pins        {generated.pinned}")
@@ -172,6 +174,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "not_run": _without_a_measurement(plan),
         "dynamic": list(plan.dynamic),
         "left_out": [asdict(left) for left in generated.left_out],
+        "original": generated.original,
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,
         "compiled": {
