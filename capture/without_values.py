@@ -39,7 +39,25 @@ def without_values() -> Iterator[None]:
 
 def has_constants(model: nn.Module) -> bool:
     """Tell whether a module has a tensor that is no parameter or buffer: its values are traced."""
-    return any(isinstance(v, Tensor) for m in model.modules() for v in vars(m).values())
+    held = [v for m in model.modules() for k, v in vars(m).items() if k not in _STATE]
+    seen: set[int] = set()
+    while held:
+        value = held.pop()
+        if isinstance(value, Tensor):
+            return True
+        if id(value) in seen or isinstance(value, type | nn.Module):
+            continue
+        seen.add(id(value))
+        inside = pytree.tree_leaves(value)
+        held += (
+            inside
+            if len(inside) != 1 or inside[0] is not value
+            else getattr(value, "__dict__", {}).values()
+        )
+    return False
+
+
+_STATE = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 def take_values_away(model: nn.Module, arguments: Any) -> Any:

@@ -36,4 +36,7 @@ def _ruff(text: str, path: Path, *command: str) -> subprocess.CompletedProcess[b
         str(path.resolve()),
         "-",
     ]
-    return subprocess.run(arguments, input=text.encode(), capture_output=True, check=False)
+    folder = path.resolve().parent  # where no settings are, ruff takes the working folder for root
+    return subprocess.run(
+        arguments, input=text.encode(), capture_output=True, check=False, cwd=folder
+    )
