@@ -255,6 +255,21 @@ WITHOUT_A_LINE = {
         "global torch_calls\ntorch_calls = globals().get('torch_calls', 0) + 1\nreturn self.lin(x)",
         "global variable torch_calls",
     ),
+    "tensor attribute that is written": (
+        LINEAR + "\nself.ema = torch.zeros(8)",
+        "self.ema.mul_(0.9).add_(x.detach().mean(0))\nreturn self.lin(x) + self.ema",
+        r"writes into self\.ema, a tensor that is no buffer",
+    ),
+    "view of a tensor that is written": (
+        LINEAR + "\nself.rows = [torch.zeros(2, 8)]",
+        "self.rows[0][1].add_(1)\nreturn self.lin(x) + self.rows[0][1]",
+        r"writes into self\.rows, a tensor that is no buffer",
+    ),
+    "requires_grad_ of an argument": (
+        LINEAR,
+        "x.requires_grad_()\nreturn self.lin(x)",
+        r"requires_grad_\(\) on an argument",
+    ),
     "seed": (LINEAR, "torch.manual_seed(3)\nreturn self.lin(x)", "sets the random seed"),
     "generator state": (
         LINEAR + "\nself.state = torch.get_rng_state()",
@@ -302,6 +317,18 @@ TOLD = {
     "tensor state": (
         "tensors that `forward` keeps on `self` or a submodule",
         "refused with its name; return it, or write into a buffer",
+    ),
+    "tensor attribute that is written": (
+        "tensors that are no buffers and that `forward` writes into",
+        "refused with its name; register it as a buffer",
+    ),
+    "view of a tensor that is written": (
+        "rows of such a tensor, in a list or dict as well",
+        "refused with its name; register it as a buffer",
+    ),
+    "requires_grad_ of an argument": (
+        "`x.requires_grad_()` of an argument in `forward`: eager leaves `x.grad`",
+        "refused; call the model with a tensor that requires grad",
     ),
     "list state": ("lists on `self` that `forward` appends to", "refused with its name"),
     "python random": ("`random.random()` in `forward`", "refused; draw with torch"),

@@ -1,0 +1,93 @@
+"""Planning runs the original's own step twice, where it fits into memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from remat_gen import original
+from remat_gen.capture.load import Loaded, load
+from remat_gen.ir.errors import TraceError
+
+NET = """\
+import os
+import torch
+from torch import nn
+
+CALLS = []
+
+
+class Noise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        CALLS.append(1)
+        return g * {factor}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x):
+        return self.norm(Noise.apply(self.lin(x))).square().sum()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+def loaded_with(folder: Path, factor: str) -> Loaded:
+    path = folder / "net.py"
+    path.write_text(NET.format(factor=factor), encoding="utf-8")
+    return load(path, None, None, "cpu")
+
+
+def test_nothing_is_said_of_a_step_that_repeats_itself(tmp_path: Path) -> None:
+    loaded = loaded_with(tmp_path, "1.0")
+    before = {name: t.clone() for name, t in loaded.model.state_dict().items()}
+    loaded.model.lin.weight.grad = kept = torch.ones(8, 8)
+    stream = torch.get_rng_state()
+    assert original.run_twice(loaded, 1000) == ""
+    assert loaded.model.lin.weight.grad is kept
+    assert torch.equal(torch.get_rng_state(), stream)
+    after = loaded.model.state_dict()
+    assert all(torch.equal(after[name], t) for name, t in before.items())
+
+
+def test_a_step_that_does_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"does not repeat itself: gradients: lin\.weight"):
+        original.run_twice(loaded_with(tmp_path, "len(CALLS)"), 1000)
+
+
+def test_last_bits_are_said(tmp_path: Path) -> None:
+    said = original.run_twice(loaded_with(tmp_path, "(1 + 2e-7 * len(CALLS))"), 1000)
+    assert said.startswith("does not repeat itself to the bit: gradients: lin.")
+
+
+def test_a_step_that_fails_is_said(tmp_path: Path) -> None:
+    said = original.run_twice(loaded_with(tmp_path, "[][1]"), 1000)
+    assert said == "has a step of its own that fails: IndexError: list index out of range"
+
+
+def test_a_step_that_does_not_fit_is_not_run(tmp_path: Path) -> None:
+    said = original.run_twice(loaded_with(tmp_path, "[][1]"), 1 << 60)
+    assert said.startswith("was not run twice: it needs ")
+
+
+def test_without_values_there_is_nothing_to_run(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(NET.format(factor="[][1]"), encoding="utf-8")
+    assert original.run_twice(load(path, None, None, "cpu", fake=True), 1000) == ""
