@@ -57,8 +57,8 @@ def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> 
     def note(path: str, value: Any) -> None:
         with _disable_current_modes():
             before.setdefault(path, _State.of(value))
-        leaves = pytree.tree_leaves(value)
-        first.constants |= {id(t): (t, path) for t in leaves if isinstance(t, torch.Tensor)}
+        constants = filter(_is_constant, pytree.tree_leaves(value))
+        first.constants |= {id(tensor): (tensor, path) for tensor in constants}
 
     with Recorder(model, file, note).recording(), first:
         run()
@@ -136,6 +136,11 @@ def _inside(value: Any) -> str:
         return str(held)
 
 
+def _is_constant(leaf: object) -> bool:
+    """Tell whether something that was read is a tensor whose numbers a trace has."""
+    return isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor | nn.Parameter)
+
+
 class _Operations(TorchDispatchMode):
     """Notes the operations of a run with their numbers; finds the first that is not as expected."""
 
@@ -162,7 +167,7 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         """Note an operation, and run it."""
         leaves = pytree.tree_leaves((args, kwargs))
-        self.found.append((str(func), *map(_said, leaves)))
+        self.found.append((str(func), *(self._said(leaf, func) for leaf in leaves)))
         if self._expected is not None and not self.place:
             at = len(self.found) - 1
             if self._expected[at : at + 1] != self.found[at:]:
@@ -176,6 +181,18 @@ class _Operations(TorchDispatchMode):
             self.constants |= {id(view): (view, constants[0][1]) for view in views}
         return result
 
+    def _said(self, leaf: Any, func: Any) -> object:
+        """Return what of an argument must be the same again: numbers, and those of constants."""
+        if not isinstance(leaf, torch.Tensor):
+            return repr(leaf)
+        constant = id(leaf) in self.constants or "lift_fresh" in str(func)
+        among_fakes = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+        constant = constant or (among_fakes and _is_constant(leaf))
+        if not constant or leaf.is_meta or leaf.numel() > _CONSTANT:
+            return tuple(leaf.shape)
+        with _disable_current_modes():
+            return _words(leaf)
+
     def _refuse_write(self, func: Any, args: tuple[Any, ...]) -> None:
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info and argument.alias_info.is_write and id(value) in self.constants:
@@ -183,16 +200,6 @@ class _Operations(TorchDispatchMode):
                     f"forward writes into {_name(self.constants[id(value)][1])}, a tensor that is "
                     "no buffer, which a planned forward would not do: register it as a buffer"
                 )
-
-
-def _said(leaf: Any) -> object:
-    """Return what of an argument must be the same again: numbers, and those of constants."""
-    if not isinstance(leaf, torch.Tensor):
-        return repr(leaf)
-    if isinstance(leaf, FakeTensor) or leaf.is_meta or leaf.numel() > _CONSTANT:
-        return tuple(leaf.shape)
-    with _disable_current_modes():
-        return _words(leaf)
 
 
 def _users_line() -> str:

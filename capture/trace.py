@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,14 +88,13 @@ def trace(
     source_file: Path | None = None,
     dynamic: Iterable[str] | None = (),
     stands_for: str = "",
-    file: dict[str, Any] | None = None,
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
     batch where there is one and the model allows it, else none, and the result says why. Fake
     tensors on the CPU may stand for those of a GPU (`stands_for` "cuda"): the model says afterwards
-    that it is there. `file` are the globals of the model's file.
+    that it is there.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -109,7 +109,7 @@ def trace(
     layouts = layouts_of_kernels(stands_for)
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
-            returned, reads = _returned(model, call, {} if file is None else file)
+            returned, reads = _returned(model, call, _globals_of(source_file))
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
         refuse_hooked_saving(returned.saving)
@@ -133,7 +133,6 @@ def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
             loaded.path,
             dynamic,
             loaded.stands_for,
-            vars(loaded.module),
         )
 
 
@@ -207,6 +206,13 @@ class _Step:
     def _left_out(self) -> tuple[LeftOut, ...]:
         kernels = () if self.stands_for else fused_kernels(self.model)
         return (*self.returned.saving, *kernels)
+
+
+def _globals_of(source_file: Path | None) -> dict[str, Any]:
+    """Return the globals of the user's file, which was imported."""
+    place = str(source_file.resolve()) if source_file else None
+    modules = (m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == place)
+    return next((vars(module) for module in modules if place), {})
 
 
 def _returned(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:

@@ -43,9 +43,9 @@ def has_constants(model: nn.Module) -> bool:
     seen: set[int] = set()
     while held:
         value = held.pop()
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
             return True
-        if id(value) in seen or isinstance(value, type | nn.Module):
+        if id(value) in seen or isinstance(value, type | nn.Module | nn.Parameter):
             continue
         seen.add(id(value))
         inside = pytree.tree_leaves(value)

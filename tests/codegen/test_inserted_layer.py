@@ -37,7 +37,7 @@ GONE = 3
 # The distance to the last block, to which the tied weight's gradient reaches, the model's hash, and
 # which layers a class is for.
 COUNTED = re.compile(
-    r"\bafter_\d+\b|step\[at \+ \d+\]|structure = '\w+'|LAYERS = \d|\bh\.[\d*](?=: )"
+    r"\bafter_\d+\b|step\[at \+ \d+\]|ModuleList\[\d+\]|LAYERS = \d|\bh\.[\d*](?=: )"
 )
 
 
