@@ -50,7 +50,7 @@ def describe(value: Any) -> str:
     if is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
         text = repr(value)
     elif isinstance(value, nn.Parameter):  # what forward does is the same for all of its numbers
-        text = f"{kind} {layout_of(value)}"
+        text = f"Parameter {layout_of(value)}"
     elif isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
         array = value.detach().cpu() if isinstance(value, Tensor) else value
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {array.tolist()}"
