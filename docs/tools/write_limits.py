@@ -33,12 +33,14 @@ _TAIL = """
 
 ## What no error tells
 
-- Python that `forward` runs beside its tensors (`print`, `stats["n"] += 1` of a dict in the file, a
-  decorator that counts) runs when the model is planned, not in a planned step.
-- What `forward` reads of `os.environ`, of dicts and objects in its file, or by a computed name of
-  an attribute: changed since planning, a planned step goes on with what it was. So it does where a
-  function is edited that only functions of other files call. `remat-gen check` traces the model
-  again, and sees it.
+- `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind
+  runs when the model is planned, not in a planned step. (What it counts or appends is refused.)
+- Code: a function that is put in place of another of its name, and layers and functions that are
+  edited in other files. `remat-gen check` traces the model again, and sees both; of a library the
+  version is a row.
+- What `forward` reads of `os.environ`, of attributes of a library's functions and classes, and of
+  a module that nothing in the model holds: changed since planning, a planned step goes on with what
+  it was.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.

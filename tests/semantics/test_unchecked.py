@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from pairs import make_pair_of
@@ -23,3 +26,45 @@ def test_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(args[0] * torch.nan).isnan()
     with pytest.raises(ValueError, match="Expected parameter loc"):
         planned.forward_eager(args[0] * torch.nan)
+
+
+READS = """\
+import os
+
+
+def scaled(x):
+    return x * 2.0
+"""
+Patch = pytest.MonkeyPatch
+UNSEEN: dict[str, Callable[[Any, Patch], object]] = {
+    "other code of a function": lambda file, patch: patch.setattr(
+        file.scaled, "__code__", (lambda x: x * 3.0).__code__
+    ),
+    "the environment": lambda file, patch: patch.setenv("REMAT_GEN_TEST_SCALE", "3"),
+}
+
+
+@pytest.mark.parametrize("change", UNSEEN.values(), ids=UNSEEN)
+def test_what_no_error_tells(change: Callable[[Any, Patch], object], monkeypatch: Patch) -> None:
+    """It stands in docs/limits.md: forward_eager() has other numbers then."""
+    monkeypatch.setenv("REMAT_GEN_TEST_SCALE", "2")
+    lines = (
+        "scale = float(os.environ['REMAT_GEN_TEST_SCALE'])\n"
+        "return (self.head(scaled(self.body(x))) * scale).square().mean()"
+    )
+    pair = make_pair_of(model_source(lines, prelude=READS), "1GB", "per-layer")
+    _, planned = pair.models()
+    args, _ = pair.inputs()
+
+    def losses() -> list[float]:
+        found = []
+        for step in (planned, planned.forward_eager):
+            torch.manual_seed(0)
+            found.append(float(step(*args).detach()))
+        return found
+
+    once, eager = losses()
+    assert once == eager
+    change(pair.planned, monkeypatch)
+    again, changed = losses()
+    assert again == once != changed
