@@ -128,7 +128,11 @@ class Watch:
     """
 
     def __init__(
-        self, model: nn.Module, paths: Iterable[str], file: dict[str, Any], parameters: Any
+        self,
+        model: nn.Module,
+        paths: Iterable[str],
+        file: dict[str, Any],
+        parameters: list[tuple[Tensor, ...]],
     ) -> None:
         self.file, self.parameters, (_, *modules) = file, parameters, model.modules()
         tables = [vars(m)[name] for m in (model, *modules) for name in TABLES]
@@ -155,7 +159,7 @@ class Watch:
             if not steady or not (callable(value) or describe(value) in same):
                 self.described.append(path)
         self.of_model = operator.attrgetter(*held[id(model)])
-        self.held = [(operator.attrgetter(*held[id(m)]), m) for m in modules]
+        self.held: list[Any] = [(operator.attrgetter(*held[id(m)]), m) for m in modules]
         self.held += [
             (operator.attrgetter("forward", "__class__"), k) for k in {*map(type, modules)}
         ]
