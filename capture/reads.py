@@ -197,7 +197,7 @@ class Recorder:
         value = space[name]
         if isinstance(value, (type, types.ModuleType)):
             self._enter(value, path)
-        elif not (isinstance(value, ReadDict) or (callable(value) and is_of_library(value))):
+        elif not (isinstance(value, ReadDict) or _is_librarys(value)):
             stands = self.reach(value, path)
             if stands is not value:
                 space[name] = stands
@@ -219,7 +219,7 @@ class Recorder:
             link = ":" if isinstance(space, types.ModuleType) else "."
             path = space.__name__ if link == ":" else path
             for name, value in self._named(space):
-                if not (callable(value) and is_of_library(value)):
+                if not _is_librarys(value):
                     self._hold(value, f"{path}{link}{name}")
         for path, module in self._modules.items():
             for name, value in self._named(type(module)) if path else ():
@@ -238,6 +238,11 @@ class Recorder:
             passed = type, types.ModuleType, nn.Module, property, functools.cached_property
             if name[:2] != "__" and not isinstance(value, passed):
                 yield name, value
+
+
+def _is_librarys(value: Any) -> bool:
+    """Tell whether a value is a function that a library's version stands for."""
+    return isinstance(value, _FUNCTIONS) and is_of_library(value)
 
 
 def _stands_in_table(module: nn.Module, name: str, value: Any) -> bool:
