@@ -52,8 +52,9 @@ def describe(value: Any) -> str:
     elif isinstance(value, nn.Parameter):  # what forward does is the same for all of its numbers
         text = f"Parameter {layout_of(value)}"
     elif isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
-        array = value.detach().cpu() if isinstance(value, Tensor) else value
-        text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {array.tolist()}"
+        numbers: Any = value.tolist() if value.nbytes <= 1024 else digest_of(value)
+        numbers = describe(value.tolist()) if value.dtype == object else numbers  # no addresses
+        text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {numbers}"
     elif isinstance(value, dict):
         items = [f"{describe(key)}: {describe(item)}" for key, item in value.items()]
         text = f"{kind} {{{', '.join(items)}}}"
@@ -65,8 +66,15 @@ def describe(value: Any) -> str:
         text = f"{'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
     else:
         text = f"{kind} object"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12] if len(text) > 400 else ""
-    return f"{kind} sha256 {digest}" if digest else text
+    return text if len(text) <= 400 else f"{kind} {digest_of(text.encode())}"
+
+
+def digest_of(value: Any) -> str:
+    """Return a hash of bytes, or of the numbers of a tensor or an array."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+    data = value if isinstance(value, bytes) else value.tobytes()
+    return f"sha256 {hashlib.sha256(data).hexdigest()[:12]}"
 
 
 def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,17 @@ def refuse_hooks(model: nn.Module) -> None:
                 "call as it should: remove it, or do its work in forward (weight_norm and "
                 "spectral_norm: use those of torch.nn.utils.parametrizations)"
             )
+
+
+def refuse_other_self(model: nn.Module) -> None:
+    """Refuse a forward whose first parameter is not called `self`, as the planned one's is.
+
+    Raises:
+        TraceError: it is not.
+    """
+    first, *_ = (*inspect.signature(type(model).forward).parameters, "")
+    if first != "self":
+        raise TraceError(f"forward's first parameter is called {first!r}: rename it to self")
 
 
 def refuse_lazy(model: nn.Module) -> None:

@@ -34,6 +34,7 @@ from remat_gen.capture.refusals import (
     hooks_aside,
     refuse_hooks,
     refuse_lazy,
+    refuse_other_self,
     refuse_recurrent_dropout,
     refuse_recurrent_on_gpu,
     refuse_replaced,
@@ -101,6 +102,7 @@ def trace(
         UsageError: the call has no such dimension.
     """
     refuse_scripted(model)
+    refuse_other_self(model)
     refuse_lazy(model)  # before its hooks, which go by a run
     refuse_hooks(model)
     refuse_recurrent_dropout(model)

@@ -35,7 +35,7 @@ def block_fields(
         "layers": [f"{name}: Any" for name in _layer_names(layers)],
         "parameters": [_parameter(model, graph, i, layers) for i in owned],
         "constant_outputs": constant,
-        "token_device": "" if device == "cpu" else f', device="{device}"',
+        "token_device": f', device="{device}"',  # whatever the default device is
         "incoming": _incoming(writer, text),
         "knows_place": bool(
             text.frames_backward or asks_what_came(graph) or (text.last and read_on(graph))

@@ -20,6 +20,7 @@ from remat_gen.capture.assumed import (
     describe,
     describe_module,
     described,
+    digest_of,
     fetch,
     is_plain,
     layout_of,
@@ -66,7 +67,7 @@ def sources(held: bool, hooked: bool = False) -> str:
     text = source_of(
         layout_of,
         describe_argument,
-        *((is_plain, describe) if held else ()),
+        *((is_plain, describe, digest_of) if held else ()),
         describe_module,
         paths_of,
         fetch,

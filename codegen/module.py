@@ -47,7 +47,7 @@ _GENERATED_NAMES = frozenset(
     """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
     pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
     watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES
-    LAYOUT check_planned check_model describe describe_module described fetch paths_of
+    LAYOUT check_planned check_model describe digest_of describe_module described fetch paths_of
     is_plain layout_of has_hook Watch describe_argument unplanned
     parameters_of_blocks""".split()
 )

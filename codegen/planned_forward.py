@@ -87,7 +87,7 @@ class ForwardWriter:
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
             token=token,
-            token_device="" if self.device == "cpu" else f', device="{self.device}"',
+            token_device=f', device="{self.device}"',  # whatever the default device is
             calls=tuple(
                 self._calls(step, token, kept, _typed(list(outputs.values()), result, returns))
             ),
@@ -105,8 +105,6 @@ class ForwardWriter:
             UsageError: the user's parameters hide what the planned forward calls.
         """
         parameters = list(signature.parameters)
-        if parameters[:1] != ["self"]:
-            raise UsageError("forward's first parameter must be called self: rename it")
         called = {"torch", "getattr", "Kept", "check_planned", *self.names.values()}
         if read_on(self.traced.graph):
             called.add("watch_outputs")

@@ -43,6 +43,10 @@ _TAIL = """
   it was.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
+- `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's
+  version check sees neither; eager and the plan keep different values, so that gradients differ.
+- `torch.nn.attention.sdpa_kernel(…)` around a step that was planned without it: attention's kernel
+  is the planned one (last bits differ).
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
 - A thread that draws random numbers while backward draws a dropout's again, from the state that
   their generator had: either may get the other's. Masks that are kept are safe.
@@ -58,6 +62,9 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - Gradients that come into an output in other strides than it has: eager goes on in those.
 - The gradient of `x.prod(dim)`: eager's looks at the values, a trace's does not.
 - `cross_entropy` with class weights, label smoothing and `ignore_index` at once.
+- Gradients that share memory in eager: `torch.cat([a, b]) + c.flatten(0, 1)` hands several
+  parameters views of one gradient, so that accumulating or clipping changes them together (eager's
+  are wrong then). A planned step's gradients are apart.
 - A gradient into an output that is itself a parameter: it is added in another order (`verify` sends
   none there).
 

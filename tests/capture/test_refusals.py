@@ -524,3 +524,13 @@ def test_a_sparse_buffer_is_refused_where_it_is_read(tmp_path: Path) -> None:
     for made in (init, attribute):
         with pytest.raises(TraceError, match="sparse"):
             traced(tmp_path, source(made, read))
+
+
+@pytest.mark.limit(
+    "a `forward` whose first parameter is not called `self`",
+    "refused before anything is traced; rename it",
+)
+def test_another_name_for_self(tmp_path: Path) -> None:
+    text = source(LINEAR, "return this.lin(x)").replace("forward(self", "forward(this")
+    with pytest.raises(TraceError, match="first parameter is called 'this': rename it to self"):
+        traced(tmp_path, text)

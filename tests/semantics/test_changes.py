@@ -123,11 +123,11 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "large array, in place": (
         lambda m, f, p: m.big.__setitem__(700, 2.0),
-        r"big is ndarray sha256 \w+, planned for ndarray sha256 \w+",
+        r"big is float64\[1200\] sha256 \w+, planned for float64\[1200\] sha256 \w+",
     ),
     "large array, another": (
         lambda m, f, p: setattr(m, "big", m.big * 1.0000001),
-        r"big is ndarray sha256 \w+, planned for ndarray sha256 \w+",
+        r"big is float64\[1200\] sha256 \w+, planned for float64\[1200\] sha256 \w+",
     ),
     "small array": (
         lambda m, f, p: m.small.__setitem__(1, 7.0),

@@ -239,3 +239,19 @@ def test_the_optimizer_trains_both_alike(mixed: Pair) -> None:
             optimizer.step()
         losses.append(loss)
     assert torch.equal(losses[0], losses[1])
+
+
+def test_another_default_device(mixed: Pair) -> None:
+    """What a step makes itself says where."""
+    left = []
+    for model in mixed.models():
+        args, kwargs = mixed.inputs()
+        torch.set_default_device("meta")
+        try:
+            torch.manual_seed(0)
+            model(*args, **kwargs).backward()
+        finally:
+            torch.set_default_device(None)
+        left.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in left[0].items():
+        assert gradient is None or torch.equal(gradient, left[1][name]), name
