@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-import sys
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from itertools import chain
 from string import Formatter
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ TABLES = (
     "_modules _parameters _buffers _forward_pre_hooks _forward_hooks _backward_pre_hooks "
     "_backward_hooks"
 ).split()
-LAYOUT = operator.attrgetter("shape", "dtype", "device", "requires_grad")
+LAYOUT = operator.attrgetter("shape", "dtype", "is_cpu", "requires_grad")
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
 
@@ -107,10 +107,10 @@ def paths_of(row: str, modules: Iterable[str]) -> list[str]:
 def fetch(model: nn.Module, path: str, file: dict[str, Any]) -> Any:
     """Return what stands at a path; `file` are the globals of this one."""
     place, colon, name = path.rpartition(":")
-    root = sys.modules.get(place) if place else SimpleNamespace(**file) if colon else model
     try:
+        root = import_module(place) if place else SimpleNamespace(**file) if colon else model
         return Formatter().get_field(f"root.{name}", (), {"root": root})[0]
-    except (AttributeError, LookupError, TypeError):
+    except (AttributeError, ImportError, LookupError, TypeError):
         return NOT_SET
 
 

@@ -238,8 +238,8 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     lines += [
         "import operator",
         "import re",
-        "import sys",
         "from collections.abc import Iterable, Iterator",
+        "from importlib import import_module",
         "from itertools import chain",
         "from string import Formatter",
         "from types import SimpleNamespace",

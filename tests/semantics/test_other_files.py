@@ -112,3 +112,23 @@ def test_a_number_of_another_file_that_changes(
     monkeypatch.setattr(layers, "HALF", 3.0)
     with pytest.raises(ValueError, match=r"layers:HALF is 3\.0, planned for 2\.0"):
         model(*module.example_inputs())
+
+
+def test_a_file_that_forward_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planned step does not import it; what it read there is compared all the same."""
+    (tmp_path / "late_layers.py").write_text(LAYERS, encoding="utf-8")
+    model = MODEL.replace("\nfrom layers import Gated, halved\n", "").replace(
+        "            x = x + halved(layer(x))",
+        "            from late_layers import halved\n\n            x = x + halved(layer(x))",
+    )
+    model = model.replace("Gated()", "nn.Linear(8, 8)")
+    (tmp_path / "late.py").write_text(model, encoding="utf-8")
+    generate(tmp_path / "late.py", budget="90%", output=tmp_path / "late_remat.py", static=True)
+    assert "late_layers" not in sys.modules
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module: Any = importlib.import_module("late_remat")
+    built = module.build_model()
+    built(*module.example_inputs()).backward()
+    monkeypatch.setattr(sys.modules["late_layers"], "HALF", 3.0)
+    with pytest.raises(ValueError, match=r"late_layers:HALF is 3\.0, planned for 2\.0"):
+        built(*module.example_inputs())
