@@ -81,8 +81,6 @@ REFUSED = {
         "def example_inputs():\n    return (torch.randn(4, 8),)\n",
         "def build_model",
     ),
-    "self": (PLAIN.replace("forward(self, x)", "forward(this, x)").replace("return self.l",
-             "return this.l"), "self"),
 }  # fmt: skip
 
 
