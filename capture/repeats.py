@@ -185,9 +185,9 @@ class _Operations(TorchDispatchMode):
         """Return what of an argument must be the same again: numbers, and those of constants."""
         if not isinstance(leaf, torch.Tensor):
             return repr(leaf)
-        constant = id(leaf) in self.constants or "lift_fresh" in str(func)
         among_fakes = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
-        constant = constant or (among_fakes and _is_constant(leaf))
+        known = among_fakes or id(leaf) in self.constants or "lift_fresh" in str(func)
+        constant = known and _is_constant(leaf)  # a view of one is fake, among fakes
         if not constant or leaf.is_meta or leaf.numel() > _CONSTANT:
             return tuple(leaf.shape)
         with _disable_current_modes():
