@@ -41,6 +41,8 @@ _TAIL = """
 - What `forward` reads of `os.environ`, of attributes of a library's functions and classes, and of
   a module that nothing in the model holds: changed since planning, a planned step goes on with what
   it was.
+- What `forward` reads by `vars(self)` or `self.__dict__[…]`, of a class by one of its objects, and
+  what a backward of its own reads: not noted yet.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's
