@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import pickle
 import types
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +57,8 @@ def _inside(value: Any) -> str:
         return ""
     if isinstance(value, types.GeneratorType):
         frame = value.gi_frame
-        return f"{frame.f_lasti} {_words_in(frame.f_locals)}" if frame else "done"
+        loops = [_inside(one) for one in gc.get_referents(value) if isinstance(one, Iterator)]
+        return f"{frame.f_lasti} {_words_in(frame.f_locals)} {loops}" if frame else "done"
     held = _words_in(getattr(value, "__dict__", {}))
     if held != "{}" and not any(map(is_of_library, type(value).__mro__[:-1])):
         return held
