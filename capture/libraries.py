@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 _PYTHONS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
-_OURS = Path(__file__).resolve().parents[1]
+_COMPUTE = ("torch.nn.modules.", "torch.nn.utils.parametrizations.", "torch.distributions.")
+ASKING = "ask_and_tell"  # the function that tells of attributes, which runs properties
+_MACHINERY = ("torch", "remat_gen", "logging", "warnings")  # the last two: words for people
 
 
 @functools.cache
@@ -28,6 +30,8 @@ def is_of_library(value: Any) -> bool:
         value = value.__func__
     if isinstance(value, types.FunctionType):
         return is_library_file(value.__code__.co_filename)
+    if isinstance(value, types.BuiltinFunctionType) and is_bound(value):
+        return False  # as the `get` of a dict
     if isinstance(value, types.ModuleType):
         name = value.__name__
     else:
@@ -38,9 +42,51 @@ def is_of_library(value: Any) -> bool:
     return file is None or is_library_file(file)
 
 
+def is_bound(function: Any) -> bool:
+    """Tell whether a function is bound to an object: not to its class or its file."""
+    owner = getattr(function, "__self__", None)
+    return owner is not None and not isinstance(owner, (type, types.ModuleType))
+
+
 def reads_for_forward(space: dict[str, Any]) -> bool:
     """Tell whether code with these globals reads on forward's behalf: not torch's machinery."""
-    name = str(space.get("__name__"))
-    if name.startswith("torch.nn.modules."):
+    return _reads(str(space.get("__name__")))
+
+
+@functools.cache
+def _reads(name: str) -> bool:
+    if f"{name}.".startswith(_COMPUTE):
         return name != "torch.nn.modules.module"
-    return name.partition(".")[0] not in ("torch", "remat_gen")
+    return name.partition(".")[0] not in _MACHINERY
+
+
+def acts_for_forward(frame: types.FrameType | None) -> bool:
+    """Tell whether what runs in a frame does so for forward; Python's own files act for others."""
+    frame = _behind_python(frame)
+    return frame is not None and reads_for_forward(frame.f_globals)
+
+
+def acts_for_user(frame: types.FrameType | None) -> bool:
+    """Tell whether what runs in a frame does so for a file of the user's."""
+    frame = _behind_python(frame)
+    return frame is not None and is_users(frame)
+
+
+def is_users(frame: types.FrameType) -> bool:
+    """Tell whether a frame runs code of a file of the user's."""
+    return reads_for_forward(frame.f_globals) and not is_library_file(frame.f_code.co_filename)
+
+
+def _behind_python(frame: types.FrameType | None) -> types.FrameType | None:
+    """Return the frame that Python's own code runs for, behind what tells of its attributes."""
+    while frame is not None and (
+        _is_pythons(str(frame.f_globals.get("__name__"))) or frame.f_code.co_name == ASKING
+    ):
+        frame = frame.f_back
+    return frame
+
+
+@functools.cache
+def _is_pythons(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in sys.stdlib_module_names and top not in _MACHINERY

@@ -7,9 +7,8 @@ tells of all of them.
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import linecache
-import pickle
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -22,13 +21,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from remat_gen.capture.assumed import describe, fetch
-from remat_gen.capture.libraries import is_library_file, is_of_library, reads_for_forward
+from remat_gen.capture.assumed import fetch
+from remat_gen.capture.caches import emptied
+from remat_gen.capture.libraries import is_users
 from remat_gen.capture.reads import Recorder
+from remat_gen.capture.side_effects import DRAWS
+from remat_gen.capture.states import State, words_of
 from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")
 _CONSTANT = 4096  # numbers: larger ones are no constants of a trace
+_IN_BACKWARD = frozenset({"apply", "register_hook"})  # of autograd functions, of tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,48 +47,101 @@ class Reads:
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
+class _Unlike(TraceError):
+    """The second run did something else, and nothing that forward reads tells why."""
+
+
 def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> tuple[R, Reads]:
     """Run a step's forward twice; return what the second run did, and what forward reads.
+
+    Where stand-ins for dicts may have led the first run elsewhere, it is done without them.
 
     Raises:
         TraceError: the second run did something else, or left something else behind.
     """
-    before: dict[str, _State] = {}
+    try:
+        return _read_twice(model, file, run, stand_ins=True)
+    except _Unlike:
+        pass
+    except TraceError:
+        raise
+    except Exception:  # the user's own, then it comes again
+        pass
+    return _read_twice(model, file, run, stand_ins=False)
+
+
+def _read_twice(
+    model: nn.Module, file: dict[str, Any], run: Callable[[], R], *, stand_ins: bool
+) -> tuple[R, Reads]:
+    before: dict[str, State] = {}
 
     first = _Operations()
 
     def note(path: str, value: Any) -> None:
         with _disable_current_modes():
-            before.setdefault(path, _State.of(value))
+            before.setdefault(path, State.of(value))
         constants = filter(_is_constant, pytree.tree_leaves(value))
         first.constants |= {id(tensor): (tensor, path) for tensor in constants}
 
-    with Recorder(model, file, note).recording(), first:
-        run()
-    settled = _now(model, file, before)
+    recorder = Recorder(model, file, note, stand_ins=stand_ins)
+    with emptied(recorder):
+        with recorder.recording(), first:
+            _step(run, recorder)
+        settled = _now(model, file, before)
     again = _Operations(first.found)
-    with again:
-        result = run()
-    left = _now(model, file, before)
+    with emptied(recorder):
+        with again:
+            result = _step(run, recorder)
+        left = _now(model, file, before)
+    _refuse_kept(before, settled)
     _refuse_advance(settled, left)
+    if recorder.drew:
+        raise TraceError(DRAWS)
     if again.differs:
         _refuse_advance(before, settled)
-        raise TraceError(
+        raise _Unlike(
             "forward does not repeat itself: run again from the same state on the same inputs, it "
             f"does something else{again.place}. A plan would do what the first run does in each "
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
-    words = {path: (state.words, settled[path].words) for path, state in before.items()}
-    changed = {path: both for path, both in words.items() if both[0] != both[1]}
-    return result, Reads(file, tuple(before), changed)
+    return result, _reads(file, before, settled)
 
 
-def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, _State]:
+def _step(run: Callable[[], R], recorder: Recorder) -> R:
+    """Run forward; backward, too, where code of the user's may run in it."""
+    result = run()
+    if not _IN_BACKWARD.isdisjoint(recorder.names):
+        value = pytree.tree_leaves(getattr(result, "value", None))
+        leaves = [t for t in value if isinstance(t, torch.Tensor) and t.requires_grad]
+        modes = [t.fake_mode for t in leaves if isinstance(t, FakeTensor)]
+        with contextlib.suppress(Exception), modes[0] if modes else contextlib.nullcontext():
+            torch.autograd.backward(leaves, [torch.ones_like(t) for t in leaves])
+    return result
+
+
+def _reads(file: dict[str, Any], before: dict[str, State], settled: dict[str, State]) -> Reads:
+    """Return what was read; the planned forward is another one, and has its own defaults."""
+    paths = tuple(path for path in before if not path.startswith("forward."))
+    words = {path: (before[path].words, settled[path].words) for path in paths}
+    return Reads(file, paths, {path: both for path, both in words.items() if both[0] != both[1]})
+
+
+def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, State]:
     """Return the states of what stands at paths now."""
-    return {path: _State.of(fetch(model, path, file)) for path in paths}
+    return {path: State.of(fetch(model, path, file)) for path in paths}
 
 
-def _refuse_advance(before: dict[str, _State], after: dict[str, _State]) -> None:
+def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
+    kept = [path for path, state in after.items() if not state.fakes <= before[path].fakes]
+    if kept:
+        raise TraceError(
+            f"forward keeps a tensor in {_name(max(kept, key=len))}, which a planned forward would "
+            "not do: make it a buffer, or return it; where only the first step makes it, run the "
+            "model once in build_model()"
+        )
+
+
+def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
     changed = [path for path, state in after.items() if state != before[path]]
     if not changed:
         return
@@ -101,39 +157,6 @@ def _refuse_advance(before: dict[str, _State], after: dict[str, _State]) -> None
 def _name(path: str) -> str:
     """Return what the user writes for a path."""
     return path.lstrip(":") if ":" in path else f"self.{path}"
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """How a value is described, and what is inside of an object."""
-
-    words: str
-    inside: str = ""
-
-    @classmethod
-    def of(cls, value: Any) -> _State:
-        words = _words(value)
-        return cls(words, _inside(value) if words == f"{type(value).__name__} object" else "")
-
-
-def _words(value: Any) -> str:
-    try:
-        return describe(value)
-    except Exception:  # a tensor without values; somebody's own class
-        return f"{type(value).__name__} object"
-
-
-def _inside(value: Any) -> str:
-    """Return what an object's state is told by: its attributes, or how it is pickled."""
-    if isinstance(value, torch.Tensor | nn.Module | torch.Generator):  # the trace tells of those
-        return ""
-    held = {name: _words(one) for name, one in getattr(value, "__dict__", {}).items()}
-    if held and not is_of_library(type(value)):
-        return str(held)
-    try:
-        return hashlib.sha256(pickle.dumps(value)).hexdigest()
-    except Exception:  # somebody's own class, or an iterator
-        return str(held)
 
 
 def _is_constant(leaf: object) -> bool:
@@ -191,7 +214,7 @@ class _Operations(TorchDispatchMode):
         if not constant or leaf.is_meta or leaf.numel() > _CONSTANT:
             return tuple(leaf.shape)
         with _disable_current_modes():
-            return _words(leaf)
+            return words_of(leaf)
 
     def _refuse_write(self, func: Any, args: tuple[Any, ...]) -> None:
         for argument, value in zip(func._schema.arguments, args, strict=False):
@@ -205,13 +228,9 @@ class _Operations(TorchDispatchMode):
 def _users_line() -> str:
     """Return the innermost line of the user's on the stack."""
     frame: Any = sys._getframe(2)
-    while frame and not _is_users(frame):
+    while frame and not is_users(frame):
         frame = frame.f_back
     if frame is None:
         return ""
     file, line = frame.f_code.co_filename, frame.f_lineno
     return f", first in {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
-
-
-def _is_users(frame: Any) -> bool:
-    return reads_for_forward(frame.f_globals) and not is_library_file(frame.f_code.co_filename)

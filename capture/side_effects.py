@@ -16,6 +16,10 @@ from remat_gen.capture.libraries import is_library_file
 from remat_gen.capture.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
+DRAWS = (
+    "forward draws random numbers of Python or NumPy, which would be the same in every step: draw "
+    "them with torch"
+)
 _PLAIN = (bool, int, float, complex, str, torch.Tensor)
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
@@ -46,10 +50,7 @@ def _refuse(changed: str, drew: bool) -> None:
             "or return it"
         )
     if drew:
-        raise TraceError(
-            "forward draws random numbers of Python or NumPy, which would be the same in every "
-            "step: draw them with torch"
-        )
+        raise TraceError(DRAWS)
 
 
 def _attributes(model: nn.Module) -> _Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch import nn
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from remat_gen.capture import metadata
@@ -63,8 +64,8 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
     """Return the tensor that a `get_attr` node reads.
 
     Raises:
-        TraceError: it is a generator, a branch of control flow, sparse, or too large to be written
-            out.
+        TraceError: it is a generator, a branch of control flow, a parameter, sparse, or too large
+            to be written out.
     """
     user = next(iter(node.users), node)
     where = _where(user, model_file)
@@ -75,6 +76,12 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
         raise TraceError(
             f"{where}: the model cannot be traced: control flow operators ({user.target}) have no "
             "place in a plan: use torch.where"
+        )
+    if isinstance(value, nn.Parameter) or value.requires_grad:
+        raise TraceError(
+            f"{where}: forward reads a parameter, or a tensor that requires grad, where the model "
+            "does not have it, as in a list: its numbers would be constants. Keep it in "
+            "nn.ParameterList or nn.ParameterDict, layers in nn.ModuleList or nn.ModuleDict"
         )
     if value.layout is not torch.strided:
         raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")

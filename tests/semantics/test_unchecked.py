@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,9 @@ def test_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 READS = """\
-import os
+import contextvars
+
+SCALE = contextvars.ContextVar("SCALE", default=2.0)
 
 
 def scaled(x):
@@ -40,18 +43,14 @@ UNSEEN: dict[str, Callable[[Any, Patch], object]] = {
     "other code of a function": lambda file, patch: patch.setattr(
         file.scaled, "__code__", (lambda x: x * 3.0).__code__
     ),
-    "the environment": lambda file, patch: patch.setenv("REMAT_GEN_TEST_SCALE", "3"),
+    "a context variable": lambda file, patch: file.SCALE.set(3.0),
 }
 
 
 @pytest.mark.parametrize("change", UNSEEN.values(), ids=UNSEEN)
 def test_what_no_error_tells(change: Callable[[Any, Patch], object], monkeypatch: Patch) -> None:
     """It stands in docs/limits.md: forward_eager() has other numbers then."""
-    monkeypatch.setenv("REMAT_GEN_TEST_SCALE", "2")
-    lines = (
-        "scale = float(os.environ['REMAT_GEN_TEST_SCALE'])\n"
-        "return (self.head(scaled(self.body(x))) * scale).square().mean()"
-    )
+    lines = "return (self.head(scaled(self.body(x))) * SCALE.get()).square().mean()"
     pair = make_pair_of(model_source(lines, prelude=READS), "1GB", "per-layer")
     _, planned = pair.models()
     args, _ = pair.inputs()
@@ -65,6 +64,10 @@ def test_what_no_error_tells(change: Callable[[Any, Patch], object], monkeypatch
 
     once, eager = losses()
     assert once == eager
-    change(pair.planned, monkeypatch)
-    again, changed = losses()
+
+    def changed_losses() -> list[float]:
+        change(pair.planned, monkeypatch)
+        return losses()
+
+    again, changed = contextvars.copy_context().run(changed_losses)
     assert again == once != changed
