@@ -37,10 +37,12 @@ class State:
 
 
 def _fakes_in(value: Any) -> list[FakeTensor]:
+    """Return the fakes that a value holds, but for parameters: nn.RNN lists those of each call."""
     if isinstance(value, nn.Module | type | types.ModuleType):
         return []
     held = {} if isinstance(value, torch.Tensor) else getattr(value, "__dict__", {})
-    return [x for x in pytree.tree_leaves((value, dict(held))) if isinstance(x, FakeTensor)]
+    leaves = pytree.tree_leaves((value, dict(held)))
+    return [x for x in leaves if isinstance(x, FakeTensor) and not isinstance(x, nn.Parameter)]
 
 
 def words_of(value: Any) -> str:
