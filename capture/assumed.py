@@ -39,7 +39,8 @@ def is_plain(value: Any) -> bool:
     """Tell whether a value is its text, and never another while it stays the same object."""
     if type(value) is tuple:
         return all(map(is_plain, value))
-    plain = bool, int, float, complex, str, bytes, slice, range, torch.dtype, torch.device
+    of_torch = torch.dtype, torch.device, torch.layout, torch.memory_format
+    plain = bool, int, float, complex, str, bytes, slice, range, *of_torch
     return value is None or value is NOT_SET or type(value) in plain
 
 
@@ -55,7 +56,9 @@ def describe(value: Any) -> str:
         numbers: Any = value.tolist() if value.nbytes <= 1024 else digest_of(value)
         numbers = describe(value.tolist()) if value.dtype == object else numbers  # no addresses
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {numbers}"
-    elif isinstance(value, dict):
+    elif isinstance(value, (str, bytes)) or hasattr(value, "as_integer_ratio"):  # Decimal, say
+        text = f"{kind} {value}"
+    elif isinstance(value, dict) or kind == "mappingproxy":
         items = [f"{describe(key)}: {describe(item)}" for key, item in value.items()]
         text = f"{kind} {{{', '.join(items)}}}"
     elif isinstance(value, (list, tuple, set, frozenset)) or kind == "deque":

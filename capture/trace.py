@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from remat_gen.capture.arguments import Call, describe_call
 from remat_gen.capture.attention import seeds_on_host
@@ -48,7 +49,7 @@ from remat_gen.capture.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.symbolic import trace_lengths
 from remat_gen.capture.transformer_masks import looks_of_eager
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
 
@@ -228,6 +229,9 @@ def _returned(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Retur
             raise
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             _refuse(model, call, error)
+            if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
+                reason = f"forward does not run on tensors without values: {said(error)}"
+                raise TraceError(reason) from error
             model, args, kwargs = copy.deepcopy((model, args, kwargs))
             return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
 

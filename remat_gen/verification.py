@@ -13,6 +13,7 @@ from torch import nn
 from remat_gen.capture.generators import kept_generators
 from remat_gen.capture.workspace import free_unused
 from remat_gen.compare import Comparison, Match, compare_steps
+from remat_gen.ir.errors import said
 from remat_gen.measure import PeakMeasurement, model_peak
 from remat_gen.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.outcome import Outcome, State, in_double, run_steps
@@ -206,4 +207,4 @@ def _time(
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {said(error)}"

@@ -38,15 +38,13 @@ _TAIL = """
 - Code: a function that is put in place of another of its name, and layers and functions that are
   edited in other files. `remat-gen check` traces the model again, and sees both; of a library the
   version is a row.
-- What `forward` reads of `os.environ`, of attributes of a library's functions and classes, and of
-  a module that nothing in the model holds: changed since planning, a planned step goes on with what
-  it was.
-- What `forward` reads by `vars(self)` or `self.__dict__[…]`, of a class by one of its objects, and
-  what a backward of its own reads: not noted yet.
+- What `forward` reads of context variables, and of attributes of a library's functions and
+  classes: changed since planning, a planned step goes on with what it was.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's
-  version check sees neither; eager and the plan keep different values, so that gradients differ.
+  version check sees neither; what a plan runs again reads what was written, so that gradients
+  differ from eager's.
 - `torch.nn.attention.sdpa_kernel(…)` around a step that was planned without it: attention's kernel
   is the planned one (last bits differ).
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.

@@ -290,3 +290,38 @@ def test_an_order_is_no_difference() -> None:
     planned, traced = ["a", "c", "gone", "b"], ["a", "b", "new", "c"]
     lines = _operations_diff(planned, traced).splitlines()[2:]
     assert [line for line in lines if line[0] in "+-"] == ["+new", "-gone"]
+
+
+EXPERTS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter(torch.randn(2, 8, 8))
+
+    def forward(self, x):
+        if torch.compiler.is_compiling():
+            return torch.cat([x[:2] @ self.up[0], x[2:] @ self.up[1]]).sum()
+        return F.grouped_mm(x, self.up, offs=torch.tensor([2, 4], dtype=torch.int32)).sum()
+
+
+def build_model():
+    return Experts()
+
+
+def example_inputs():
+    return (torch.randn(4, 8, requires_grad=True),)
+"""
+
+
+def test_a_kernel_that_asks_for_values(tmp_path: Path, remat: Remat) -> None:
+    """Without values `grouped_mm` takes bfloat16 alone: `check` loads the model with them then."""
+    model, written = tmp_path / "experts.py", tmp_path / "experts_remat.py"
+    model.write_text(EXPERTS)
+    assert remat(model, "--budget", "100%", "-o", written).code == 0
+    ended = remat("check", written)
+    assert (ended.code, ended.out) == (0, f"{written}: up to date\n")

@@ -159,6 +159,22 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, f, p: setattr(m, "space", types.SimpleNamespace(scale=9.0)),
         r"space\.scale is 9\.0, planned for 1\.25",
     ),
+    "a decimal number": (
+        lambda m, f, p: setattr(m, "price", type(m.price)("9.5")),
+        r"price is Decimal 9\.5, planned for Decimal 1\.5",
+    ),
+    "a subclass of float": (
+        lambda m, f, p: setattr(m, "slope", f.Rate(9.0)),
+        r"slope is Rate 9\.0, planned for Rate 0\.75",
+    ),
+    "a read-only dict": (
+        lambda m, f, p: setattr(m, "table", types.MappingProxyType({"scale": 9.0})),
+        r"table is mappingproxy \{'scale': 9\.0\}, planned for mappingproxy \{'scale': 1\.5\}",
+    ),
+    "a memory format": (
+        lambda m, f, p: setattr(m, "order", torch.channels_last),
+        r"order is torch\.channels_last, planned for torch\.contiguous_format",
+    ),
     "the environment": (
         lambda m, f, p: p.setenv("REMAT_GEN_TEST_SCALE", "2"),
         r"os:environ\[REMAT_GEN_TEST_SCALE\] is '2', planned for not set",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from pairs import make_pair_of
 from sources import model_source
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 @pytest.mark.limit(
@@ -71,3 +73,37 @@ def test_what_no_error_tells(change: Callable[[Any, Patch], object], monkeypatch
 
     again, changed = contextvars.copy_context().run(changed_losses)
     assert again == once != changed
+
+
+def test_writes_that_no_version_counts() -> None:
+    """What is run again reads what was written: it stands in docs/limits.md."""
+    lines = """
+        y = self.body(x)
+        z = self.last(self.wide(y.repeat(1, 16).sigmoid()).sigmoid())
+        return y, z.sum()
+    """
+    init = "self.wide = nn.Linear(128, 128)\nself.last = nn.Linear(128, 128)"
+    pair = make_pair_of(model_source(lines, init=init))
+    gradients = []
+    for model in pair.models():
+        torch.manual_seed(0)
+        out, loss = model(*pair.inputs()[0])
+        out.data.mul_(3)
+        loss.backward()
+        gradients.append(model.layers[0].up.weight.grad)
+    assert not torch.allclose(*gradients)
+
+
+def test_other_kernels_of_attention_are_not_asked_for() -> None:
+    """The planned one runs: it stands in docs/limits.md."""
+    lines = "y = self.body(x)[None, None]\nreturn F.scaled_dot_product_attention(y, y, y).sum()"
+    pair = make_pair_of(model_source(lines), "1GB", "per-layer")
+    _, planned = pair.models()
+    args, _ = pair.inputs()
+    losses = []
+    for context in (contextlib.nullcontext(), sdpa_kernel(SDPBackend.MATH)):
+        torch.manual_seed(0)
+        with context:
+            losses.append(planned(*args))
+    assert torch.equal(*losses)
+    assert "flash_attention_for_cpu" in pair.text
