@@ -20,21 +20,21 @@ from pathlib import Path
 
 from planned import ROOT, print_table, scratch
 
-from remat_gen.budget import parse_budget
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.pin_patterns import Pins, pin
+from remat_gen.ask.request import Request, Strategy, default_output
 from remat_gen.capture.load import load
-from remat_gen.capture.roofline import NOMINAL_CPU, roofline_us
-from remat_gen.capture.trace import Traced, trace
-from remat_gen.emission import describe, module_text
+from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.plan import plan_text
-from remat_gen.measured_step import MeasuredStep
-from remat_gen.output import plan_path, write_all
-from remat_gen.pins import Pins, pin
-from remat_gen.planning import Search, make_plan, rounded
-from remat_gen.problem import problem_of
-from remat_gen.progress import Silent
-from remat_gen.request import Request, Strategy, default_output
+from remat_gen.plan.emission import describe, module_text
+from remat_gen.plan.measured_step import MeasuredStep
+from remat_gen.plan.output import plan_path, write_all
+from remat_gen.plan.planning import Search, make_plan, rounded
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.search import Effort
+from remat_gen.terminal.progress import Silent
 
 BUDGET = "60%"
 RUNS = 3
@@ -114,7 +114,7 @@ def check(path: Path) -> tuple[str, float, int]:
 
     What else a machine does only adds time.
     """
-    command = [sys.executable, "-m", "remat_gen.cli", "check", path.name]
+    command = [sys.executable, "-m", "remat_gen.cli.app", "check", path.name]
     seconds = math.inf
     for _ in range(RUNS):
         begin = time.perf_counter()

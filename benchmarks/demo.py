@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from remat_gen.budget import human
-from remat_gen.capture.load import Loaded, load
+from remat_gen.ask.budget import human
+from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.plan import read_plan
-from remat_gen.measure import model_peak
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
+from remat_gen.verification.peak import model_peak
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "demo"
@@ -70,7 +70,7 @@ def main() -> None:
     source, output = FOLDER / "gpt.py", FOLDER / "gpt_remat.py"
     FOLDER.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "examples" / "gpt.py", source)
-    command = [sys.executable, "-m", "remat_gen.cli", str(source), "--budget", "60%"]
+    command = [sys.executable, "-m", "remat_gen.cli.app", str(source), "--budget", "60%"]
     if subprocess.run([*command, "-o", str(output)], check=False).returncode:
         sys.exit(1)
     eager, planned = Run.of(source), Run.of(output)

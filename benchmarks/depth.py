@@ -9,7 +9,7 @@ import sys
 
 from planned import ROOT, plan, print_table, scratch
 
-from remat_gen.pipeline import Generated
+from remat_gen.plan.pipeline import Generated
 
 STAGES = ("load", "trace", "profile", "solve", "emit")
 OTHERS = ("80%", "40%", "20%")

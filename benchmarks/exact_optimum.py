@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 from exact_oracle import Node, bare
 from solver_problems import GptShape, gpt_like
 
-from remat_gen.graph_file import read_graph
+from remat_gen.bare.graph_file import read_graph
 from remat_gen.solver.exact.bit_graph import BitGraph
 from remat_gen.solver.exact.judge import judge
 from remat_gen.solver.exact.search import search

@@ -16,8 +16,8 @@ from planned import EXAMPLES, ROOT, plan, print_table, scratch
 
 from remat_gen.capture.load import load
 from remat_gen.codegen.sizes import size
-from remat_gen.existing import verify_file
-from remat_gen.measure import model_peak
+from remat_gen.review.generated_module import verify_file
+from remat_gen.verification.peak import model_peak
 
 SHARES = (80, 60, 40)
 HEAD = (

@@ -8,14 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from remat_gen.capture.arguments import describe_call
-from remat_gen.capture.joint import trace_joint
+from remat_gen.capture.load.arguments import describe_call
+from remat_gen.capture.load.without_values import without_values
 from remat_gen.capture.lower import lower
-from remat_gen.capture.outputs import Leaf
-from remat_gen.capture.roofline import Rates, roofline_us
-from remat_gen.capture.without_values import without_values
+from remat_gen.capture.observe.outputs import Leaf
+from remat_gen.capture.profile.roofline import Rates, roofline_us
+from remat_gen.capture.trace.joint import trace_joint
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.problem import problem_of
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.problem import Held, Problem
 
 ALIGNMENT_BYTES = 512  # as CUDA's caching allocator rounds

@@ -19,8 +19,8 @@ import torch
 from planned import EXAMPLES, ROOT, plan, print_table, scratch
 
 from remat_gen.capture.load import load
-from remat_gen.pace import median_interval, time_ratio
-from remat_gen.step import training_step
+from remat_gen.verification.paired_times import median_interval, time_ratio
+from remat_gen.verification.step import training_step
 
 HEAD = ("example", "re-run", "ratio, median", "95 % interval", "processes", "pairs in each")
 PROCESSES, PAIRS = 12, 20

@@ -13,7 +13,7 @@ from fake_step import fake_problem, gradient_outside, retained_bytes
 from gpt2_model import Shape, step_of
 from planned import print_table
 
-from remat_gen.capture.roofline import Rates
+from remat_gen.capture.profile.roofline import Rates
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.solve import InfeasibleError, Solver
 

@@ -14,12 +14,12 @@ from planned import plan, print_table, scratch
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from remat_gen.capture.load import Loaded, load
-from remat_gen.existing import verify_file
+from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.errors import InfeasibleBudgetError
-from remat_gen.measure import model_peak
-from remat_gen.pipeline import Generated
-from remat_gen.step import training_step
+from remat_gen.plan.pipeline import Generated
+from remat_gen.review.generated_module import verify_file
+from remat_gen.verification.peak import model_peak
+from remat_gen.verification.step import training_step
 
 MIB = 2**20
 TRIES = 4  # budgets for a target

@@ -19,7 +19,7 @@ from gpt2_model import Shape, step_of
 from ortools.sat.python import cp_model
 from planned import print_table
 
-from remat_gen.capture.roofline import Rates
+from remat_gen.capture.profile.roofline import Rates
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.partition import partition
 from remat_gen.solver.problem import Held, Problem

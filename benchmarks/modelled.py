@@ -15,15 +15,15 @@ from pathlib import Path
 import torch
 from planned import EXAMPLES, ROOT, print_table
 
-from remat_gen.capture.calibrate import calibrate
 from remat_gen.capture.load import load
-from remat_gen.capture.modelled import modelled_costs
 from remat_gen.capture.profile import profile
-from remat_gen.capture.targets import Hardware
-from remat_gen.capture.trace import trace_loaded
+from remat_gen.capture.profile.calibrate import calibrate
+from remat_gen.capture.profile.modelled import modelled_costs
+from remat_gen.capture.profile.targets import Hardware
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs
-from remat_gen.planning import rounded
-from remat_gen.problem import problem_of
+from remat_gen.plan.planning import rounded
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay, replay
 from remat_gen.solver.schedule import Schedule

@@ -24,11 +24,11 @@ from planned import EXAMPLES, ROOT, scratch
 
 import remat_gen
 from remat_gen.capture.load import load
-from remat_gen.capture.profile import device_name
-from remat_gen.existing import verify_file
+from remat_gen.capture.profile.profile import device_name
 from remat_gen.ir.errors import InfeasibleBudgetError
-from remat_gen.pace import TimeRatio, time_ratio
-from remat_gen.step import training_step
+from remat_gen.review.generated_module import verify_file
+from remat_gen.verification.paired_times import TimeRatio, time_ratio
+from remat_gen.verification.step import training_step
 
 BUDGETS = ("100%", "80%", "60%", "50%", "40%", "20%")
 MIB = 1024**2

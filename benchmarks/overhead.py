@@ -21,10 +21,10 @@ from planned import plan, print_table, scratch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.timing import median_time_us
-from remat_gen.pace import time_ratio
-from remat_gen.step import leaves_of
+from remat_gen.capture.load.load import Loaded, load
+from remat_gen.capture.profile.timing import median_time_us
+from remat_gen.verification.paired_times import time_ratio
+from remat_gen.verification.step import leaves_of
 
 ROUNDS = 100
 CPU = torch.device("cpu")

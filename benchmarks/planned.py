@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from remat_gen.budget import parse_budget
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.request import Request, Strategy
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request, Strategy
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.terminal.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ("gpt", "resnet", "unet", "transformer", "hf_llama")

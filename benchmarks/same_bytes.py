@@ -26,7 +26,7 @@ def generate(folder: Path, name: str, seed: int) -> str:
         "MKL_NUM_THREADS": str(1 + seed % 2),
     }
     options = ("--budget", SHARE, "--quiet", "--fresh")  # searched again, not kept
-    command = [sys.executable, "-m", "remat_gen.cli", f"{name}.py", *options]
+    command = [sys.executable, "-m", "remat_gen.cli.app", f"{name}.py", *options]
     subprocess.run(command, cwd=folder, env=environment, check=True)
     files = (folder / f"{name}_remat.py", folder / f"{name}_remat.plan.json")
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -26,9 +26,9 @@ from bench.results import Result, read_results, write_results
 from bench.text import page, show
 from planned import EXAMPLES, ROOT, plan
 
-from remat_gen.budget import human
+from remat_gen.ask.budget import human
 from remat_gen.ir.errors import InfeasibleBudgetError, RematError, UsageError
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
 
 BUDGETS = "100%,80%,60%,50%,40%"
 COMPILED = "50%"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from planned import ROOT, print_table, scratch
 
-from remat_gen.budget import parse_budget
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.request import Request
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.terminal.progress import Silent
 
 BUDGETS = ("80%", "60%", "40%")
 HEAD = ("example", "budget", "change", "kept: lines", "slower", "afresh: lines", "afresh: ratio")

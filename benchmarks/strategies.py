@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 
 from solver_problems import gpt_like
 
-from remat_gen.graph_file import read_graph
+from remat_gen.bare.graph_file import read_graph
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.registry import STRATEGIES, entrant_for
 from remat_gen.solver.replay import Replay

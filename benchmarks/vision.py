@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fake_step import fake_problem
 from vision_models import ROWS, Row
 
-from remat_gen.capture.roofline import Rates
+from remat_gen.capture.profile.roofline import Rates
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.entrants import Entrant
 from remat_gen.solver.registry import entrant_for

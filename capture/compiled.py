@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 
 from remat_gen.capture.fused_functions import compiled
-from remat_gen.capture.generators import kept_generators
-from remat_gen.capture.in_step import copies_of, newest_of
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.profile.in_step import copies_of, newest_of
+from remat_gen.capture.profile.synthesize import Fill, Synthesizer
+from remat_gen.capture.profile.timing import round_time_us
+from remat_gen.capture.profile.workspace import inside_bytes
 from remat_gen.capture.race import Given, Race
-from remat_gen.capture.synthesize import Fill, Synthesizer
-from remat_gen.capture.timing import round_time_us
-from remat_gen.capture.workspace import inside_bytes
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Operation, Phase, Ref, Source

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from remat_gen.capture.compiled import Candidate
-from remat_gen.capture.targets import Hardware
-from remat_gen.capture.timing import round_time_us
+from remat_gen.capture.profile.targets import Hardware
+from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
 

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 
 from remat_gen.capture.fused_functions import compiled
-from remat_gen.capture.in_step import Place, Turns
-from remat_gen.capture.timing import Effort, clock_us
+from remat_gen.capture.profile.in_step import Place, Turns
+from remat_gen.capture.profile.timing import Effort, clock_us
 
 _EFFORT = Effort(fewest=5, most=15, enough_us=40_000.0)
 _WAYS: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None] = {

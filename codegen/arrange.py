@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
-from remat_gen.capture.metadata import plain_name
+from remat_gen.capture.fx.metadata import plain_name
 from remat_gen.codegen.free_names import free_name, kept_hint, turns_of
 from remat_gen.codegen.marks import Mark, fill
 from remat_gen.codegen.numbers import handed, together, without_numbers

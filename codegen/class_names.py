@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from remat_gen.capture.naming import identifier
+from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.prose import camel, prose

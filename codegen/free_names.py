@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
-from remat_gen.capture.naming import identifier
+from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.statements import Body
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.paths import Layers

@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.arguments import Call
-from remat_gen.capture.assumed import (
+from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.observe.assumed import (
     Watch,
     describe,
     describe_module,

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import nn
 
-from remat_gen.capture.draws import compares_53_bits, draw_mask
+from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.fused_functions import compiled, fuse, only_result, with_lengths
-from remat_gen.capture.trace import Traced
+from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen import guards
 from remat_gen.codegen.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.block_fields import block_fields

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from remat_gen.capture.trace import Traced
+from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.arrange import BlockClass
 from remat_gen.codegen.block_parameters import BlockParameters
 from remat_gen.codegen.block_text import Writer

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from remat_gen.capture.naming import identifier
+from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.expressions import Expressions
 from remat_gen.codegen.marks import MARK, Mark, fill, find, value
 from remat_gen.codegen.spelling import METHODS

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from remat_gen.capture.assumed import NOT_SET, described, fetch, is_plain, paths_of
-from remat_gen.capture.repeats import Reads
+from remat_gen.capture.observe.assumed import NOT_SET, described, fetch, is_plain, paths_of
+from remat_gen.capture.observe.repeats import Reads
 from remat_gen.codegen.expressions import quoted
 
 _LONG = 400  # characters of a row: what is longer is described, by a hash

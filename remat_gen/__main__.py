@@ -1,5 +1,5 @@
 """`python -m remat_gen` is `remat-gen`."""
 
-from remat_gen.cli import run
+from remat_gen.cli.app import run
 
 run()

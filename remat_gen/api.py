@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from remat_gen.choice import chosen
-from remat_gen.difference import Difference, difference
-from remat_gen.generate_options import GenerateOptions
-from remat_gen.interrupt import Interruptible
+from remat_gen.ask.choice import chosen
+from remat_gen.ask.generate_options import GenerateOptions
+from remat_gen.ask.request import default_output, make_device
 from remat_gen.ir.errors import UsageError
-from remat_gen.pipeline import Generated
-from remat_gen.pipeline import generate as run
-from remat_gen.progress import progress_for
-from remat_gen.request import default_output, make_device
-from remat_gen.revisions import read_named_plan
+from remat_gen.plan.pipeline import Generated
+from remat_gen.plan.pipeline import generate as run
+from remat_gen.review.difference import Difference, difference
+from remat_gen.review.revisions import read_named_plan
 from remat_gen.solver.search import Effort
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from remat_gen.capture.load import Loaded
-    from remat_gen.checking import Checked
-    from remat_gen.report import Report
-    from remat_gen.sweeping import Sweep
+    from remat_gen.capture.load.load import Loaded
+    from remat_gen.review.checking import Checked
+    from remat_gen.trade_off.sweeping import Sweep
+    from remat_gen.verification.report import Report
 
 
 def generate(
@@ -123,7 +123,7 @@ def check(path: str | Path, model: nn.Module | None = None, inputs: object = Non
     Raises:
         RematError: it cannot be told; a stale module is a result, not an error.
     """
-    from remat_gen.checking import check_file
+    from remat_gen.review.checking import check_file
 
     return check_file(Path(path), _given(model, inputs))
 
@@ -139,7 +139,7 @@ def verify(
     Raises:
         RematError: one of them cannot be loaded, or the original changed.
     """
-    from remat_gen.existing import verify_file
+    from remat_gen.review.generated_module import verify_file
 
     return verify_file(Path(path), time_steps=time_steps, given=_given(model, inputs))
 
@@ -169,7 +169,7 @@ def sweep(
     """Return what memory costs in time: peak against step time, from least to all.
 
     Beside the strategies stands what people use today, on the same graph and costs. In a notebook
-    the result shows its tables and its picture; `remat_gen.sweep_picture.write_sweep` draws it.
+    the result shows its tables and its picture, which `trade_off.sweep_picture.write_sweep` draws.
 
     Args:
         model: a path or a built model, and `inputs` for it, as in `generate`.
@@ -181,8 +181,8 @@ def sweep(
     Raises:
         RematError: anything that a user can act on.
     """
-    from remat_gen.sweep_problem import Source
-    from remat_gen.sweeping import sweep_file
+    from remat_gen.trade_off.sweep_problem import Source
+    from remat_gen.trade_off.sweeping import sweep_file
 
     live = _built(model, inputs, target)
     source = Source(
@@ -225,7 +225,7 @@ def _given(model: nn.Module | None, inputs: object) -> Loaded | None:
 def _live(model: object, inputs: object) -> Loaded:
     from torch import nn
 
-    from remat_gen.live import loaded_live
+    from remat_gen.ask.live_model import loaded_live
 
     if not isinstance(model, nn.Module):
         raise UsageError(f"model: give a path or a torch.nn.Module, not {type(model).__name__}")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import remat_gen
-from remat_gen.existing import Existing
 from remat_gen.ir.errors import UsageError
+from remat_gen.review.generated_module import Existing
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -9,9 +9,9 @@ from unittest import mock
 
 import torch
 
-from remat_gen.capture.load import Loaded
+from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile import profile
-from remat_gen.capture.trace import Traced
+from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.module import Target
 from remat_gen.ir.costs import Costs
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 def equal_times() -> Iterator[None]:
     """Let every operation that is measured run once, and take the same time."""
     once = mock.Mock(side_effect=lambda places, device: (places[0].call(), 1.0)[1])
-    with mock.patch("remat_gen.capture.profile.time_in_step_us", once):
+    with mock.patch("remat_gen.capture.profile.profile.time_in_step_us", once):
         yield
 
 

@@ -12,9 +12,9 @@ from torch import nn
 from torch._functorch import config as functorch_config
 
 from bench.layers import checkpoint_layers, checkpoint_selectively
-from remat_gen.capture.load import Loaded, load
+from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.plan import Predicted, read_plan
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
 
 NO_LAYERS = "no repeated layer to put it around"
 LAYERED: tuple[tuple[str, Callable[[nn.Module], bool]], ...] = (

@@ -12,14 +12,14 @@ from torch import nn
 
 from bench.contestants import Contestant, NotApplicableError, fresh
 from bench.results import Result, Row, keeps_pages
-from remat_gen.capture.load import Loaded
-from remat_gen.compare import Match
+from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import RematError
-from remat_gen.measure import model_peak
-from remat_gen.pace import interleaved_us, ratio_of
-from remat_gen.report import Report
-from remat_gen.step import training_step
-from remat_gen.verification import verify_models
+from remat_gen.verification.compare import Match
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.paired_times import interleaved_us, ratio_of
+from remat_gen.verification.peak import model_peak
+from remat_gen.verification.report import Report
+from remat_gen.verification.step import training_step
 
 _CPU = torch.device("cpu")
 _NO_COMPILER = ("InvalidCxxCompiler", "CppCompileError", "No working C++ compiler")

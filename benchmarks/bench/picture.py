@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.published import Figure as Theirs
 from bench.results import Result, Row
-from remat_gen.plot_figure import (
+from remat_gen.picture.plot_figure import (
     BLUE,
     INK,
     SOFT_INK,

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bench.published import Figure, published_for
 from bench.results import Result, Row
-from remat_gen.budget import human
+from remat_gen.ask.budget import human
 
 _HOW = {"measured": "theirs", "published": "published"}
 HEAD = ("", "peak", "planned", "time", "interval", "planned", "equal")

@@ -15,19 +15,20 @@ from unittest import mock
 from operators import import_torchvision
 from record import Record, Status
 
-from remat_gen.budget import parse_budget
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load import load
-from remat_gen.existing import verify_file
 from remat_gen.ir.errors import EmitError, InfeasibleBudgetError, RematError
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.report import Report
-from remat_gen.request import Request, Strategy
-from remat_gen.step import training_step
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.review.generated_module import verify_file
+from remat_gen.terminal.progress import Silent
+from remat_gen.verification.report import Report
+from remat_gen.verification.step import training_step
 
 _NEEDED = """
     transformers torch._dynamo.functional_export torch._functorch.aot_autograd
-    remat_gen.capture.trace remat_gen.capture.profile remat_gen.emission remat_gen.planning
+    remat_gen.capture.trace.trace remat_gen.capture.profile.profile remat_gen.plan.emission
+    remat_gen.plan.planning
 """.split()
 
 

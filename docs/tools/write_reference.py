@@ -14,8 +14,8 @@ from typing import Any
 
 import typer
 
-from remat_gen.commands import app
-from remat_gen.config import FLAGS, LISTS, TEXTS
+from remat_gen.ask.config import FLAGS, LISTS, TEXTS
+from remat_gen.cli.typer_app import app
 from remat_gen.ir import plan
 from remat_gen.ir.costs import Cost, PartCost, Smaller
 

@@ -18,7 +18,7 @@ from torch import nn
 import remat_gen
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import read_plan
-from remat_gen.sweep_text import sweep_json
+from remat_gen.trade_off.sweep_text import sweep_json
 
 NET = '''
 """A network whose class needs arguments: only a built one can be planned."""

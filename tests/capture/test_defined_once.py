@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from remat_gen.capture.load import import_file
+from remat_gen.capture.load.load import import_file
 
 OPERATOR = """
 import torch

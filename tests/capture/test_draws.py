@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from remat_gen.capture import draws
-from remat_gen.capture.draws import compares_53_bits, draw_mask
-from remat_gen.capture.dropout import dropout_mask
+from remat_gen.capture.as_eager import draws
+from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
+from remat_gen.capture.as_eager.dropout import dropout_mask
 
 EDGES = [1 << 16, (1 << 16) - 1, (1 << 16) + 1, 8 * (1 << 15), 8 * (1 << 15) + 7, 300_001, 7, 0]
 KEPT = [0.9, 0.1, 0.5, 1 / 3, 1 - 2**-53, 2**-53, 5e-324, 1e-9, 0.85]

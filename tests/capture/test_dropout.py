@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from tracing import source, traced
 
-from remat_gen.capture.dropout import dropout
+from remat_gen.capture.as_eager.dropout import dropout
 from remat_gen.ir.graph import Graph
 
 CHANCES = [i / 100 for i in range(1, 100)] + [1 / 3, 0.123, 0.0, 1.0]

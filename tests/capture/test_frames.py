@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from remat_gen.capture.frames import in_large_chunk
+from remat_gen.capture.process.frames import in_large_chunk
 
 CALLS = 2000
 DEPTHS = range(250)  # in steps of about 100 bytes: more than a chunk of 16 KiB in all

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tracing import LINEAR, source, traced
 
-from remat_gen.capture.garbage import fewer_collections
+from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.ir.errors import TraceError
 
 
@@ -34,7 +34,7 @@ def test_a_model_is_traced_so(tmp_path: Path) -> None:
 def test_libraries_are_left_alone_by_programs_only(tmp_path: Path) -> None:
     script = """
 import gc, sys
-from remat_gen.capture import garbage
+from remat_gen.capture.process import garbage
 garbage.libraries_are_loaded()
 assert not gc.get_freeze_count()
 garbage.leave_libraries_alone()

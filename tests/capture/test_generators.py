@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from remat_gen.capture.generators import kept_generators
+from remat_gen.capture.process.generators import kept_generators
 
 pytestmark = pytest.mark.skipif(
     torch.cuda.is_initialized(), reason="a GPU has its seed: it is used already"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tracing import source, traced
 
-from remat_gen.capture.kernels import kernels_of_eager
+from remat_gen.capture.as_eager.kernels import kernels_of_eager
 
 RESAMPLING = {
     "nearest": ("aten.upsample_nearest2d", 2),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tracing import line_of, source, traced
 
-from remat_gen.capture.left_out import LeftOut
+from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.ir.errors import TraceError
 
 INIT = "self.a = nn.Linear(8, 8)\nself.b = nn.Linear(8, 8)"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tracing import LINEAR, ONE_INPUT, line_of, names, operation, source, traced
 
-from remat_gen.capture.metadata import plain_name
-from remat_gen.capture.naming import Namer, identifier
+from remat_gen.capture.fx.metadata import plain_name
+from remat_gen.capture.lower.naming import Namer, identifier
 from remat_gen.ir.graph import Phase, Ref
 
 

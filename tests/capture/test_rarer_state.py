@@ -14,7 +14,7 @@ from torch import nn
 from tracing import LINEAR, source, traced
 
 from remat_gen.capture.load import load
-from remat_gen.capture.trace import trace_loaded
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.errors import TraceError
 
 BEFORE = """

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from tracing import source, traced
 
-from remat_gen.capture.load import load_fake
-from remat_gen.capture.rms_norm import rms_norm
-from remat_gen.capture.trace import trace_loaded
+from remat_gen.capture.as_eager.rms_norm import rms_norm
+from remat_gen.capture.load.load import load_fake
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.graph import Graph
 
 aten = torch.ops.aten

@@ -11,14 +11,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from tracing import source
 
-from remat_gen.capture.attention import attention
-from remat_gen.capture.load import load_fake
-from remat_gen.capture.trace import Traced, trace_loaded
-from remat_gen.capture.without_values import without_values
+from remat_gen.capture.as_eager.attention import attention
+from remat_gen.capture.load.load import load_fake
+from remat_gen.capture.load.without_values import without_values
+from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Literal
-from remat_gen.problem import problem_of
+from remat_gen.plan.step_problem import problem_of
 
 INIT = "self.lin = nn.Linear(16, 16)\nself.drop = nn.Dropout(0.25)"
 FORWARD = (

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.capture import joint
-from remat_gen.capture.trace import trace
+from remat_gen.capture.trace import joint, trace
 
 
 class Shared(nn.Module):

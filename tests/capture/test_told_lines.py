@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tracing import source, traced
 
-from remat_gen.capture import joint
-from remat_gen.capture.assigned import assigned
+from remat_gen.capture.trace import joint
+from remat_gen.capture.trace.assigned_names import assigned
 from remat_gen.ir.graph import Graph
 
 INIT = (

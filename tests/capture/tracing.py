@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import indent
 
 from remat_gen.capture.load import load
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.graph import Graph, Operation
 
 LINEAR = "self.lin = nn.Linear(8, 8)"

@@ -9,7 +9,7 @@ import pytest
 from cli_runs import Ended, Remat
 from committed import gpt_remat as gpt_remat
 
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 
 MODELS = Path(__file__).parent / "models"
 

@@ -9,7 +9,7 @@ from cli_runs import Remat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.budget import Optimizer, Resident, break_down, human, parse_budget, parse_size
+from remat_gen.ask.budget import Optimizer, Resident, break_down, human, parse_budget, parse_size
 from remat_gen.ir.errors import UsageError
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "GiB": 2**30}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cli_runs import Remat
 
-from remat_gen.capture.calibrate import target_text
-from remat_gen.capture.targets import find_target, read_targets
+from remat_gen.capture.profile.calibrate import target_text
+from remat_gen.capture.profile.targets import find_target, read_targets
 
 
 def test_this_cpu_is_measured_into_a_target(folder: Path, remat: Remat) -> None:

@@ -13,10 +13,10 @@ import pytest
 import torch
 from cli_runs import Remat
 
-from remat_gen.checking import _operations_diff
 from remat_gen.ir.header import read_header
 from remat_gen.ir.plan import plan_text, read_plan, text_sha256
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
+from remat_gen.review.checking import _operations_diff
 
 COMMAND = "run: remat-gen small.py --budget 75%"
 
@@ -133,14 +133,14 @@ def test_a_plan_that_is_laid_out_otherwise(existing: Path, remat: Remat) -> None
 
 
 def test_another_torch(existing: Path, remat: Remat) -> None:
-    with mock.patch("remat_gen.existing.torch_version", return_value="2.99.0"):
+    with mock.patch("remat_gen.review.generated_module.torch_version", return_value="2.99.0"):
         ended = remat("check", existing)
     assert ended.code == 2
     assert "torch 2.99.0 traces differently, so they cannot be compared" in ended.err
 
 
 def test_another_version_of_the_tool(folder: Path, remat: Remat) -> None:
-    with mock.patch("remat_gen.emission.__version__", "0.0.1"):
+    with mock.patch("remat_gen.plan.emission.__version__", "0.0.1"):
         assert remat("small.py", "--budget", "75%").code == 0
     assert "remat-gen 0.0.1" in Path("small_remat.py").read_text()
     assert remat("check", "small_remat.py").code == 0
@@ -223,8 +223,8 @@ CHECK = """
 import resource
 from pathlib import Path
 
-from remat_gen.checking import check_file
-from remat_gen.existing import Existing
+from remat_gen.review.checking import check_file
+from remat_gen.review.generated_module import Existing
 
 path = Path("wide_remat.py")
 print(check_file(path))

@@ -9,8 +9,8 @@ import torch._inductor
 from cli_runs import Remat
 
 import remat_gen
-from remat_gen.config import read_targets
-from remat_gen.request import Request
+from remat_gen.ask.config import read_targets
+from remat_gen.ask.request import Request
 
 
 def test_a_target_asks_for_it(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_target_asks_for_it(tmp_path: Path) -> None:
 
 
 def test_the_call_in_python_asks_for_it() -> None:
-    limit = remat_gen.budget.parse_budget("75%")
+    limit = remat_gen.ask.budget.parse_budget("75%")
     request = Request(Path("m.py"), limit, Path("r.py"), model="Net", compiled=True, live=True)
     assert "compile=True" in request.command()
 

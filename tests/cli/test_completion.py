@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_runs import Ended, Remat
 
-from remat_gen.request import Strategy
+from remat_gen.ask.request import Strategy
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
-from remat_gen.command_generate import generate
-from remat_gen.config import KEYS, read_targets
+from remat_gen.ask.config import KEYS, read_targets
+from remat_gen.ask.pin_patterns import Pins
+from remat_gen.ask.request import DeviceMemory, Strategy
+from remat_gen.cli.command_generate import generate
 from remat_gen.ir.errors import UsageError
-from remat_gen.pins import Pins
-from remat_gen.request import DeviceMemory, Strategy
 
 TARGET = '[tool.remat-gen.targets.small]\nsource = "small.py"\nbudget = "75%"\n'
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
-from remat_gen.difference import difference
-from remat_gen.difference_text import as_markdown, as_text
 from remat_gen.ir.plan import Block, Plan, PlannedSegment, plan_text, read_plan
+from remat_gen.review.difference import difference
+from remat_gen.review.difference_text import as_markdown, as_text
 
 
 @pytest.fixture(scope="module")

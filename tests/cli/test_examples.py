@@ -10,10 +10,10 @@ import pytest
 from cli_runs import Remat
 from committed import EXAMPLES, other_torch
 
-from remat_gen.existing import Existing, emit_again
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.header import is_unedited
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
+from remat_gen.review.generated_module import Existing, emit_again
 
 NAMES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
 

@@ -12,11 +12,11 @@ import pytest
 from cli_runs import Remat
 from rich.console import Console
 
-from remat_gen.explain import Explained, Explanation, Fate, explain_file
-from remat_gen.explain_names import ValueNames, names_in_module
-from remat_gen.explain_other import retained_instead, run_again_instead
-from remat_gen.explain_text import details
-from remat_gen.retrace import Retraced, retrace_file
+from remat_gen.explain.explain_names import ValueNames, names_in_module
+from remat_gen.explain.explain_other import retained_instead, run_again_instead
+from remat_gen.explain.explain_text import details
+from remat_gen.explain.explanation import Explained, Explanation, Fate, explain_file
+from remat_gen.review.retrace import Retraced, retrace_file
 from remat_gen.solver.liveness import to_schedule
 from remat_gen.solver.problem import Held, Operation, Problem, Value
 from remat_gen.solver.program import Program

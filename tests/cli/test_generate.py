@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
-from remat_gen.capture.load import Loaded
-from remat_gen.existing import Existing, emit_again
+from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import plan_text, read_plan, text_sha256
+from remat_gen.review.generated_module import Existing, emit_again
 from remat_gen.solver.solve import STRATEGIES
 
 
@@ -46,7 +46,7 @@ def test_the_plan_emits_the_same_bytes_again(existing: Path) -> None:
 def test_hash_seed_and_threads_change_nothing(seed: str, threads: str, existing: Path) -> None:
     before = existing.read_bytes(), existing.with_suffix(".plan.json").read_bytes()
     existing.unlink()
-    command = [sys.executable, "-m", "remat_gen.cli", "small.py", "--budget", "75%", "-q"]
+    command = [sys.executable, "-m", "remat_gen.cli.app", "small.py", "--budget", "75%", "-q"]
     changed = {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     subprocess.run(command, cwd=existing.parent, env=os.environ | changed, check=True)
     assert (existing.read_bytes(), existing.with_suffix(".plan.json").read_bytes()) == before
@@ -100,7 +100,7 @@ def test_costs_of_another_torch_are_not_used(
     existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert existing.is_file()
-    monkeypatch.setattr("remat_gen.planning.torch_version", lambda: "2.99.0")
+    monkeypatch.setattr("remat_gen.plan.planning.torch_version", lambda: "2.99.0")
     assert json.loads(remat("small.py", "--budget", "75%", "--json").out)["costs_reused"] is False
 
 
@@ -321,7 +321,7 @@ def test_files_beside_the_model_may_be_imported(folder: Path, remat: Remat) -> N
 
 
 def test_help_fits_a_screen_and_is_quick() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "remat_gen.cli", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "remat_gen.cli.app", "--help"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert len(ended.stdout.splitlines()) <= 37
     assert all(len(line) <= 80 for line in ended.stdout.splitlines())

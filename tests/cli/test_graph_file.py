@@ -12,7 +12,7 @@ from graph_files import node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.graph_file import parse_graph
+from remat_gen.bare.graph_file import parse_graph
 from remat_gen.ir.errors import GraphError
 from remat_gen.solver.bare import BareGraph
 

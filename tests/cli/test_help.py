@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_runs import Remat
 
-from remat_gen.cli import COMMANDS
+from remat_gen.cli.app import COMMANDS
 
 LINES, COLUMNS = 36, 80
 

@@ -14,19 +14,19 @@ import pytest
 from cli_runs import Remat
 from signalled import signalled
 
-from remat_gen.interrupt import Interruptible
 from remat_gen.ir.header import split_header
 from remat_gen.ir.plan import read_plan
-from remat_gen.progress import Silent
 from remat_gen.solver.auto import Auto
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.exact_entrant import ExactEntrant
 from remat_gen.solver.search import INTERRUPTED
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import Silent
 
 # The command line with a search that sleeps before it begins.
 _PROGRAM = """
 import sys, time
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 from remat_gen.solver.auto import Auto
 
 def slow(self, contest):
@@ -66,7 +66,7 @@ def test_sigint_before_any_schedule_is_found(existing: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "seconds"), [("typer", 60), ("remat_gen.command_generate", 60), ("torch", 1)]
+    ("module", "seconds"), [("typer", 60), ("remat_gen.cli.command_generate", 60), ("torch", 1)]
 )
 def test_sigint_while_modules_are_imported(module: str, seconds: int, folder: Path) -> None:
     """Torch is imported to its end, since its C code would break."""
@@ -150,7 +150,7 @@ def test_sigint_after_the_solve_ends_it(
     existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _contents(existing.parent)
-    monkeypatch.setattr("remat_gen.emission.describe", lambda *_: _sigint())
+    monkeypatch.setattr("remat_gen.plan.emission.describe", lambda *_: _sigint())
     assert remat("small.py", "--budget", "80%").code == 130
     assert _contents(existing.parent) == before
 

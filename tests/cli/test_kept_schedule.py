@@ -9,7 +9,7 @@ from pathlib import Path
 from cli_runs import Remat
 
 from remat_gen.ir.plan import Plan, read_plan
-from remat_gen.output import plan_path
+from remat_gen.plan.output import plan_path
 
 ASKED = ("small.py", "--budget", "75%")
 

@@ -10,7 +10,7 @@ from cli_runs import Remat
 
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.header import Header, body_hash, is_unedited, read_header
-from remat_gen.output import check_module, write_all
+from remat_gen.plan.output import check_module, write_all
 
 
 def _names(folder: Path) -> set[str]:

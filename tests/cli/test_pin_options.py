@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
+from remat_gen.ask.pin_patterns import make_pins, matches
 from remat_gen.ir.plan import Plan, plan_text, read_plan
-from remat_gen.pins import make_pins, matches
 
 BUDGET = ("--budget", "100%")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 
-from remat_gen.existing import verify_file
-from remat_gen.timeline_measured import remember
+from remat_gen.picture.timeline_measured import remember
+from remat_gen.review.generated_module import verify_file
 
 
 def test_a_picture_beside_the_module(existing: Path, remat: Remat) -> None:

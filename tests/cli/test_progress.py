@@ -9,9 +9,9 @@ import pytest
 from cli_runs import Remat
 from rich.console import Console
 
-from remat_gen import progress as module
-from remat_gen.progress import progress_for, standing_text
 from remat_gen.solver.search import Standing
+from remat_gen.terminal import progress as module
+from remat_gen.terminal.progress import progress_for, standing_text
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-7]m")

@@ -146,7 +146,7 @@ def test_torch_is_not_imported(chain: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "broken")}
     check = [sys.executable, "-c", "import torch"]
     assert subprocess.run(check, env=environment, capture_output=True).returncode == 1
-    command = [sys.executable, "-m", "remat_gen.cli", "solve", str(chain), "--budget"]
+    command = [sys.executable, "-m", "remat_gen.cli.app", "solve", str(chain), "--budget"]
     for budget, code in (("5", 0), ("1", 3)):
         ended = subprocess.run([*command, budget], env=environment, capture_output=True, text=True)
         assert ended.returncode == code, ended.stderr
@@ -155,7 +155,7 @@ def test_torch_is_not_imported(chain: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_the_hash_seed_changes_nothing(seed: str, chain: Path, remat: Remat) -> None:
     here = remat("solve", chain, "--budget", "4", "--json").out
-    command = [sys.executable, "-m", "remat_gen.cli", "solve", str(chain), "--budget", "4"]
+    command = [sys.executable, "-m", "remat_gen.cli.app", "solve", str(chain), "--budget", "4"]
     environment = os.environ | {"PYTHONHASHSEED": seed}
     ended = subprocess.run(
         [*command, "--json"], env=environment, capture_output=True, text=True, check=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remat_gen.request import Strategy
+from remat_gen.ask.request import Strategy
 from remat_gen.solver.solve import STRATEGIES
 
 

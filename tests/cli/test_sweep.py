@@ -13,19 +13,19 @@ from unittest import mock
 import pytest
 from cli_runs import Remat
 
-from remat_gen import sweep_problem
-from remat_gen.capture import profile as measuring
-from remat_gen.plot_figure import BLUE
-from remat_gen.sweep_picture import staircase, sweep_png, sweep_svg
-from remat_gen.sweep_text import shown_budgets
-from remat_gen.sweeping import Curve, Point, Rival, Sweep
+from remat_gen.capture.profile import profile as measuring
+from remat_gen.picture.plot_figure import BLUE
+from remat_gen.trade_off import sweep_problem
+from remat_gen.trade_off.sweep_picture import staircase, sweep_png, sweep_svg
+from remat_gen.trade_off.sweep_text import shown_budgets
+from remat_gen.trade_off.sweeping import Curve, Point, Rival, Sweep
 
 QUICK = ("--strategies", "auto,rotor,ogc", "--points", "4", "-q")
 
 
 @pytest.fixture(scope="module")
 def swept(planned: Path) -> dict[str, Any]:
-    from remat_gen.cli import main
+    from remat_gen.cli.app import main
 
     source = planned.with_name("small.py")
     with mock.patch("builtins.print") as printed:

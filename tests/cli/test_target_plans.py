@@ -10,9 +10,9 @@ import pytest
 import torch
 from cli_runs import Remat
 
-from remat_gen.capture.load import import_file, load
+from remat_gen.capture.load.load import import_file, load
 from remat_gen.ir.plan import Modelled, read_plan
-from remat_gen.step import training_step
+from remat_gen.verification.step import training_step
 
 CPU = """
 [some_cpu]

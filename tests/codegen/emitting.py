@@ -12,20 +12,20 @@ from emitting_parts import CPU as CPU
 from emitting_parts import measured_workspace as measured_workspace
 from emitting_parts import target_of
 
-from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.load.load import Loaded, load
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.codegen.module import emit_body
-from remat_gen.compare import Comparison, Match, compare
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
-from remat_gen.outcome import State, run_steps
-from remat_gen.problem import problem_of
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.fused import PartFigures
 from remat_gen.solver.parts import Part
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay
 from remat_gen.solver.schedule import Schedule
 from remat_gen.solver.solve import Solver
+from remat_gen.verification.compare import Comparison, Match, compare
+from remat_gen.verification.outcome import State, run_steps
 
 Choose = Callable[[Problem], Schedule]
 Parts = Callable[[Graph, Problem, Schedule], tuple[Part, ...]]

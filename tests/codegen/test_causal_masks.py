@@ -9,9 +9,9 @@ import torch
 from emitting import Emitted, assert_bitwise, at_share, compared, emit
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from remat_gen.capture.causal_masks import LIBRARY, watched_positions
-from remat_gen.compare import Match
+from remat_gen.capture.as_eager.causal_masks import LIBRARY, watched_positions
 from remat_gen.ir.graph import Operation
+from remat_gen.verification.compare import Match
 
 library = pytest.importorskip(LIBRARY)
 

@@ -9,7 +9,7 @@ from emitting import HEAD, assert_bitwise, at_share, emit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.capture.copies import copied
+from remat_gen.capture.process.copies import copied
 
 MODEL = (
     HEAD

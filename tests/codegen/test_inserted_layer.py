@@ -16,12 +16,12 @@ from emitting import Choose, Emitted, assert_bitwise, emit, model_costs
 from test_stability import changed, without
 
 from remat_gen.capture.load import load
-from remat_gen.capture.signature import signature
-from remat_gen.capture.trace import Traced, trace_loaded
+from remat_gen.capture.lower.signature import signature
+from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.plan import read_plan
-from remat_gen.output import plan_path
-from remat_gen.planned import committed_runs, planned_schedule
+from remat_gen.plan.output import plan_path
+from remat_gen.plan.plan_names import committed_runs, planned_schedule
 from remat_gen.solver.committed import Committed
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import replay

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from emitting import Emitted, assert_bitwise, at_share, compared, emit
 
-from remat_gen.compare import Match
+from remat_gen.verification.compare import Match
 
 TRANSFORMERS = """\
 import torch

@@ -11,7 +11,7 @@ from remat_gen.capture.compiled import Candidate
 from remat_gen.codegen.fusible import fusible_in
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.graph import Phase
-from remat_gen.marginal import marginal_costs
+from remat_gen.plan.marginal import marginal_costs
 
 MODEL = """
 class Net(nn.Module):

@@ -11,7 +11,7 @@ from emitting import HEAD, assert_bitwise, at_share, emit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.capture.signature import signature
+from remat_gen.capture.lower.signature import signature
 from remat_gen.codegen.marks import fill, value
 from remat_gen.codegen.numbers import handed, together, without_numbers
 from remat_gen.codegen.statements import Body, Function, Statement

@@ -14,7 +14,7 @@ from random_leaves import LAYERS, STATE
 from random_models import sources
 from random_schedules import random_schedule
 
-from remat_gen.measure import model_peak
+from remat_gen.verification.peak import model_peak
 
 ROWS = 8192  # so that a value of the model has half a MiB
 CLOSE = 64 * 1024  # bytes

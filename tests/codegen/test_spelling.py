@@ -13,8 +13,8 @@ from operator_calls import calls_of, overloads_of
 from remat_gen.codegen import spelling
 from remat_gen.codegen.expressions import Expressions
 from remat_gen.codegen.marks import Mark, value
-from remat_gen.compare import is_bitwise_equal
 from remat_gen.ir.graph import Graph, Kind, Literal, Ref, Source, Storage, Tensor, View
+from remat_gen.verification.compare import is_bitwise_equal
 
 _FUNCTIONS = [
     (name, overload)

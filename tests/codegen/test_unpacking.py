@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from emitting import CPU, HEAD, Emitted, assert_bitwise, at_share, emit, keep_all
 
-from remat_gen.measure import model_peak
+from remat_gen.verification.peak import model_peak
 
 MODEL = """
 class Net(nn.Module):

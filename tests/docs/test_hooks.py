@@ -11,7 +11,7 @@ import pytest
 import yaml
 from fences import PAGES, read_page
 
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 
 ROOT = PAGES.parent
 MODEL = """

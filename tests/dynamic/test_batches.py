@@ -15,7 +15,7 @@ from varying_models import (
     WINDOWS,
 )
 
-from remat_gen.capture.lower import RNG_STATE_BYTES
+from remat_gen.capture.lower.lower import RNG_STATE_BYTES
 
 MODEL = pytest.mark.parametrize("source", MODELS.values(), ids=MODELS)
 

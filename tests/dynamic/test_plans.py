@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from varying_models import OPEN_ENDED, one_line
 
-from remat_gen.budget import parse_budget
-from remat_gen.capture.roofline import NOMINAL_CPU, roofline_us
-from remat_gen.checking import check_file
-from remat_gen.existing import Existing, emit_again
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request, Strategy, make_dynamic
+from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.request import Request, Strategy, make_dynamic
-from remat_gen.summary import summary_json, summary_lines
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.review.checking import check_file
+from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.show.summary import summary_json, summary_lines
+from remat_gen.terminal.progress import Silent
 
 PINNED = one_line("self.p = nn.Parameter(torch.zeros(6, 8))", "return self.lin(x) + self.p")
 

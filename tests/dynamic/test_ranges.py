@@ -9,7 +9,7 @@ from varying import assert_as_eager, varying
 from varying_models import RESNET, model, one_line
 
 from remat_gen.capture.load import load
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.errors import TraceError, UsageError
 
 BATCH_NORM = one_line("self.norm = nn.BatchNorm1d(8)", "return self.norm(self.lin(x))")

@@ -14,15 +14,15 @@ import pytest
 from emitting_parts import CPU, equal_times
 from varying_models import GPT, model
 
-from remat_gen.budget import parse_budget
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load import load
-from remat_gen.checking import check_file
 from remat_gen.ir.errors import InfeasibleBudgetError
-from remat_gen.measure import model_peak
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.request import Request, Strategy
-from remat_gen.summary import summary_lines
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.review.checking import check_file
+from remat_gen.show.summary import summary_lines
+from remat_gen.terminal.progress import Silent
+from remat_gen.verification.peak import model_peak
 
 LARGEST = 3
 # For one sample torch unfolds the input of a small 3-D convolution: 27 times its size.

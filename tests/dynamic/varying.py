@@ -14,16 +14,16 @@ import torch
 from emitting_parts import CPU, measured_workspace, target_of
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.load.load import Loaded, load
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.codegen.module import emit_body
-from remat_gen.compare import Match, compare
 from remat_gen.ir.size import Length
-from remat_gen.measure import model_peak
-from remat_gen.outcome import Outcome, State, run_steps
-from remat_gen.problem import problem_of
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.replay import replay
 from remat_gen.solver.solve import Solver
+from remat_gen.verification.compare import Match, compare
+from remat_gen.verification.outcome import Outcome, State, run_steps
+from remat_gen.verification.peak import model_peak
 
 
 @dataclass(frozen=True, slots=True)

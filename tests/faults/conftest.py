@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stages import At
 
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 
 MODEL = Path(__file__).parents[1] / "cli/models/small.py"
 
@@ -43,7 +43,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[], 
 
     def happen(stage: str, what: Callable[[], object]) -> None:
         monkeypatch.setattr(
-            "remat_gen.command_generate.progress_for", lambda *_, **__: At(stage, what)
+            "remat_gen.cli.command_generate.progress_for", lambda *_, **__: At(stage, what)
         )
 
     yield happen

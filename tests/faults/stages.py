@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from remat_gen.progress import Silent, Step
+from remat_gen.terminal.progress import Silent, Step
 
 STAGES = ("load", "trace", "profile", "solve", "emit", "write")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from remat_gen import output
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 from remat_gen.ir.errors import UsageError
-from remat_gen.output import one_at_a_time, write_all
+from remat_gen.plan import output
+from remat_gen.plan.output import one_at_a_time, write_all
 
 Happen = Callable[[str, Callable[[], object]], None]
 Contents = Callable[[], dict[str, bytes]]
@@ -50,10 +50,10 @@ def test_a_full_disk(
 
 _LIMITED = """
 import resource, signal, sys
-from remat_gen.cli import main
+from remat_gen.cli.app import main
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-import remat_gen.pipeline as pipeline
+import remat_gen.plan.pipeline as pipeline
 real = pipeline.write_all
 
 def limited(texts):

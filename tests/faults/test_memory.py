@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from remat_gen.capture import profile as profiling
-from remat_gen.cli import main
+from remat_gen.capture.profile import profile as profiling
+from remat_gen.cli.app import main
 from remat_gen.ir.plan import read_plan
 
 ERRORS = [

@@ -11,10 +11,10 @@ import pytest
 from signalled import signalled
 from stages import STAGES
 
-from remat_gen.cli import main
-from remat_gen.interrupt import Interruptible, signals_wait
+from remat_gen.cli.app import main
 from remat_gen.ir.errors import Interruption
-from remat_gen.progress import Silent
+from remat_gen.terminal.interrupt import Interruptible, signals_wait
+from remat_gen.terminal.progress import Silent
 
 Happen = Callable[[str, Callable[[], object]], None]
 Contents = Callable[[], dict[str, bytes]]
@@ -105,8 +105,8 @@ def test_an_error_while_signals_wait_is_not_hidden() -> None:
 
 _PROGRAM = """
 import sys, time
-from remat_gen import pipeline
-from remat_gen.cli import main
+from remat_gen.plan import pipeline
+from remat_gen.cli.app import main
 
 def slow(*arguments):
     print("STAGE", file=sys.stderr, flush=True)

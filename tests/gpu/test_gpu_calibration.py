@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from remat_gen.capture.calibrate import calibrate
+from remat_gen.capture.profile.calibrate import calibrate
 
 pytestmark = [
     pytest.mark.cuda,

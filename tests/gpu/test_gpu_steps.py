@@ -9,13 +9,13 @@ import torch
 from gpu_models import MODELS
 
 import remat_gen
-from remat_gen.capture.calls import bind, resolve
-from remat_gen.capture.load import Loaded, load, load_fake
-from remat_gen.capture.synthesize import Synthesizer
-from remat_gen.capture.trace import Traced, trace_loaded
-from remat_gen.existing import verify_file
+from remat_gen.capture.load.load import Loaded, load, load_fake
+from remat_gen.capture.profile.calls import bind, resolve
+from remat_gen.capture.profile.synthesize import Synthesizer
+from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.plan import read_plan
-from remat_gen.step import training_step
+from remat_gen.review.generated_module import verify_file
+from remat_gen.verification.step import training_step
 
 pytestmark = [
     pytest.mark.cuda,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from measure_graphs import Builder
 
-from remat_gen.capture.calls import bind, materialise, resolve
+from remat_gen.capture.profile.calls import bind, materialise, resolve
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Literal, Ref
 

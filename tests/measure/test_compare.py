@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from remat_gen.compare import Match, compare, largest_difference
+from remat_gen.verification.compare import Match, compare, largest_difference
 
 NAN, INF = float("nan"), float("inf")
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.compare import Match, compare_steps
-from remat_gen.outcome import Outcome
-from remat_gen.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
-from remat_gen.report import Report
-from remat_gen.verification import verify_models
+from remat_gen.verification.compare import Match, compare_steps
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.outcome import Outcome
+from remat_gen.verification.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
+from remat_gen.verification.report import Report
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 EPS = torch.finfo(torch.float32).eps
@@ -144,8 +144,8 @@ class OutputsOnly(Net):
 
 def verify(monkeypatch: pytest.MonkeyPatch, original: nn.Module, planned: nn.Module) -> Report:
     """Verify as if on a GPU; nothing that needs one is run."""
-    monkeypatch.setattr("remat_gen.verification.model_peak", lambda *_: None)
-    monkeypatch.setattr("remat_gen.verification.free_unused", lambda _: None)
+    monkeypatch.setattr("remat_gen.verification.compare_models.model_peak", lambda *_: None)
+    monkeypatch.setattr("remat_gen.verification.compare_models.free_unused", lambda _: None)
     limits = {"predicted_peak_bytes": None, "budget_bytes": None}
     x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
     return verify_models(original, planned, (x,), {}, device=CUDA, **limits)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from measure_graphs import Builder
 
-from remat_gen.capture.in_step import (
+from remat_gen.capture.profile.in_step import (
     Place,
     Turns,
     copies_needed,
@@ -17,7 +17,7 @@ from remat_gen.capture.in_step import (
     time_in_step_us,
     touch,
 )
-from remat_gen.capture.timing import Effort
+from remat_gen.capture.profile.timing import Effort
 from remat_gen.ir.graph import Phase
 
 CPU = torch.device("cpu")

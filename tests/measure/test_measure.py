@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from remat_gen.measure import activation_peak, model_peak
-from remat_gen.step import training_step
+from remat_gen.verification.peak import activation_peak, model_peak
+from remat_gen.verification.step import training_step
 
 CPU = torch.device("cpu")
 KIB = 1024

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.capture.memory_events import recorded_memory, running_sum
+from remat_gen.capture.profile.memory_events import recorded_memory, running_sum
 
 
 def test_spans_are_exact() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from remat_gen import original
-from remat_gen.capture.load import Loaded, load
+from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.errors import TraceError
+from remat_gen.plan import original_repeats as original
 
 NET = """\
 import os

@@ -11,7 +11,12 @@ from itertools import pairwise, permutations
 import pytest
 import torch
 
-from remat_gen.pace import interleaved_us, median_interval, order_of_round, time_ratio
+from remat_gen.verification.paired_times import (
+    interleaved_us,
+    median_interval,
+    order_of_round,
+    time_ratio,
+)
 
 CPU = torch.device("cpu")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from remat_gen.planned_kernels import planned_kernels
+from remat_gen.verification.planned_kernels import planned_kernels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from measure_graphs import Builder
 
+from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.profile import profile
-from remat_gen.capture.signature import signature
-from remat_gen.capture.workspace import refuse_other_allocators
+from remat_gen.capture.profile.workspace import refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import ProfileError, UsageError
 from remat_gen.ir.graph import Literal, Operation
@@ -177,7 +177,9 @@ def test_a_disturbance_at_one_moment_is_not_measured(
     build.tensor("y", (4,))
     build.operation("aten.relu.default", [x], ["y"], name="relu")
     moments = iter((9_000.0, 3.0))
-    monkeypatch.setattr("remat_gen.capture.profile.time_in_step_us", lambda *_: next(moments))
+    monkeypatch.setattr(
+        "remat_gen.capture.profile.profile.time_in_step_us", lambda *_: next(moments)
+    )
     assert costs(build).operations["relu"].time_us == 3.0
 
 
@@ -190,9 +192,9 @@ def test_a_kernel_that_asserts_is_named(build: Builder, monkeypatch: pytest.Monk
     x = build.tensor("x", (8, 8))
     build.tensor("y", (8, 8))
     relu = build.operation("aten.relu.default", [x], ["y"])
-    monkeypatch.setattr("remat_gen.capture.profile.resolve", lambda _: failing)
+    monkeypatch.setattr("remat_gen.capture.profile.profile.resolve", lambda _: failing)
     assert cost(build, relu).modelled  # the device still answers
-    monkeypatch.setattr("remat_gen.capture.profile.synchronise", failing)
+    monkeypatch.setattr("remat_gen.capture.profile.profile.synchronise", failing)
     with pytest.raises(
         ProfileError, match=r"^aten\.relu\.default .*: CUDA error: [^\n]*triggered$"
     ):

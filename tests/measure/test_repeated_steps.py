@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.report import Report
-from remat_gen.smaller import SmallerStep
-from remat_gen.summary import report_json
-from remat_gen.verification import verify_models
+from remat_gen.show.summary import report_json
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import SmallerStep
 
 WIDTH = 8
 SMALLER = SmallerStep("batch of 3", (torch.randn(3, WIDTH),), {})

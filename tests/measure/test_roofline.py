@@ -3,7 +3,13 @@
 import torch
 from measure_graphs import Builder
 
-from remat_gen.capture.roofline import Rates, flops, measured_rates, moved_bytes, roofline_us
+from remat_gen.capture.profile.roofline import (
+    Rates,
+    flops,
+    measured_rates,
+    moved_bytes,
+    roofline_us,
+)
 
 RATES = Rates(flops_per_us=1000.0, bytes_per_us=100.0, launch_us=2.0)
 

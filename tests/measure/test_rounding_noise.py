@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.compare import Match, relative_difference
-from remat_gen.noise import backward_error, rounding_error
-from remat_gen.outcome import State
-from remat_gen.report import Report
-from remat_gen.verification import verify_models
+from remat_gen.verification.compare import Match, relative_difference
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.noise import backward_error, rounding_error
+from remat_gen.verification.outcome import State
+from remat_gen.verification.report import Report
 
 WIDTH = 32
 
@@ -123,7 +123,9 @@ def test_a_long_sum_in_another_order_is_no_difference() -> None:
 
 
 def test_without_the_rounding_error_it_would_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remat_gen.verification._Subject.double_outcomes", lambda self, model: [])
+    monkeypatch.setattr(
+        "remat_gen.verification.compare_models._Subject.double_outcomes", lambda self, model: []
+    )
     assert "norm.weight, step 1" in different(compared(Rows(), OtherOrder(), rows()))
 
 

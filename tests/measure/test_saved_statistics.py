@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from remat_gen.capture.calls import bind, resolve
 from remat_gen.capture.load import load, load_fake
-from remat_gen.capture.synthesize import Synthesizer
-from remat_gen.capture.trace import trace_loaded
+from remat_gen.capture.profile.calls import bind, resolve
+from remat_gen.capture.profile.synthesize import Synthesizer
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.graph import Phase
 
 TEXT = """

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.step import clear_gradients, leaves_of, structure_of, training_step
+from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
 
 @dataclass

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measure_graphs import Builder
 
-from remat_gen.capture.synthesize import Fill, Synthesizer
+from remat_gen.capture.profile.synthesize import Fill, Synthesizer
 
 dimensions = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=4)
 dtypes = st.sampled_from(["float32", "bfloat16", "complex64", "int64", "bool"])

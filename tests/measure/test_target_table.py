@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from measure_graphs import Builder
 
-from remat_gen.capture.modelled import modelled_costs, workspace_bytes
-from remat_gen.capture.targets import TABLE, Hardware, find_target, read_targets
+from remat_gen.capture.profile.modelled import modelled_costs, workspace_bytes
+from remat_gen.capture.profile.targets import TABLE, Hardware, find_target, read_targets
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Trait
 

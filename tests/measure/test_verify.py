@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from remat_gen.report import Report
-from remat_gen.smaller import SmallerStep, smaller_step
-from remat_gen.verification import verify_models
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
 
 CPU = torch.device("cpu")
 WIDTH = 32

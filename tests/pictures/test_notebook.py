@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from remat_gen.budget import human
-from remat_gen.notebook import plan_html, plan_png, plan_svg
-from remat_gen.retrace import Retraced
-from remat_gen.timeline_view import TimelineView
+from remat_gen.ask.budget import human
+from remat_gen.picture.timeline_view import TimelineView
+from remat_gen.review.retrace import Retraced
+from remat_gen.show.notebook import plan_html, plan_png, plan_svg
 
 
 class Tags(HTMLParser):

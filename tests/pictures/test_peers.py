@@ -14,18 +14,18 @@ from torch._functorch._aot_autograd.descriptors import (
 )
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from remat_gen.capture.draws import compares_53_bits
-from remat_gen.capture.joint import trace_joint
-from remat_gen.capture.load import Loaded, load
-from remat_gen.capture.storages import is_getitem, is_view
-from remat_gen.capture.trace import Traced, trace
+from remat_gen.capture.as_eager.draws import compares_53_bits
+from remat_gen.capture.fx.storages import is_getitem, is_view
+from remat_gen.capture.load.load import Loaded, load
+from remat_gen.capture.trace.joint import trace_joint
+from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
-from remat_gen.peers import in_one_backward, layered_peers
-from remat_gen.peers_torch import RATIOS, Partitioner, compiled_peers
-from remat_gen.problem import problem_of
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.solver.subject import Subject, subject_of
+from remat_gen.trade_off.baselines import in_one_backward, layered_peers
+from remat_gen.trade_off.torch_baselines import RATIOS, Partitioner, compiled_peers
 
 SMALL = Path(__file__).parents[1] / "cli" / "models" / "small.py"
 OURS_ONLY = {"aten.clone.default", "aten.detach.default"}  # how outputs leave our trace

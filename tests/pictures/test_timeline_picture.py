@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.budget import human
+from remat_gen.ask.budget import human
 from remat_gen.ir.errors import UsageError
-from remat_gen.retrace import Retraced
-from remat_gen.timeline import residence_of
-from remat_gen.timeline_measured import common_order, on_plans_clock
-from remat_gen.timeline_picture import timeline_png, timeline_svg
-from remat_gen.timeline_view import Curve, TimelineView
+from remat_gen.picture.timeline_measured import common_order, on_plans_clock
+from remat_gen.picture.timeline_owners import residence_of
+from remat_gen.picture.timeline_picture import timeline_png, timeline_svg
+from remat_gen.picture.timeline_view import Curve, TimelineView
+from remat_gen.review.retrace import Retraced
 
 
 def labels(svg: bytes) -> set[str]:

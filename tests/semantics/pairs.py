@@ -19,18 +19,18 @@ import pytest
 import torch
 from torch import nn
 
-from remat_gen.budget import parse_budget
-from remat_gen.capture.defined_once import defined_once
-from remat_gen.capture.profile import Progress as ProfileProgress
-from remat_gen.capture.roofline import NOMINAL_CPU, roofline_us
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request, Strategy
+from remat_gen.capture.process.defined_once import defined_once
+from remat_gen.capture.profile.profile import Progress as ProfileProgress
+from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.ir.steps import runs_in
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.request import Request, Strategy
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.terminal.progress import Silent
 
 LOWEST = "lowest"  # the smallest budget that is feasible
 MODELS = Path(__file__).parent / "models"

@@ -10,7 +10,7 @@ import torch
 from pairs import Pair
 from torch import Tensor, nn
 
-from remat_gen.step import leaves_of, structure_of
+from remat_gen.verification.step import leaves_of, structure_of
 
 Backward: TypeAlias = Callable[[Any], None]
 

@@ -18,20 +18,20 @@ from pairs import MODELS, modelled_costs
 from steps import bytes_kept
 from torch import Tensor, nn
 
-from remat_gen.budget import parse_budget
+from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.request import Request
 from remat_gen.capture.load import load
-from remat_gen.capture.timing import Effort
-from remat_gen.checking import check_file
-from remat_gen.compare import Match
-from remat_gen.emission import module_text
-from remat_gen.existing import verify_file
+from remat_gen.capture.profile.timing import Effort
 from remat_gen.ir.plan import Compiled
-from remat_gen.pipeline import Generated, generate
-from remat_gen.progress import Silent
-from remat_gen.report import Report
-from remat_gen.request import Request
-from remat_gen.retrace import retrace_file
+from remat_gen.plan.emission import module_text
+from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.review.checking import check_file
+from remat_gen.review.generated_module import verify_file
+from remat_gen.review.retrace import retrace_file
 from remat_gen.solver.parts import Part
+from remat_gen.terminal.progress import Silent
+from remat_gen.verification.compare import Match
+from remat_gen.verification.report import Report
 
 pytestmark = pytest.mark.skipif(
     shutil.which(os.environ.get("CXX", "g++")) is None, reason="needs a C++ compiler"
@@ -75,11 +75,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
-        patch.setattr("remat_gen.fusion._GAIN", float("inf"))
-        patch.setattr("remat_gen.fusion.pieces_of", lambda _problem, _schedule, part, _own: (part,))
-        patch.setattr("remat_gen.fusion.cheapest", _all_that_can_be)
-        patch.setattr("remat_gen.compiling.marginal_costs", lambda _graph, costs, _functions: costs)
-        patch.setattr("remat_gen.compiling._Compiler.gathered", lambda _self, planned: planned)
+        patch.setattr("remat_gen.plan.fusion._GAIN", float("inf"))
+        patch.setattr(
+            "remat_gen.plan.fusion.pieces_of", lambda _problem, _schedule, part, _own: (part,)
+        )
+        patch.setattr("remat_gen.plan.fusion.cheapest", _all_that_can_be)
+        patch.setattr(
+            "remat_gen.plan.compiling.marginal_costs", lambda _graph, costs, _functions: costs
+        )
+        patch.setattr("remat_gen.plan.compiling._Compiler.gathered", lambda _self, planned: planned)
         patch.setattr("remat_gen.capture.race._EFFORT", Effort(fewest=1, most=1))
         patch.setattr("remat_gen.capture.race._ROUNDS", 1)
         generated = generate(request, Silent())

@@ -15,8 +15,8 @@ from steps import Left, assert_right, assert_same, run_steps
 from torch import Tensor, nn
 
 from remat_gen.capture.load import load
-from remat_gen.existing import verify_file
 from remat_gen.ir.errors import UsageError
+from remat_gen.review.generated_module import verify_file
 
 HALVES = ["bfloat16", "float16"]
 BODY = "return self.head(self.body(x))"

@@ -10,7 +10,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules import transformer
 
-from remat_gen.capture.transformer_masks import watched_masks
+from remat_gen.capture.as_eager.transformer_masks import watched_masks
 from remat_gen.ir.errors import TraceError
 
 INIT = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remat_gen.graph_file import read_graph
+from remat_gen.bare.graph_file import read_graph
 from remat_gen.solver.exact.bit_graph import BitGraph
 from remat_gen.solver.exact.judge import judge
 from remat_gen.solver.exact.search import search

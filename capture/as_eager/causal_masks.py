@@ -1,0 +1,91 @@
+"""Trace the attention that models of transformers run where a call gives no mask: plain causal.
+
+Before attention transformers looks at the *values* of the position ids, for several sequences
+packed into one row. It finds none and leaves the mask to the kernel. Under tracing it cannot look:
+every attention gets a mask of batch × length² elements in each layer, and with it a kernel that
+rounds otherwise. Position ids that count from somewhere on (`arange`, moved, viewed, repeated for
+each row) hold no packed rows in any step, of any length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from unittest import mock
+
+import torch
+
+from remat_gen.capture.as_eager.known_values import KnownValues
+
+LIBRARY = "transformers.masking_utils"
+_PACKED = "find_packed_sequence_indices"
+_EXPORTING = "is_torchdynamo_exporting"
+# What leaves rows that count rows that count, whatever the lengths. Of others, a remainder say,
+# the values at the example's lengths tell nothing of those at smaller ones.
+_COUNTING = frozenset(
+    """aten.arange.default aten.arange.start aten.add.Tensor aten.sub.Tensor aten.unsqueeze.default
+    aten.squeeze.dim aten.expand.default aten.view.default aten._unsafe_view.default
+    aten.slice.Tensor aten.alias.default aten.detach.default aten.clone.default
+    aten._to_copy.default""".split()
+)
+
+
+@dataclass(slots=True)
+class Positions:
+    """Whether each look at position ids found rows that count, of one sequence each."""
+
+    looks: list[bool] = field(default_factory=list)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether no row can ever hold several sequences."""
+        return bool(self.looks) and all(self.looks)
+
+
+@contextlib.contextmanager
+def watched_positions() -> Iterator[Positions]:
+    """Watch what transformers asks of position ids while a model runs on fake tensors."""
+    positions = Positions()
+    library = sys.modules.get(LIBRARY)
+    find = getattr(library, _PACKED, None)
+    if find is None:
+        yield positions
+        return
+    with KnownValues(_COUNTING, _counts) as counting:
+
+        def look(position_ids: torch.Tensor) -> object:
+            positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
+            return find(position_ids)
+
+        with mock.patch.object(library, _PACKED, look):
+            yield positions
+
+
+@contextlib.contextmanager
+def masks_of_eager(positions: Positions) -> Iterator[None]:
+    """Let transformers leave causal masks to the kernel while a model is traced, as in eager mode.
+
+    It makes masks for what is exported, since a program may be given a cache or one token later.
+    A planned module is not: it refuses other shapes.
+    """
+    library = sys.modules.get(LIBRARY)
+    with contextlib.ExitStack() as stack:
+        if hasattr(library, _EXPORTING):
+            stack.enter_context(mock.patch.object(library, _EXPORTING, _no))
+        if positions.plain:
+            stack.enter_context(mock.patch.object(library, _PACKED, _none))
+        yield
+
+
+def _counts(made: torch.Tensor, read: list[torch.Tensor]) -> bool:
+    return not made.is_floating_point() and len(read) < 2
+
+
+def _no() -> bool:
+    return False
+
+
+def _none(_position_ids: torch.Tensor) -> None:
+    return None

@@ -1,0 +1,99 @@
+"""Trace the operators that eager runs, where torch would trace arithmetic of its own instead.
+
+Under tracing torch replaces resampling and a few losses by Python (`OpOverload.py_impl`), which
+rounds differently and takes many operations for one. Without that the trace has the operator. For
+dropout there is a replacement of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+from unittest import mock
+
+import torch
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+from remat_gen.capture.as_eager import rms_norm
+from remat_gen.capture.as_eager.attention import attention
+from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
+from remat_gen.capture.as_eager.resampling import RESAMPLING
+
+aten = torch.ops.aten
+_Key: TypeAlias = torch._C.DispatchKey
+_ByKey: TypeAlias = Mapping[_Key, Callable[..., Any]]
+_Kernels: TypeAlias = Mapping[torch._ops.OpOverload, _ByKey]
+_KEYS = (_Key.Autograd, _Key.CompositeImplicitAutograd)
+
+
+def _for(kernel: Callable[..., Any]) -> _ByKey:
+    return dict.fromkeys(_KEYS, kernel)
+
+
+_OURS: _Kernels = {aten.dropout.default: _for(dropout), aten.dropout_.default: _for(dropout_)}
+_OF_GPU: _Kernels = {
+    aten.dropout.default: _for(dropout_of_gpu),
+    aten.dropout_.default: _for(dropout_),
+    aten.rms_norm.default: _for(rms_norm.rms_norm),
+    aten._fused_rms_norm.default: {
+        _Key.CompositeImplicitAutograd: rms_norm.kept,
+        _Key.Meta: rms_norm.arithmetic,
+    },
+    aten.scaled_dot_product_attention.default: _for(attention),
+}
+
+# Packets of operators whose kernels have a backward of their own on every device.
+_PACKETS = (
+    *RESAMPLING,
+    *"hardshrink softshrink multi_margin_loss multilabel_margin_loss_forward".split(),
+)
+
+
+@contextlib.contextmanager
+def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
+    """Take torch's replacements for tracing away, and put them back.
+
+    A model on the CPU that stands for one on a GPU ("cuda") is traced with the kernels of that.
+    """
+    ours = _OF_GPU if stands_for == "cuda" else _OURS
+    before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
+    for operator, _ in before:
+        for key in _KEYS:
+            operator.py_kernels.pop(key, None)
+    before += [(operator, dict(operator.py_kernels)) for operator in ours]
+    for operator, kernels in ours.items():
+        operator.py_kernels.update(kernels)
+    _forget(operator for operator, _ in before)
+    try:
+        yield
+    finally:
+        for operator, kernels in before:
+            operator.py_kernels.clear()
+            operator.py_kernels.update(kernels)
+        _forget(operator for operator, _ in before)
+
+
+@contextlib.contextmanager
+def calls_of_eager() -> Iterator[None]:
+    """Let Dynamo keep sums with a factor: `x.add_(y, alpha=0.1)`, `x.addcmul_(y, z, value=0.1)`.
+
+    It makes a product and a sum of them, or calls an operator of Inductor's, which the generated
+    file would not find; both round apart from eager.
+    """
+    special = TorchInGraphFunctionVariable._get_handlers()
+    with mock.patch.dict(special), torch._dynamo.config.patch(enable_dynamo_decompositions=False):
+        special.pop(torch.addcdiv, None)
+        yield
+
+
+def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:
+    for operator in operators:
+        operator._dispatch_cache.clear()
+
+
+def _operators() -> Iterator[torch._ops.OpOverload]:
+    for name in _PACKETS:
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            yield getattr(packet, overload)

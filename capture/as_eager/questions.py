@@ -1,0 +1,89 @@
+"""What a model's own file asks torch about compilation is answered as in a plain step.
+
+Dynamo says yes to `torch.compiler.is_compiling()`: the plan would be of a branch that eager mode
+never takes. Libraries keep that answer, by which they leave out looks at values that no trace can
+take; where the user's own code asks, its numbers are what counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TypeVar
+from unittest.mock import patch
+
+import torch
+import torch._dynamo
+from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+
+from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.ir.errors import TraceError
+
+T = TypeVar("T")
+QUESTIONS: tuple[tuple[ModuleType, str], ...] = (
+    (torch.compiler, "is_compiling"),
+    (torch.compiler, "is_dynamo_compiling"),
+    (torch.compiler, "is_exporting"),
+    (torch._dynamo, "is_compiling"),
+)
+
+
+@dataclass(slots=True)
+class Asked:
+    """Whether the user's own code has asked."""
+
+    by_user: bool = False
+
+
+@contextmanager
+def watched_questions() -> Iterator[Asked]:
+    """Watch who asks while a model runs on fake tensors."""
+    asked = Asked()
+    with ExitStack() as stack:
+        for module, name in QUESTIONS:
+            stack.enter_context(patch.object(module, name, _noting(asked, getattr(module, name))))
+        yield asked
+
+
+def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
+    def noted() -> bool:
+        asked.by_user |= not is_library_file(sys._getframe(1).f_code.co_filename)
+        return question()
+
+    return noted
+
+
+def first_as_eager(asked: bool, trace: Callable[[], T]) -> T:
+    """Trace with a plain step's answers if the user has asked; else, and where that fails, without.
+
+    What eager mode runs may look at values: then there is no other trace than a compiler's.
+    """
+    if asked:
+        with suppress(TraceError), _answered_as_eager():
+            return trace()
+    return trace()
+
+
+@contextmanager
+def _answered_as_eager() -> Iterator[None]:
+    """Let functions that say no stand in the questions' place, behind Dynamo's back.
+
+    Dynamo notes once in a process which functions the questions are: before, or it could not trace
+    them any more.
+    """
+    dynamo_graph_capture_for_export(_asks)(torch.zeros(()))
+    with ExitStack() as stack:
+        for module, name in QUESTIONS:
+            stack.enter_context(patch.object(module, name, _no))
+        yield
+
+
+def _no() -> bool:
+    return False
+
+
+def _asks(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor + torch.compiler.is_compiling()

@@ -1,0 +1,90 @@
+"""How the leaves of a call's arguments are reached from the parameters of `forward`."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.process.copies import copied
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf: `path` is a Python expression over forward's parameters: `ids`, `batch['mask']`."""
+
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The example call. Leaves stand in the order of torch's pytree of `(args, kwargs)`.
+
+    `defaults` are the parameters of forward that the example leaves at their default.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: tuple[Leaf, ...]
+    defaults: tuple[str, ...]
+
+
+def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """Copy the example's tensors, each apart, and name every leaf.
+
+    Two arguments that are the same tensor (labels=input_ids) need not be the same in training:
+    traced as one, the second would be ignored silently.
+    """
+    args, kwargs = pytree.tree_map(_separate, (args, kwargs))
+    signature = inspect.signature(type(model).forward)
+    bound = signature.bind(model, *args, **kwargs)
+    keyed, _ = pytree.tree_flatten_with_path((args, kwargs))
+    leaves = tuple(Leaf(_path(signature, path), value) for path, value in keyed)
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    defaults = tuple(
+        name
+        for name, parameter in signature.parameters.items()
+        if name not in bound.arguments and parameter.kind in named
+    )
+    return Call(args, kwargs, leaves, defaults)
+
+
+def _separate(leaf: Any) -> Any:
+    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _path(signature: inspect.Signature, path: tuple[Any, ...]) -> str:
+    side, first, *rest = path
+    by_position = side.idx == 0
+    head = _positional(signature, first.idx) if by_position else _keyword(signature, first.key)
+    return head + "".join(_access(key) for key in rest)
+
+
+def _positional(signature: inspect.Signature, index: int) -> str:
+    parameters = list(signature.parameters.values())[1:]
+    for position, parameter in enumerate(parameters):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return f"{parameter.name}[{index - position}]"
+        if position == index:
+            return parameter.name
+    raise IndexError(index)
+
+
+def _keyword(signature: inspect.Signature, name: str) -> str:
+    if name in signature.parameters:
+        return name
+    kinds = {p.kind: p.name for p in signature.parameters.values()}
+    return f"{kinds[inspect.Parameter.VAR_KEYWORD]}[{name!r}]"
+
+
+def _access(key: Any) -> str:
+    if isinstance(key, pytree.SequenceKey):
+        return f"[{key.idx}]"
+    if isinstance(key, pytree.MappingKey):
+        return f"[{key.key!r}]"
+    return f".{key.name}"

@@ -1,0 +1,124 @@
+"""Tensors without values on the CPU that stand for those of a GPU which is not here.
+
+torch makes fake tensors on "cuda" without a GPU, but cannot differentiate them there: the autograd
+engine asks the device for its streams (see docs/design.md). So a model is traced on the CPU with
+the kernels of a GPU (`kernels.py`), and what was traced is then said to be on the GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from unittest import mock
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from remat_gen.capture.load.arguments import Call
+from remat_gen.ir.errors import TraceError, UsageError
+from remat_gen.ir.graph import Argument, Graph, Kind, Literal, Operation, Storage, Tensor
+
+GPU = "cuda:0"
+GPU_RNG_STATE_BYTES = 16  # of torch.cuda.get_rng_state(): a seed and an offset
+
+
+def refuse_elsewhere(tensors: Iterable[torch.Tensor], where: str) -> None:
+    """Refuse tensors that the user's code put on a device by itself.
+
+    Raises:
+        UsageError: one is not on the CPU.
+    """
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise UsageError(
+                f"{where}: makes a tensor on {tensor.device} itself, and there is none here: leave "
+                "out device=, the model and its inputs are moved to the device where there is one"
+            )
+
+
+@contextlib.contextmanager
+def refused_autocast(where: str, stands_for: str) -> Iterator[None]:
+    """Refuse autocast on tensors that stand for a GPU's: what is cast differs from the CPU's.
+
+    torch ignores autocast for "cuda" where there is none, with a warning that nobody sees.
+
+    Raises:
+        TraceError: it was asked for; the message has no line, as it may be a library's.
+    """
+    asked: list[object] = []
+    begin = torch.autocast.__init__
+
+    def noted(
+        self: torch.autocast,
+        device_type: str,
+        dtype: torch.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+    ) -> None:
+        asked.extend([device_type] * enabled)
+        begin(self, device_type, dtype, enabled, cache_enabled)
+
+    with mock.patch.object(torch.autocast, "__init__", noted):
+        yield
+    if asked and stands_for:
+        raise TraceError(
+            f"{where}: autocast for a GPU cannot be traced where none is: build the model in 16 "
+            "bits (model.to(torch.bfloat16)), or plan on the GPU (--device cuda)"
+        )
+
+
+def say_on_gpu(model: nn.Module, call: Call) -> None:
+    """Let a model that was traced, and its example, say that they are on a GPU.
+
+    What is written of them into the generated module is compared with the real ones.
+    """
+    for tensor in (*model.parameters(), *model.buffers(), *(leaf.value for leaf in call.leaves)):
+        if isinstance(tensor, FakeTensor):
+            tensor.fake_device = torch.device(GPU)
+
+
+def on_gpu(graph: Graph) -> Graph:
+    """Return a graph that was traced on the CPU as one of a GPU: devices and generator states."""
+    states = {o.state for o in graph.operations if o.state}
+    return replace(
+        graph,
+        operations=tuple(map(_operation, graph.operations)),
+        views=tuple(
+            replace(v, args=_moved(v.args), kwargs=_keywords(v.kwargs)) for v in graph.views
+        ),
+        tensors={
+            n: _state(t) if n in states else replace(t, device=GPU) if t.device == "cpu" else t
+            for n, t in graph.tensors.items()
+        },
+        storages={
+            n: Storage(n, GPU_RNG_STATE_BYTES, Kind.ACTIVATION) if n in states else s
+            for n, s in graph.storages.items()
+        },
+    )
+
+
+def _state(tensor: Tensor) -> Tensor:
+    """Return the tensor of a GPU's generator state; it is kept on the CPU."""
+    return replace(tensor, shape=(GPU_RNG_STATE_BYTES,))
+
+
+def _operation(operation: Operation) -> Operation:
+    return replace(operation, args=_moved(operation.args), kwargs=_keywords(operation.kwargs))
+
+
+def _keywords(kwargs: tuple[tuple[str, Argument], ...]) -> tuple[tuple[str, Argument], ...]:
+    return tuple((name, _argument(value)) for name, value in kwargs)
+
+
+def _moved(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    return tuple(map(_argument, arguments))
+
+
+def _argument(argument: Argument) -> Argument:
+    if isinstance(argument, tuple):
+        return _moved(argument)
+    if argument == Literal("device", "cpu"):
+        return Literal("device", GPU)
+    return argument

@@ -1,0 +1,1 @@
+"""The FX graph to `ir.Graph`: operations, views and storages, by the user's names."""

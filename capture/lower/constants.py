@@ -1,0 +1,94 @@
+"""Tensors that forward reads and that are no parameters, buffers or inputs: written out as numbers.
+
+A trace has them as they are, while everything that is made of them is fake: their views share
+nothing with them there. Unseen, two views of one constant would be one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.fx.storages import is_getitem, tensors_of
+
+
+def tidied(joint: torch.fx.Graph) -> None:
+    """Let one node read a tensor that several read, and read each in the order of its memory."""
+    first: dict[int, torch.fx.Node] = {}
+    for node in [n for n in joint.nodes if n.op == "get_attr"]:
+        value = getattr(joint.owning_module, str(node.target), None)
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            continue
+        kept = first.setdefault(id(value), node)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
+            joint.erase_node(node)
+    for node in first.values():
+        _read_in_order(node)
+
+
+def _read_in_order(node: torch.fx.Node) -> None:
+    """Read a transposed tensor as it lies there, and transpose that: kernels round otherwise."""
+    owner: Any = node.graph.owning_module
+    value = getattr(owner, str(node.target))
+    order = sorted(range(value.ndim), key=value.stride, reverse=True)
+    in_order = value.permute(order)
+    if value.is_contiguous() or not in_order.is_contiguous():
+        return
+    setattr(owner, name := f"{node.target}_in_order", in_order)
+    graph = node.graph
+    with graph.inserting_before(node):
+        base = graph.create_node("get_attr", name)
+    with graph.inserting_after(node):
+        turned = graph.call_function(
+            torch.ops.aten.permute.default, (base, [order.index(i) for i in range(value.ndim)])
+        )
+    reader = next(iter(node.users), None)
+    turned.meta.update({} if reader is None else {**reader.meta, "val": None})
+    node.replace_all_uses_with(turned)
+    graph.erase_node(node)
+
+
+def made_fake(constant: torch.fx.Node, value: torch.Tensor) -> None:
+    """Let a constant's node, and those of views of it, stand for fake tensors of one storage."""
+    mode = next(_modes(constant.graph.nodes), None)
+    if mode is None:
+        constant.meta.setdefault("val", value)
+        return
+    with mode:  # not of `value` itself: other constants may look at its storage
+        fake = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        )
+    fakes: dict[torch.fx.Node, Any] = {constant: fake}
+
+    def value_of(argument: Any) -> Any:
+        is_node = isinstance(argument, torch.fx.Node)
+        return fakes.get(argument, argument.meta.get("val")) if is_node else argument
+
+    with mode:
+        for node in constant.graph.nodes:
+            if not fakes.keys().isdisjoint(node.all_input_nodes) and _aliases(node):
+                args, kwargs = pytree.tree_map(value_of, (node.args, node.kwargs))
+                fakes[node] = node.target(*args, **kwargs)
+    for node, fake in fakes.items():
+        node.meta["val"] = fake
+
+
+def _modes(nodes: Iterable[torch.fx.Node]) -> Iterator[FakeTensorMode]:
+    for node in nodes:
+        for tensor in tensors_of(node):
+            if isinstance(tensor, FakeTensor):
+                yield tensor.fake_mode
+
+
+def _aliases(node: torch.fx.Node) -> bool:
+    """Tell whether a node returns views of what it reads, by the operator's schema."""
+    if is_getitem(node):
+        return True
+    schema = getattr(node.target, "_schema", None)
+    aliases = [result.alias_info for result in schema.returns] if schema else []
+    return any(alias is not None and not alias.is_write for alias in aliases)

@@ -1,0 +1,210 @@
+"""What the model returns: run it once on fake tensors, which costs no memory and no time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.as_eager.causal_masks import Positions, watched_positions
+from remat_gen.capture.as_eager.distributions import unvalidated
+from remat_gen.capture.as_eager.questions import watched_questions
+from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
+from remat_gen.capture.process.generators import kept_generators, watched_seeds
+from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
+from remat_gen.ir.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf of what the model returned.
+
+    `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
+    gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
+    tensor; `given` is the buffer that it is itself, or which of the arguments.
+    """
+
+    requires_grad: bool
+    scalar: bool
+    outside: bool
+    same_as: int | None
+    given: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The model's outputs: `value` is what it returned, with fake tensors as leaves.
+
+    `replaced` names the parameters and buffers that forward put another tensor in place of;
+    `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
+    saves; `positions` what transformers asked of them; `asked` whether the user's own code asks if
+    it is compiled; `masks` what nn.Transformer asked of its masks.
+    """
+
+    value: Any
+    leaves: tuple[Leaf, ...]  # in the order of torch's pytree
+    replaced: tuple[str, ...] = ()
+    seeded: bool = False
+    saving: tuple[LeftOut, ...] = ()
+    positions: Positions = field(default_factory=Positions)
+    asked: bool = False
+    masks: Masks = field(default_factory=Masks)
+
+    @property
+    def differentiated(self) -> frozenset[int]:
+        """Return the leaves that the planned backward takes a gradient for.
+
+        That is the loss alone, where exactly one output is a scalar that requires grad.
+        """
+        able = [
+            i
+            for i, leaf in enumerate(self.leaves)
+            if leaf.requires_grad and not leaf.outside and leaf.same_as is None
+        ]
+        losses = [i for i in able if self.leaves[i].scalar]
+        return frozenset(losses if len(losses) == 1 else able)
+
+
+def is_loss(leaf: object) -> bool:
+    """Tell whether a leaf is a floating scalar that requires grad."""
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.ndim == 0
+
+
+_SEED = 0x5EED_0F_A_51DE  # nobody's: where another one is set afterwards, forward has set it
+
+
+def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
+    """Run a step's forward on fake copies of the model's state and inputs."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    mode = _mode_of(state.values())
+
+    def fake(leaf: Any) -> Any:
+        real = isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor)
+        return mode.from_tensor(leaf) if real else leaf
+
+    fakes = {name: fake(tensor) for name, tensor in state.items()}
+    args, kwargs = pytree.tree_map(fake, (args, kwargs))
+    given = _given(fakes, args, kwargs)
+    plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
+    after = dict(fakes)
+    with kept_generators():
+        torch.manual_seed(_SEED)
+        with (
+            mode,
+            unvalidated(),
+            kept_state(model),
+            watched_saving() as saving,
+            watched_positions() as positions,
+            watched_seeds() as seeds,
+            watched_questions() as asked,
+            watched_masks(model) as masks,
+        ):
+            value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
+            made = _made(model, state)
+        seeded = seeds.was_set or torch.initial_seed() != _SEED
+    if any(map(_requires_grad, plain)):
+        raise TraceError(
+            "forward calls requires_grad_() on an argument: eager leaves its gradient in .grad, a "
+            "planned step would not; call the model with a tensor that requires grad, in "
+            "example_inputs() too"
+        )
+    returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
+    return replace(
+        returned,
+        saving=tuple(saving.values()),
+        positions=positions,
+        asked=asked.by_user,
+        masks=masks,
+    )
+
+
+def _requires_grad(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
+    """Return the mode of a model that is fake already, else a new one."""
+    modes = (tensor.fake_mode for tensor in state if isinstance(tensor, FakeTensor))
+    return next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
+    """Run a step's forward itself, where an operator has no kernel for fake tensors."""
+    state = dict(model.named_parameters()) | dict(model.named_buffers())
+    given = _given(state, args, kwargs)
+    with kept_generators():
+        torch.manual_seed(_SEED)
+        with watched_saving() as saving, watched_seeds() as seeds, watched_questions() as asked:
+            value = model(*args, **kwargs)
+        seeded = seeds.was_set or torch.initial_seed() != _SEED
+    after = dict(model.named_parameters()) | dict(model.named_buffers())
+    replaced = (*_replaced(state, after), *_made(model, state))
+    returned = _returned(value, given, replaced, seeded)
+    return replace(returned, saving=tuple(saving.values()), asked=asked.by_user)
+
+
+def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name, tensor in before.items() if after.get(name) is not tensor)
+
+
+def _made(model: nn.Module, before: Container[str]) -> tuple[str, ...]:
+    """Return the parameters and buffers that were None, or not there."""
+    now = (*model.named_parameters(), *model.named_buffers())
+    return tuple(name for name, _ in now if name not in before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a step was given: the memory of all tensors, and by identity which they are."""
+
+    storages: Container[int | None]
+    places: Mapping[int, str | int]
+
+
+def _given(state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
+    leaves = pytree.tree_leaves((args, kwargs))
+    places: dict[int, str | int] = {id(leaf): i for i, leaf in enumerate(leaves)}
+    places |= {id(tensor): name for name, tensor in state.items()}
+    return _Given({storage_of(t) for t in (*state.values(), *leaves)} - {None}, places)
+
+
+def _returned(value: object, given: _Given, replaced: tuple[str, ...], seeded: bool) -> Returned:
+    _register_dataclasses(value)
+    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced, seeded)
+
+
+def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
+    first: dict[int, int] = {}
+    for i, value in enumerate(values):
+        tensor = isinstance(value, torch.Tensor)
+        earlier = first.setdefault(id(value), i) if tensor else i
+        yield Leaf(
+            requires_grad=tensor and value.requires_grad,
+            scalar=is_loss(value),
+            outside=storage_of(value) in given.storages,
+            same_as=earlier if earlier != i else None,
+            given=given.places.get(id(value)) if tensor else None,
+        )
+
+
+def storage_of(value: object) -> int | None:
+    """Return the identity of a tensor's memory; a sparse one has none of its own."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    identity: int = value.untyped_storage()._cdata
+    return identity
+
+
+def _register_dataclasses(value: object) -> None:
+    """Teach torch's pytree the user's dataclasses, which tracing refuses otherwise."""
+    for leaf in pytree.tree_leaves(value):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            pytree.register_dataclass(type(leaf))
+            _register_dataclasses(leaf)

@@ -1,0 +1,148 @@
+"""What forward really reads, noted as it runs: of objects, of the code that runs, of classes.
+
+Of the functions that run the globals count that their code loads, of classes what that code has
+names for. Of libraries the version counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from torch import nn
+
+from remat_gen.capture.observe.assumed import NOT_SET
+from remat_gen.capture.observe.reached import Note, Reached, is_librarys
+from remat_gen.capture.observe.read_code import asks_classes, loaded_names, members_named
+from remat_gen.capture.observe.read_dict import ReadDict, ReadNamespace, is_key
+from remat_gen.capture.process.libraries import (
+    acts_for_forward,
+    acts_for_user,
+    is_library_file,
+    is_of_library,
+    reads_for_forward,
+)
+
+_ENVIRONMENT = type(os.environ).__getitem__.__code__
+_NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
+
+
+class Recorder(Reached):
+    """Calls `note` with the path and value of each read while `recording` lasts.
+
+    `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
+    and `drew` tells of the system's random numbers.
+    """
+
+    def __init__(
+        self, model: nn.Module, file: dict[str, Any], note: Note, *, stand_ins: bool = True
+    ) -> None:
+        super().__init__(model, file, note, stand_ins=stand_ins)
+        self._seen: set[types.CodeType] = set()
+        self._asks_classes = False
+        self.names: set[str] = set()
+        self.drew = False
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note what is read; everything is put back at the end."""
+        with self._telling.undo as undo:
+            self._telling.listen(nn.Module)
+            undo.callback(sys.setprofile, sys.getprofile())
+            sys.setprofile(self._called)
+            yield
+            sys.setprofile(None)
+            self._note_members()
+            self._note_forwards()
+
+    # -- code that runs --------------------------------------------------------------------------
+
+    def _called(self, frame: types.FrameType, event: str, function: Any) -> None:
+        code = frame.f_code
+        if event == "c_call":
+            self.drew |= function is os.urandom and acts_for_forward(frame)
+        elif event == "call" and code is _ENVIRONMENT:
+            self._note_variable(frame)
+        elif event == "call" and code not in self._seen:
+            self._seen.add(code)
+            if is_library_file(code.co_filename):
+                self._note_version(frame)
+            elif reads_for_forward(frame.f_globals):
+                self._note_code(code, frame.f_globals)
+
+    def _note_variable(self, frame: types.FrameType) -> None:
+        """Note a variable of the environment that a file of the user's asks for."""
+        key = frame.f_locals["key"]
+        if is_key(key) and acts_for_user(frame):
+            self._note(f"os:environ[{key}]", os.environ.get(key, NOT_SET))
+
+    def _enter_cached(self, cache: Any, path: str) -> None:
+        """Note what a function with a cache reads, though it may not run."""
+        super()._enter_cached(cache, path)
+        function = cache.__wrapped__
+        if isinstance(function, types.FunctionType) and not is_of_library(function):
+            self._note_code(function.__code__, function.__globals__)
+
+    def _note_code(self, code: types.CodeType, space: dict[str, Any]) -> None:
+        self._asks_classes |= asks_classes(code)
+        self.names.update(code.co_names)
+        place = "" if space is self._file else space.get("__name__")
+        for name in dict.fromkeys(loaded_names(code)):
+            if name in space:
+                self._note_global(space, name, f"{place}:{name}")
+
+    def _note_global(self, space: dict[str, Any], name: str, path: str) -> None:
+        value = space[name]
+        if isinstance(value, (type, types.ModuleType)):
+            self._enter(value, path)
+        elif not (isinstance(value, (ReadDict, ReadNamespace)) or is_librarys(value)):
+            stands = self.reach(value, path)
+            if stands is not value:
+                space[name] = stands
+                self._telling.undo.callback(_put_back, space, name, stands, value)
+
+    def _note_version(self, frame: types.FrameType) -> None:
+        """Note the version of a library that made a module, or that a file of the user's calls."""
+        library = str(frame.f_globals.get("__name__")).partition(".")[0]
+        kinds = {type(m).__module__.partition(".")[0] for m in self._modules.values()}
+        caller = frame.f_back.f_code.co_filename if frame.f_back else "<"
+        version = getattr(sys.modules.get(library), "__version__", None)
+        counts = library in kinds or not is_library_file(caller)
+        passed = library in _NO_VERSION or library in sys.stdlib_module_names
+        if counts and not passed and isinstance(version, str):
+            self._note(f"{library}:__version__", version)
+
+    # -- what is there at the end ----------------------------------------------------------------
+
+    def _note_members(self) -> None:
+        """Note what classes hold that the code which ran has names for."""
+        for path, kind in list(self._classes.items()):
+            for _, name, value, hidden in members_named(kind, self.names):
+                if not (hidden or is_librarys(value)):
+                    self._hold(value, f"{path}.{name}")
+        for path, owner in self._owners() if self._asks_classes else ():
+            for of, name, value, hidden in members_named(type(owner), self.names):
+                asked = callable(value) or f"{path}.{name}".lstrip(".") in self._noted
+                if hidden and "super" in self.names and "<locals>" not in of.__qualname__:
+                    self._hold(value, f"{self._place_of(of.__module__)}:{of.__qualname__}.{name}")
+                elif not (hidden or asked):
+                    self._hold(value, f"{path}.__class__.{name}".lstrip("."))
+
+    def _owners(self) -> list[tuple[str, Any]]:
+        reached = [value for value, _ in self._reached.values() if id(value) in self._paths]
+        return [*self._modules.items(), *((self._paths[id(value)], value) for value in reached)]
+
+    def _note_forwards(self) -> None:
+        """Note what each forward has of where it was made: it is called past what tells."""
+        for path, owner in self._owners():
+            if isinstance(owner, nn.Module) and not is_of_library(owner.forward):
+                self._enter_function(owner.forward, f"{path}.forward".lstrip("."), plain=False)
+
+
+def _put_back(space: dict[str, Any], name: str, stands: Any, value: Any) -> None:
+    if space.get(name) is stands:
+        space[name] = value

@@ -1,0 +1,236 @@
+"""Run a forward twice from one state: what it reads, and whether it does the same again.
+
+What Python advances from step to step (a counter, an iterator, a generator of its own, the clock)
+is a constant to a plan. No list of such things is whole; that the second run differs from the first
+tells of all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from remat_gen.capture.observe.assumed import fetch
+from remat_gen.capture.observe.caches import emptied
+from remat_gen.capture.observe.recorder import Recorder
+from remat_gen.capture.observe.states import State, words_of
+from remat_gen.capture.process.libraries import is_users
+from remat_gen.capture.refuse.side_effects import DRAWS
+from remat_gen.ir.errors import TraceError
+
+R = TypeVar("R")
+_CONSTANT = 4096  # numbers: larger ones are no constants of a trace
+_IN_BACKWARD = frozenset({"apply", "register_hook"})  # of autograd functions, of tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """The paths that a forward read (see `assumed`); `file` are the globals of its file.
+
+    `changed` has how some were described before the first run and behind it: forward itself makes
+    another of them, and does the same with both.
+    """
+
+    file: dict[str, Any] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class _Unlike(TraceError):
+    """The second run did something else, and nothing that forward reads tells why."""
+
+
+def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> tuple[R, Reads]:
+    """Run a step's forward twice; return what the second run did, and what forward reads.
+
+    Where stand-ins for dicts may have led the first run elsewhere, it is done without them.
+
+    Raises:
+        TraceError: the second run did something else, or left something else behind.
+    """
+    try:
+        return _read_twice(model, file, run, stand_ins=True)
+    except _Unlike:
+        pass
+    except TraceError:
+        raise
+    except Exception:  # the user's own, then it comes again
+        pass
+    return _read_twice(model, file, run, stand_ins=False)
+
+
+def _read_twice(
+    model: nn.Module, file: dict[str, Any], run: Callable[[], R], *, stand_ins: bool
+) -> tuple[R, Reads]:
+    before: dict[str, State] = {}
+
+    first = _Operations()
+
+    def note(path: str, value: Any) -> None:
+        with _disable_current_modes():
+            before.setdefault(path, State.of(value))
+        constants = filter(_is_constant, pytree.tree_leaves(value))
+        first.constants |= {id(tensor): (tensor, path) for tensor in constants}
+
+    recorder = Recorder(model, file, note, stand_ins=stand_ins)
+    with emptied(recorder):
+        with recorder.recording(), first:
+            _step(run, recorder)
+        settled = _now(model, file, before)
+    again = _Operations(first.found)
+    with emptied(recorder):
+        with again:
+            result = _step(run, recorder)
+        left = _now(model, file, before)
+    _refuse_kept(before, settled)
+    _refuse_advance(settled, left)
+    if recorder.drew:
+        raise TraceError(DRAWS)
+    if again.differs:
+        _refuse_advance(before, settled)
+        raise _Unlike(
+            "forward does not repeat itself: run again from the same state on the same inputs, it "
+            f"does something else{again.place}. A plan would do what the first run does in each "
+            "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
+        )
+    return result, _reads(file, before, settled)
+
+
+def _step(run: Callable[[], R], recorder: Recorder) -> R:
+    """Run forward; backward, too, where code of the user's may run in it."""
+    result = run()
+    if not _IN_BACKWARD.isdisjoint(recorder.names):
+        value = pytree.tree_leaves(getattr(result, "value", None))
+        leaves = [t for t in value if isinstance(t, torch.Tensor) and t.requires_grad]
+        modes = [t.fake_mode for t in leaves if isinstance(t, FakeTensor)]
+        with contextlib.suppress(Exception), modes[0] if modes else contextlib.nullcontext():
+            torch.autograd.backward(leaves, [torch.ones_like(t) for t in leaves])
+    return result
+
+
+def _reads(file: dict[str, Any], before: dict[str, State], settled: dict[str, State]) -> Reads:
+    """Return what was read; the planned forward is another one, and has its own defaults."""
+    paths = tuple(path for path in before if not path.startswith("forward."))
+    words = {path: (before[path].words, settled[path].words) for path in paths}
+    return Reads(file, paths, {path: both for path, both in words.items() if both[0] != both[1]})
+
+
+def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, State]:
+    """Return the states of what stands at paths now."""
+    return {path: State.of(fetch(model, path, file)) for path in paths}
+
+
+def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
+    kept = [path for path, state in after.items() if not state.fakes <= before[path].fakes]
+    if kept:
+        raise TraceError(
+            f"forward keeps a tensor in {_name(max(kept, key=len))}, which a planned forward would "
+            "not do: make it a buffer, or return it; where only the first step makes it, run the "
+            "model once in build_model()"
+        )
+
+
+def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
+    changed = [path for path, state in after.items() if state != before[path]]
+    if not changed:
+        return
+    path = max(changed, key=lambda p: (before[p].words != after[p].words, len(p)))
+    old, new = before[path].words, after[path].words
+    shown = f" (from {old} to {new})" if old != new else ""
+    raise TraceError(
+        f"forward changes {_name(path)}{shown}, which a planned forward would not do: "
+        "make it a buffer, return it, or pass it as an argument"
+    )
+
+
+def _name(path: str) -> str:
+    """Return what the user writes for a path."""
+    return path.lstrip(":") if ":" in path else f"self.{path}"
+
+
+def _is_constant(leaf: object) -> bool:
+    """Tell whether something that was read is a tensor whose numbers a trace has."""
+    return isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor | nn.Parameter)
+
+
+class _Operations(TorchDispatchMode):
+    """Notes the operations of a run with their numbers; finds the first that is not as expected."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, expected: list[object] | None = None) -> None:
+        TorchDispatchMode.__init__(self)
+        self.found: list[object] = []
+        self.constants: dict[int, tuple[torch.Tensor, str]] = {}  # read, and views of them
+        self.place = ""  # of the first other one
+        self._expected = expected
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether the operations are not those expected."""
+        return bool(self.place) or len(self.found) != len(self._expected or ())
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Note an operation, and run it."""
+        leaves = pytree.tree_leaves((args, kwargs))
+        self.found.append((str(func), *(self._said(leaf, func) for leaf in leaves)))
+        if self._expected is not None and not self.place:
+            at = len(self.found) - 1
+            if self._expected[at : at + 1] != self.found[at:]:
+                self.place = _users_line() or ", inside of a library"
+        constants = [self.constants[id(leaf)] for leaf in leaves if id(leaf) in self.constants]
+        if constants:
+            self._refuse_write(func, args)
+        result = func(*args, **(kwargs or {}))
+        if constants and any(returned.alias_info for returned in func._schema.returns):
+            views = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+            self.constants |= {id(view): (view, constants[0][1]) for view in views}
+        return result
+
+    def _said(self, leaf: Any, func: Any) -> object:
+        """Return what of an argument must be the same again: numbers, and those of constants."""
+        if not isinstance(leaf, torch.Tensor):
+            return repr(leaf)
+        among_fakes = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+        known = among_fakes or id(leaf) in self.constants or "lift_fresh" in str(func)
+        constant = known and _is_constant(leaf)  # a view of one is fake, among fakes
+        if not constant or leaf.is_meta or leaf.numel() > _CONSTANT:
+            return tuple(leaf.shape)
+        with _disable_current_modes():
+            return words_of(leaf)
+
+    def _refuse_write(self, func: Any, args: tuple[Any, ...]) -> None:
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info and argument.alias_info.is_write and id(value) in self.constants:
+                raise TraceError(
+                    f"forward writes into {_name(self.constants[id(value)][1])}, a tensor that is "
+                    "no buffer, which a planned forward would not do: register it as a buffer"
+                )
+
+
+def _users_line() -> str:
+    """Return the innermost line of the user's on the stack."""
+    frame: Any = sys._getframe(2)
+    while frame and not is_users(frame):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return f", first in {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"

@@ -1,0 +1,1 @@
+"""Apart from the user's code: seeds, state, imports, output, garbage."""

@@ -1,0 +1,221 @@
+"""Measure what each operation of a graph costs on the training device.
+
+One operation at a time, on synthetic inputs, never the whole step: what does not fit as a whole
+can still be measured. Operations with equal signatures are measured once, as a step would come to
+them (`in_step`). Times are those of the example's lengths, workspace is measured at smaller ones
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.profile.at_lengths import AtLengths, at_all_lengths, more_room
+from remat_gen.capture.profile.calls import bind, resolve
+from remat_gen.capture.profile.in_step import Place, copies_needed, newest_inputs, time_in_step_us
+from remat_gen.capture.profile.roofline import measured_rates, roofline_us
+from remat_gen.capture.profile.synthesize import Fill, Synthesizer
+from remat_gen.capture.profile.timing import round_time_us, synchronise
+from remat_gen.capture.profile.workspace import (
+    Prepare,
+    free_unused,
+    inside_bytes,
+    refuse_other_allocators,
+)
+from remat_gen.ir.costs import Cost, Costs, Smaller
+from remat_gen.ir.errors import ProfileError
+from remat_gen.ir.graph import Graph, Operation
+
+# Called with the operation's target, how many are done, and how many there are.
+Progress: TypeAlias = Callable[[str, int, int], None]
+
+_CUDA_ALIGNMENT_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
+
+# Backwards that read a workspace which only their forward can fill: other bytes in it crash them.
+_OPAQUE = frozenset(
+    """aten.mkldnn_rnn_layer_backward.default aten._cudnn_rnn_backward.default
+    aten.miopen_rnn_backward.default""".split()
+)
+
+# A kernel that asserts ends CUDA's context: there is no second try. All take probabilities.
+_FILLS = {"cuda": (Fill.PROBABILITY,)}
+
+# What torch raises where an operation does not fit, or refuses the synthetic values.
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runnable:
+    """An operation that ran on inputs of `fill`."""
+
+    operation: Operation
+    fill: Fill
+    time_us: float
+
+
+def profile(
+    graph: Graph,
+    device: torch.device,
+    examples: Mapping[str, torch.Tensor],
+    progress: Progress | None = None,
+) -> Costs:
+    """Return the time and workspace of every operation.
+
+    `examples` has the user's tensors for the step's inputs, by tensor name; they are read, never
+    written. The global random streams are left as they were. An operation that cannot be run
+    alone (no memory, or it refuses synthetic inputs) gets a roofline estimate, marked `modelled`.
+
+    Raises:
+        ProfileError: an operation made a GPU fail.
+        UsageError: a GPU's memory cannot be measured.
+    """
+    refuse_other_allocators(device)
+    example, smaller = at_all_lengths(graph, examples)
+    distinct: dict[str, Operation] = {}
+    for name, text in example.signatures.items():
+        distinct.setdefault(text, example.operations[name])
+    with torch.no_grad(), kept_generators():
+        timer = _Timer(example.synthesizer, newest_inputs(graph), device)
+        runnables = timer.time_all(distinct, progress or _silent)
+        inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
+    measured = _costs(example, distinct, runnables, inside, device)
+    return Costs(
+        device=device_name(device),
+        operations={
+            name: _with_smaller(measured[text], more_room(name, example, smaller, inside))
+            for name, text in example.signatures.items()
+        },
+        alignment_bytes=alignment_bytes(device),
+    )
+
+
+def alignment_bytes(device: torch.device) -> int:
+    """Return how a device's allocator rounds a storage: up to a multiple of this."""
+    return _CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1
+
+
+def device_name(device: torch.device) -> str:
+    """Return "cpu", or the name of the GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _runs(places: Iterable[AtLengths], runnables: Mapping[str, _Runnable]) -> dict[str, Prepare]:
+    """Return how each operation that runs at the example's lengths is run at each of them, once."""
+    example, *smaller = places
+    runs: dict[str, Prepare] = {}
+    for place in (example, *smaller):
+        for name, text in example.signatures.items():
+            if text in runnables and place.signatures[name] not in runs:
+                fill = runnables[text].fill
+                run = _prepare(place.synthesizer, place.operations[name], fill)
+                runs[place.signatures[name]] = run
+    return runs
+
+
+def _costs(
+    example: AtLengths,
+    distinct: Mapping[str, Operation],
+    runnables: Mapping[str, _Runnable],
+    inside: Mapping[str, int],
+    device: torch.device,
+) -> dict[str, Cost]:
+    return {
+        text: Cost(
+            time_us=round_time_us(runnables[text].time_us),
+            workspace_bytes=example.workspace_bytes(operation.name, inside),
+        )
+        if text in runnables and text in inside
+        else _modelled(example.synthesizer.graph, operation, device)
+        for text, operation in distinct.items()
+    }
+
+
+def _with_smaller(cost: Cost, smaller: tuple[Smaller, ...]) -> Cost:
+    return replace(cost, smaller=smaller) if smaller else cost
+
+
+@dataclass(frozen=True, slots=True)
+class _Timer:
+    """Times operations; `newest` has the input of each that the step made last, where one is."""
+
+    synthesizer: Synthesizer
+    newest: Mapping[str, str]
+    device: torch.device
+
+    def time_all(
+        self, distinct: Mapping[str, Operation], progress: Progress
+    ) -> dict[str, _Runnable]:
+        """Time each operation that runs, at two moments, and keep the lower time.
+
+        What else a machine does only adds time, and often for longer than all repeats of one take.
+        """
+        runnables: dict[str, _Runnable] = {}
+        for done, (text, operation) in enumerate(distinct.items()):
+            progress(operation.target, done, 2 * len(distinct))
+            timed = self._time(operation, _FILLS.get(self.device.type, tuple(Fill)))
+            if timed:
+                runnables[text] = timed
+        for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
+            progress(first.operation.target, done, 2 * len(distinct))
+            again = self._time(first.operation, (first.fill,))
+            if again and again.time_us < first.time_us:
+                runnables[text] = again
+        return runnables
+
+    def _time(self, operation: Operation, fills: Iterable[Fill]) -> _Runnable | None:
+        """Time an operation; None where none of the kinds of synthetic input makes it run."""
+        if operation.target in _OPAQUE:
+            return None
+        copies = copies_needed(self.synthesizer.graph, operation)
+        for fill in fills:
+            try:
+                places = [self._place(operation, fill) for _ in range(copies)]
+                return _Runnable(operation, fill, time_in_step_us(places, self.device))
+            except _REFUSALS as error:
+                refuse_dead(self.device, operation.target, error)
+                free_unused(self.device)  # what a failed attempt left behind would fail the next
+        return None
+
+    def _place(self, operation: Operation, fill: Fill) -> Place:
+        inputs = self.synthesizer.inputs(operation, fill)
+        newest = self.newest.get(operation.name)
+        return Place(_call(operation, inputs), inputs[newest] if newest else None)
+
+
+def _prepare(synthesizer: Synthesizer, operation: Operation, fill: Fill) -> Prepare:
+    return lambda: _call(operation, synthesizer.inputs(operation, fill))
+
+
+def _call(operation: Operation, inputs: Mapping[str, torch.Tensor]) -> Callable[[], object]:
+    function = resolve(operation.target)
+    args, kwargs = bind(operation, inputs)
+    return lambda: function(*args, **kwargs)
+
+
+def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
+    time_us = roofline_us(graph, operation, measured_rates(device))
+    return Cost(round_time_us(time_us), workspace_bytes=0, modelled=True)
+
+
+def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
+    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion.
+
+    Raises:
+        ProfileError: it does not.
+    """
+    try:
+        synchronise(device)
+    except RuntimeError:
+        raise ProfileError(
+            f"{target} failed on the GPU while it was measured, and CUDA answers nothing after "
+            f"that: {str(error).partition(chr(10))[0]}"
+        ) from error
+
+
+def _silent(_target: str, _done: int, _total: int) -> None:
+    return None

@@ -1,0 +1,1 @@
+"""What no plan can do, refused with the user's line and what to write instead."""

@@ -1,0 +1,160 @@
+"""Why a model cannot be traced: one sentence with the user's line, out of what torch says."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from remat_gen.capture.refuse.untraceable import OWN_GENERATOR
+from remat_gen.ir.errors import said
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).parents[1])
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+# What torch's own code looks at: found by its lines on the stack, whatever its message says.
+_LOOKS = (
+    (
+        r"_detect_is_causal_mask",
+        "nn.Transformer looks at the values of its masks: pass is_causal=True or is_causal=False",
+    ),
+    (
+        r"float\(self\.num_batches_tracked\)",
+        "BatchNorm with momentum=None divides by how many steps it has counted: give it a momentum",
+    ),
+    (
+        r"torch\.any\(var < 0\)",
+        "gaussian_nll_loss looks whether a variance is negative: write its formula out, or call it "
+        "outside of the model",
+    ),
+)
+# What torch's message contains, and what it means for the user; {0} is the group that was matched.
+_REASONS = (
+    (
+        r"Data-dependent branching",
+        "a branch depends on the value of a tensor: use torch.where, or decide outside of forward",
+    ),
+    (
+        r"(aten\.(?:item|_local_scalar_dense|is_nonzero)\S*)",
+        "a tensor becomes a Python number (.item(), int(), bool()), so that what runs depends on "
+        "its value: keep it a tensor",
+    ),
+    (
+        r"^aten\._ctc_loss\S*$",
+        "how much memory ctc_loss takes depends on the lengths: return the log-probabilities, and "
+        "call it outside of the model",
+    ),
+    (
+        r"^(aten\.\S+?)(?:\.default)?$",
+        "the shape that {0} returns depends on the values of a tensor: use torch.where, a mask, "
+        "or a fixed size",
+    ),
+    (
+        r"backward through (\S+?)(?:\.default)? but no autograd formula",
+        "{0} has no backward: register one with torch.library.register_autograd",
+    ),
+    (
+        r"no fake impl registered for <?(?:CustomOpDef\()?([\w:.]+)",
+        "{0} has no fake implementation, which gives the shapes of its results: register one with "
+        "torch.library.register_fake",
+    ),
+    (
+        r"Observed exception[\s\S]*raised exception ([^\n]*)",
+        "forward raises {0}",
+    ),
+    (
+        r"^((?:name|cannot access local variable) '\w+'.*)$",
+        "forward raises NameError: {0}",
+    ),
+    (
+        r"^(.+\(\) (?:takes|missing|got an unexpected keyword|got multiple values) .*)$",
+        "forward raises TypeError: {0}",
+    ),
+    (
+        r"Found <class '(?:[\w.]+\.)?(\w+)'> in output",
+        "forward returns a {0}, which holds tensors that torch cannot see: return a tuple, a dict "
+        "or a dataclass",
+    ),
+    (
+        r"modified by an inplace operation: (\[[^\]]*\[[^\]]*\]\])",
+        "eager's backward fails too: a tensor {0} that it needs was changed in place",
+    ),
+    (
+        r"expected predicate to be bool, got torch\.(\w+)",
+        "torch.where has a condition of {0}: make it one by .bool()",
+    ),
+    (
+        r"SymIntArrayRef expected to contain only concrete integers",
+        "an operator needs its sizes as they are, not lengths that vary",
+    ),
+    (
+        r"got (\w+)\(['\"](.*?)['\"]\)",
+        "{0}: {1}",
+    ),
+    (
+        r"Attempted to call function marked as skipped[\s\S]*?function `([^`]+)`",
+        "torch cannot trace {0}",
+    ),
+    (
+        r"Attempted to call function marked as skipped",
+        "torch cannot trace a function that forward calls",
+    ),
+    (r"argument of type: <class 'torch\._C\.Generator'>", OWN_GENERATOR),
+)
+
+
+def explain(*errors: Exception) -> str:
+    """Return `gpt.py:22: the model cannot be traced: …` for errors of several attempts.
+
+    The first reason that is known counts, else what the first error says; the place is that of the
+    error that gave the reason, where it has one.
+    """
+    telling = sorted(errors, key=lambda error: next(_reasons(error), None) is None)
+    first_lines = filter(None, map(_first_line, errors))
+    reason = next(_reasons(telling[0]), "") or next(first_lines, "no reason was given")
+    places = (place for error in telling for place in _places(error))
+    where = next(places, "")
+    return (
+        f"{where}: the model cannot be traced: {reason}"
+        if where
+        else (f"the model cannot be traced: {reason}")
+    )
+
+
+def _reasons(error: Exception) -> Iterator[str]:
+    text = said(error)
+    frames = (f"{frame.name}: {frame.line}" for frame in traceback.extract_tb(error.__traceback__))
+    stack = "\n".join((text, *frames))
+    yield from (reason for pattern, reason in _LOOKS if re.search(pattern, stack))
+    first = text.strip().partition("\n")[0]
+    for pattern, reason in _REASONS:
+        found = re.search(pattern, first if pattern.startswith("^") else text)
+        if found:
+            yield _shortened(reason.format(*found.groups()))
+
+
+def _places(error: Exception) -> Iterator[str]:
+    """Yield `file:line` of the innermost frame of the user's: in the message, then of the error."""
+    texts = [said(error), *getattr(error, "__notes__", ())]
+    frames = [(file, int(line)) for text in texts for file, line in _FRAME.findall(text)]
+    raised = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    for stack in (frames, raised):
+        for file, line in reversed(stack):
+            if not file.startswith((_TORCH, _OURS, "<")):
+                yield f"{Path(file).name}:{line}"
+                break
+
+
+def _first_line(error: Exception) -> str:
+    line = next((line.strip() for line in said(error).splitlines() if line.strip()), "")
+    kind = type(error).__name__
+    return _shortened(line if kind in ("Unsupported", "TraceError") else f"{kind}: {line}")
+
+
+def _shortened(text: str) -> str:
+    sentence = text.split(". ", 1)[0].rstrip(". ")
+    return sentence if len(sentence) <= 200 else sentence[:199] + "…"

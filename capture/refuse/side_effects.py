@@ -1,0 +1,131 @@
+"""What a forward does besides computing: a planned one would not, so it is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+
+from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.capture.refuse.library_hooks import INSTALLED
+from remat_gen.ir.errors import TraceError
+
+DRAWS = (
+    "forward draws random numbers of Python or NumPy, which would be the same in every step: draw "
+    "them with torch"
+)
+_PLAIN = (bool, int, float, complex, str, torch.Tensor)
+_Attributes: TypeAlias = dict[str, dict[str, Any]]
+
+
+@contextlib.contextmanager
+def refused_side_effects(model: nn.Module) -> Iterator[None]:
+    """Run a forward, put the attributes of all modules back, and refuse if it changed some.
+
+    Raises:
+        TraceError: it kept a number or a tensor on a module, on a class or in a global variable,
+            or drew from Python's or NumPy's random numbers.
+    """
+    attributes, shared, drawn = _attributes(model), _shared(model), _random_states()
+    try:
+        yield
+        changed = _changed(attributes, _attributes(model)) or _changed_shared(
+            shared, _shared(model)
+        )
+        _refuse(changed, drawn != _random_states())
+    finally:
+        _restore(model, attributes)
+
+
+def _refuse(changed: str, drew: bool) -> None:
+    if changed:
+        raise TraceError(
+            f"forward changes {changed}, which a planned forward would not do: make it a buffer, "
+            "or return it"
+        )
+    if drew:
+        raise TraceError(DRAWS)
+
+
+def _attributes(model: nn.Module) -> _Attributes:
+    """Return the attributes of each module; parameters, buffers and submodules are no attributes.
+
+    Containers are copied one level deep.
+    """
+    return {
+        name: {k: _copied(v) for k, v in vars(module).items() if k not in _TORCHS}
+        for name, module in model.named_modules()
+    }
+
+
+_TORCHS = frozenset(vars(nn.Module())) | {INSTALLED}
+
+
+def _copied(value: Any) -> Any:
+    return type(value)(value) if type(value) in (list, dict, set) else value
+
+
+def _changed(before: _Attributes, after: _Attributes) -> str:
+    """Return the path of the first plain attribute that changed, or ""."""
+    for name, attributes in after.items():
+        for attribute, value in attributes.items():
+            old = before.get(name, {}).get(attribute)
+            if _differs(old, value):
+                return f"self.{name}.{attribute}".replace("..", ".")
+    return ""
+
+
+def _shared(model: nn.Module) -> dict[str, dict[str, Any]]:
+    """Return the plain class attributes and global variables of the user's own code, by owner."""
+    classes = {c for module in model.modules() for c in type(module).__mro__ if _is_users(c)}
+    modules = {sys.modules[c.__module__] for c in classes}
+    spaces = {m.__name__: vars(m) for m in modules} | {c.__qualname__: vars(c) for c in classes}
+    return {
+        owner: {k: v for k, v in space.items() if isinstance(v, _PLAIN) and k[:2] != "__"}
+        for owner, space in spaces.items()
+    }
+
+
+def _is_users(cls: type) -> bool:
+    """Tell whether a class is no library's: libraries count and cache things of their own."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return isinstance(file, str) and not is_library_file(file)
+
+
+def _changed_shared(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> str:
+    for owner, values in after.items():
+        for name, value in values.items():
+            if _differs(before.get(owner, {}).get(name), value):
+                is_global = owner in sys.modules
+                return f"the global variable {name}" if is_global else f"{owner}.{name}"
+    return ""
+
+
+def _differs(old: Any, new: Any) -> bool:
+    if new is old:
+        return False
+    if isinstance(new, list | dict | set):
+        return type(old) is not type(new) or len(old) != len(new)
+    if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
+        return True
+    return isinstance(new, _PLAIN) and bool(new != old)
+
+
+def _restore(model: nn.Module, attributes: _Attributes) -> None:
+    for name, module in model.named_modules():
+        own = vars(module)
+        for attribute in [k for k in own if k not in _TORCHS and k not in attributes[name]]:
+            del own[attribute]
+        for attribute, value in attributes[name].items():
+            if own.get(attribute) is not value and not isinstance(value, list | dict | set):
+                own[attribute] = value
+
+
+def _random_states() -> tuple[object, object]:
+    return random.getstate(), str(np.random.get_state())

@@ -1,0 +1,98 @@
+"""Refuse nodes of a trace that have no place in a plan, with the line and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from remat_gen.capture.fx import metadata
+from remat_gen.capture.fx.storages import tensors_of
+from remat_gen.ir.errors import TraceError
+
+OWN_GENERATOR = (
+    "forward draws from a generator of its own, whose state a plan does not keep: leave out "
+    "generator="
+)
+_LARGEST_CONSTANT = 4096  # numbers; they are written out in the generated file
+
+
+def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
+    """Refuse operators that check or print.
+
+    Raises:
+        TraceError: there is one.
+    """
+    for node in nodes:
+        if node.target is torch.ops.higher_order.with_effects:
+            raise TraceError(
+                f"{_where(node, model_file)}: {node.args[1]} does more than compute (it checks or "
+                "prints), which a plan would lose: use a form that does not, as "
+                "torch.linalg.inv_ex, solve_ex and cholesky_ex are"
+            )
+
+
+def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
+    """Refuse tensors that have no storage with strides.
+
+    Raises:
+        TraceError: the node makes one.
+    """
+    if any(t.layout is not torch.strided for t in tensors_of(node)):
+        raise TraceError(
+            f"{_where(node, model_file)}: {node.target} makes a sparse tensor, which cannot be "
+            "planned: use dense ones (sparse=False)"
+        )
+
+
+def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
+    """Refuse tensors whose shape at other lengths torch does not know.
+
+    Raises:
+        TraceError: the node makes one.
+    """
+    if any(free_unbacked_symbols(t) for t in tensors_of(node)):
+        raise TraceError(
+            f"{_where(node, model_file)}: the shape that {node.target} returns cannot be followed "
+            "to other lengths: leave what it depends on out of --dynamic"
+        )
+
+
+def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> torch.Tensor:
+    """Return the tensor that a `get_attr` node reads.
+
+    Raises:
+        TraceError: it is a generator, a branch of control flow, a parameter, sparse, or too large
+            to be written out.
+    """
+    user = next(iter(node.users), node)
+    where = _where(user, model_file)
+    value = getattr(joint.owning_module, str(node.target), None)
+    if isinstance(value, torch.Generator):
+        raise TraceError(f"{where}: {OWN_GENERATOR}")
+    if not isinstance(value, torch.Tensor):
+        raise TraceError(
+            f"{where}: the model cannot be traced: control flow operators ({user.target}) have no "
+            "place in a plan: use torch.where"
+        )
+    if isinstance(value, nn.Parameter) or value.requires_grad:
+        raise TraceError(
+            f"{where}: forward reads a parameter, or a tensor that requires grad, where the model "
+            "does not have it, as in a list: its numbers would be constants. Keep it in "
+            "nn.ParameterList or nn.ParameterDict, layers in nn.ModuleList or nn.ModuleDict"
+        )
+    if value.layout is not torch.strided:
+        raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")
+    if value.numel() > _LARGEST_CONSTANT:
+        raise TraceError(
+            f"{where}: forward builds a constant of {value.numel()} numbers: register it as a "
+            "buffer"
+        )
+    return value
+
+
+def _where(node: torch.fx.Node, model_file: str) -> str:
+    source = metadata.source_of(node, model_file)
+    return f"{source.file}:{source.line}" if source.file else "forward"

@@ -1,0 +1,1 @@
+"""One joint graph of forward and backward, by AOTAutograd; with symbolic lengths."""

@@ -1,0 +1,197 @@
+"""Trace a model into one joint forward-and-backward FX graph.
+
+Dynamo first, because its graph carries the user's variable names; where it refuses, AOTAutograd
+traces the module itself (non-strict), and `told_lines` tells it what Dynamo would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+from torch._export.utils import _compiling_state_context
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.as_eager.autocast import casts_of_eager
+from remat_gen.capture.as_eager.distributions import unvalidated
+from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
+from remat_gen.capture.as_eager.older_torch import as_in_newest
+from remat_gen.capture.as_eager.resampling import symbolic_resampling
+from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.refuse.reasons import explain
+from remat_gen.capture.trace import operation_lines as told_lines
+from remat_gen.ir.errors import TraceError, said
+
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+_LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The joint graph; not `strict` where Dynamo refused: names of inputs begin with `model.`.
+
+    `captured` is Dynamo's forward.
+    """
+
+    graph_module: torch.fx.GraphModule
+    strict: bool
+    captured: torch.fx.GraphModule | None = None
+
+
+def trace_joint(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    differentiated: frozenset[int],
+    fakes: Arguments | None = None,
+    *,
+    stands_for: str = "",
+) -> Joint:
+    """Trace one training step; gradients flow in at the `differentiated` outputs.
+
+    With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
+    A model on the CPU that `stands_for` one on "cuda" is traced with a GPU's kernels.
+
+    The global generator, the state and the gradients of the model are left as they were. Each
+    differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
+    otherwise AOTAutograd gives no gradient to an output that is a view, one to two equal outputs,
+    and one to outputs that nobody differentiates.
+
+    Raises:
+        TraceError: neither way of tracing accepts the model.
+    """
+    with (
+        quiet(),
+        kept_generators(),
+        kept_state(model),
+        _lstm_for_training(model),
+        kernels_of_eager(stands_for),
+        calls_of_eager(),
+        casts_of_eager(),
+        rows_of_eager(),
+        as_in_newest(),
+        unvalidated(),
+        symbolic_resampling() if fakes else contextlib.nullcontext(),
+    ):
+        given = fakes or (args, kwargs)
+        try:
+            return _strict(model, (args, kwargs), given, differentiated)
+        except Exception as refused:  # Dynamo raises errors of many unrelated types
+            return _non_strict(model, given, differentiated, refused)
+
+
+def _strict(
+    model: nn.Module, example: Arguments, given: Arguments, differentiated: frozenset[int]
+) -> Joint:
+    torch._dynamo.reset()
+    args, kwargs = example
+    with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_messages()):
+        captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
+    _separate(captured, differentiated)
+    try:
+        joint = _export(captured, *given)
+    except RuntimeError as error:
+        _note_lines(captured, error)
+        raise
+    name_items(captured, joint)
+    return Joint(joint, strict=True, captured=captured)
+
+
+def _messages() -> set[Callable[..., None]]:
+    """Return what prints messages for people: left out of the trace, no reason to refuse it."""
+    methods = vars(logging.Logger).items()  # transformers adds `warning_once`
+    return {warnings.warn, *(method for name, method in methods if name.startswith(_LOGGING))}
+
+
+def _note_lines(captured: torch.fx.GraphModule, error: RuntimeError) -> None:
+    """Add the user's lines of the custom operators that an error names."""
+    for node in captured.graph.nodes:
+        custom = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+        if custom and str(node.target) in said(error):
+            error.add_note(node.stack_trace or "")
+
+
+def _separate(captured: torch.fx.GraphModule, differentiated: frozenset[int]) -> None:
+    """Let the captured module return its leaves apart.
+
+    Its graph returns each tensor once; what comes behind it, the rest of the user's own bytecode,
+    makes the leaves out of them.
+    """
+    module: Any = captured
+    codegen: Any = captured.graph._codegen
+    unflatten = codegen.dynamo_bytecode_unflatten
+
+    def leaves_apart(outputs: Any, inputs: Any) -> tuple[Any, ...]:
+        return separated(unflatten(outputs, inputs), differentiated)
+
+    codegen.dynamo_bytecode_unflatten = leaves_apart
+    module._dynamo_bytecode_unflatten = leaves_apart
+    captured.recompile()
+
+
+def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
+    """Return the leaves of what a model returns: a clone of those that take a gradient."""
+    return tuple(
+        leaf
+        if not isinstance(leaf, torch.Tensor)
+        else leaf.clone()
+        if position in differentiated
+        else leaf.detach()
+        for position, leaf in enumerate(pytree.tree_leaves(value))
+    )
+
+
+def _non_strict(
+    model: nn.Module, given: Arguments, differentiated: frozenset[int], refused: Exception
+) -> Joint:
+    try:
+        with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
+            joint = _export(_Separated(model, differentiated), *given)
+    except Exception as error:  # whatever it is, the user gets one readable reason
+        raise TraceError(explain(refused, error)) from error
+    told_lines.name_items(joint)
+    return Joint(joint, strict=False)
+
+
+def _export(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.fx.GraphModule:
+    with contextlib.ExitStack() as stack:
+        joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
+        return joint.graph_module
+
+
+class _Separated(nn.Module):
+    """What `_separate` does, for a module that is traced without Dynamo."""
+
+    def __init__(self, model: nn.Module, differentiated: frozenset[int]) -> None:
+        super().__init__()
+        self.model = model
+        self.differentiated = differentiated
+        self.training = model.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return separated(told_lines.run_told(self.model, args, kwargs), self.differentiated)
+
+
+def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:
+    """Keep oneDNN out of the trace of an LSTM: torch takes its kernel for inference there.
+
+    It looks at whether the input requires grad, not at the weights. Other traces keep oneDNN, on
+    which the memory formats of convolutions depend.
+    """
+    if any(isinstance(module, nn.LSTM) for module in model.modules()):
+        return torch.backends.mkldnn.flags(enabled=False)
+    return contextlib.nullcontext()

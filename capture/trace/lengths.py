@@ -1,0 +1,69 @@
+"""Which dimensions of the inputs may vary from step to step: asked for, or found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from remat_gen.capture.load.arguments import Call, Leaf
+from remat_gen.ir.errors import UsageError
+from remat_gen.ir.size import Length
+
+_NAMES = ("batch", "length")  # of the first dimension, of the second
+
+
+def asked_lengths(call: Call, dims: Iterable[str]) -> tuple[Length, ...]:
+    """Read `ids:0`, …: an input of forward, and which of its dimensions.
+
+    Dimensions that are equally long in the example are one length.
+
+    Raises:
+        UsageError: there is no such input or dimension, or nothing is smaller than it.
+    """
+    by_size: dict[int, list[tuple[str, int]]] = {}
+    for text in dims:
+        leaf, dim = _read(call, text)
+        if leaf.value.shape[dim] < 2:
+            raise UsageError(
+                f"--dynamic {text}: that dimension of the example has length "
+                f"{leaf.value.shape[dim]}; the example's is the largest planned for"
+            )
+        by_size.setdefault(leaf.value.shape[dim], []).append((leaf.path, dim))
+    return _lengths(by_size)
+
+
+def found_lengths(call: Call) -> tuple[Length, ...]:
+    """Return the batch, if all tensors of the call begin with the same length of at least 2."""
+    tensors = [leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)]
+    shaped = [leaf for leaf in tensors if leaf.value.ndim]
+    sizes = {leaf.value.shape[0] for leaf in shaped}
+    if len(sizes) != 1 or min(sizes) < 2:
+        return ()
+    return _lengths({sizes.pop(): [(leaf.path, 0) for leaf in shaped]})
+
+
+def _read(call: Call, text: str) -> tuple[Leaf, int]:
+    path, _, number = text.rpartition(":")
+    tensors = {leaf.path: leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)}
+    if not path or not number.isdecimal():
+        raise UsageError(f"--dynamic {text}: write an input of forward and a dimension: x:0")
+    if path not in tensors:
+        listed = ", ".join(tensors) or "none"
+        raise UsageError(f"--dynamic {text}: forward has the tensors {listed}")
+    if int(number) >= tensors[path].value.ndim:
+        shape = list(tensors[path].value.shape)
+        raise UsageError(f"--dynamic {text}: {path} of the example has the shape {shape}")
+    return tensors[path], int(number)
+
+
+def _lengths(by_size: dict[int, list[tuple[str, int]]]) -> tuple[Length, ...]:
+    taken: list[str] = []
+    for dims in by_size.values():
+        first = min(dim for _, dim in dims)
+        name = _NAMES[first] if first < len(_NAMES) else f"size_{first}"
+        taken.append(f"{name}_{taken.count(name) + 1}" if name in taken else name)
+    return tuple(
+        Length(name, 1, size, tuple(dict.fromkeys(dims)))
+        for name, (size, dims) in zip(taken, by_size.items(), strict=True)
+    )

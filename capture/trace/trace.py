@@ -1,0 +1,252 @@
+"""Model and example inputs to the graph of one training step."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from remat_gen.capture.as_eager.attention import seeds_on_host
+from remat_gen.capture.as_eager.causal_masks import masks_of_eager
+from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
+from remat_gen.capture.as_eager.questions import first_as_eager
+from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
+from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
+from remat_gen.capture.fx.symbolic_sizes import Sizes
+from remat_gen.capture.load.arguments import Call, describe_call
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
+from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
+from remat_gen.capture.lower import lower
+from remat_gen.capture.lower.inner_layers import layers_of
+from remat_gen.capture.lower.kept_dims import drop_kept_dims
+from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
+from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.process.frames import in_large_chunk
+from remat_gen.capture.process.garbage import fewer_collections
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
+from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.refuse.refusals import (
+    hooks_aside,
+    refuse_hooks,
+    refuse_lazy,
+    refuse_other_self,
+    refuse_recurrent_dropout,
+    refuse_recurrent_on_gpu,
+    refuse_replaced,
+    refuse_scripted,
+    refuse_seeds,
+)
+from remat_gen.capture.refuse.side_effects import refused_side_effects
+from remat_gen.capture.trace.joint import Joint, trace_joint
+from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
+from remat_gen.capture.trace.symbolic import trace_lengths
+from remat_gen.ir.errors import TraceError, said
+from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.size import Length
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced step: its graph, its call, what it returned, and the example's own tensors.
+
+    `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
+    library on submodules. `pinned` says why the batch is the example's alone, where one was looked
+    for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
+    numbers are the same.
+    """
+
+    graph: Graph
+    call: Call
+    returned: Returned
+    examples: Mapping[str, torch.Tensor]
+    strict: bool
+    reads: Reads = field(default_factory=Reads)
+    hooked: bool = False
+    pinned: str = ""
+    autocast: Autocast | None = None
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def dynamic(self) -> tuple[str, ...]:
+        """Return the dimensions that may be smaller than the example's: `("ids:0", …)`."""
+        return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
+
+
+@in_large_chunk
+@fewer_collections()
+def trace(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    source_file: Path | None = None,
+    dynamic: Iterable[str] | None = (),
+    stands_for: str = "",
+) -> Traced:
+    """Trace one training step of `model(*args, **kwargs)`.
+
+    The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
+    batch where there is one and the model allows it, else none, and the result says why. Fake
+    tensors on the CPU may stand for those of a GPU (`stands_for` "cuda"): the model says afterwards
+    that it is there.
+
+    Raises:
+        TraceError: the model cannot be traced, with the user's line and the reason.
+        UsageError: the call has no such dimension.
+    """
+    refuse_scripted(model)
+    refuse_other_self(model)
+    refuse_lazy(model)  # before its hooks, which go by a run
+    refuse_hooks(model)
+    refuse_recurrent_dropout(model)
+    refuse_recurrent_on_gpu(model, stands_for)
+    call = describe_call(model, args, kwargs)
+    layouts = layouts_of_kernels(stands_for)
+    with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
+        with refused_autocast("forward", stands_for):
+            returned, reads = _returned(model, call, _globals_of(source_file))
+        refuse_replaced(returned.replaced)
+        refuse_seeds(returned.seeded)
+        refuse_hooked_saving(returned.saving)
+        source = str(source_file.resolve()) if source_file else ""
+        step = _Step(model, call, returned, reads, source, stands_for)
+        with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
+            return first_as_eager(returned.asked, lambda: step.traced(dynamic))
+
+
+def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
+    """Trace the step of a model file.
+
+    Raises:
+        RematError: as `trace`.
+    """
+    with loaded.importable():
+        return trace(
+            loaded.model,
+            loaded.args,
+            loaded.kwargs,
+            loaded.path,
+            dynamic,
+            loaded.stands_for,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that is about to be traced; `file` is the user's."""
+
+    model: nn.Module
+    call: Call
+    returned: Returned
+    reads: Reads
+    file: str
+    stands_for: str
+
+    def traced(self, dynamic: Iterable[str] | None) -> Traced:
+        """Trace it with the dimensions asked for; see `trace`."""
+        if dynamic is None:
+            return self.as_far_as_possible(found_lengths(self.call))
+        return self.varying(asked_lengths(self.call, dynamic)) if dynamic else self.fixed()
+
+    def as_far_as_possible(self, lengths: tuple[Length, ...]) -> Traced:
+        """Trace it for lengths up to the example's, or for those alone where it must be."""
+        try:
+            return self.varying(lengths) if lengths else self.fixed()
+        except TraceError as refused:
+            return replace(self.fixed(), pinned=str(refused))
+
+    def fixed(self) -> Traced:
+        """Trace it for the example's shapes alone."""
+        call = self.call
+        joint = trace_joint(
+            self.model,
+            call.args,
+            call.kwargs,
+            self.returned.differentiated,
+            stands_for=self.stands_for,
+        )
+        return self._lowered(joint, None)
+
+    def varying(self, lengths: tuple[Length, ...]) -> Traced:
+        """Trace it for lengths up to the example's."""
+        joint, sizes, shapes = trace_lengths(
+            self.model, self.call, self.returned.differentiated, lengths, self.stands_for
+        )
+        with shapes.suppress_guards():
+            return self._lowered(joint, sizes)
+
+    def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
+        nodes, leaves = joint.graph_module.graph, self.returned.leaves
+        drop_kept_dims(nodes)
+        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
+        if not any(output.tangent for output in graph.outputs):
+            raise TraceError("no output of the model requires grad: there is no backward to plan")
+        if self.stands_for == "cuda":
+            graph = on_gpu(graph)
+            say_on_gpu(self.model, self.call)
+        graph = with_dtypes_of_norms(seeds_on_host(graph))
+        graph = replace(graph, layers=layers_of(self.model, graph))
+        return Traced(
+            graph,
+            self.call,
+            self.returned,
+            _examples(graph, self.call),
+            joint.strict,
+            self.reads,
+            hooked=has_library_hooks(self.model),
+            autocast=autocast_of(self.model),
+            left_out=self._left_out(),
+        )
+
+    def _left_out(self) -> tuple[LeftOut, ...]:
+        kernels = () if self.stands_for else fused_kernels(self.model)
+        return (*self.returned.saving, *kernels)
+
+
+def _globals_of(source_file: Path | None) -> dict[str, Any]:
+    """Return the globals of the user's file, which was imported."""
+    place = str(source_file.resolve()) if source_file else None
+    modules = (m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == place)
+    return next((vars(module) for module in modules if place), {})
+
+
+def _returned(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+    """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
+    args, kwargs = call.args, call.kwargs
+    with refused_side_effects(model):
+        try:
+            with quiet():
+                return read_twice(model, file, lambda: run_on_fakes(model, args, kwargs))
+        except TraceError:
+            raise
+        except Exception as error:  # of the user's code, or fake tensors lack a kernel
+            _refuse(model, call, error)
+            if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
+                reason = f"forward does not run on tensors without values: {said(error)}"
+                raise TraceError(reason) from error
+            model, args, kwargs = copy.deepcopy((model, args, kwargs))
+            return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+
+
+def _refuse(model: nn.Module, call: Call, error: Exception) -> None:
+    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not."""
+    try:
+        trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
+    except TraceError as refused:
+        raise refused from error
+
+
+def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:
+    leaves = {leaf.path: leaf.value for leaf in call.leaves}
+    return {i.tensor: leaves[i.path] for i in graph.inputs if i.kind is Kind.INPUT}
+
+
+__all__ = ["Joint", "Traced", "trace"]

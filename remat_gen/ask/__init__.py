@@ -1,0 +1,1 @@
+"""What the user asks for: options, budgets, pins, pyproject.toml."""

@@ -1,0 +1,32 @@
+"""A text that must be one of a few."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TypeVar
+
+from remat_gen.ask.budget import Optimizer
+from remat_gen.ask.request import Strategy
+from remat_gen.ir.errors import UsageError
+from remat_gen.solver.search import Effort
+
+Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
+
+
+def chosen(kind: type[Choice], key: str, text: str) -> Choice:
+    """Return the member that a text names.
+
+    Raises:
+        UsageError: it names none; the message has all, and the nearest.
+    """
+    known = [member.value for member in kind]
+    if text not in known:
+        raise UsageError(f"{key} {text!r} is none of {', '.join(known)}{suggestion(text, known)}")
+    return kind(text)
+
+
+def suggestion(text: str, known: Iterable[str]) -> str:
+    """Return `; did you mean …?` with the nearest of what is known, or nothing."""
+    close = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

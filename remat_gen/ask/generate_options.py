@@ -1,0 +1,81 @@
+"""The options of `generate` as they are written, and the one way from them to a request.
+
+The command line, `pyproject.toml` and Python call the options the same; what they mean, and which
+exclude each other, is said here and in `remat_gen.ask.request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from remat_gen.ask.budget import Budget, Optimizer
+from remat_gen.ask.choice import chosen
+from remat_gen.ask.pin_patterns import make_pins
+from remat_gen.ask.request import (
+    DeviceMemory,
+    Request,
+    Strategy,
+    make_device,
+    make_dynamic,
+    make_limit,
+)
+from remat_gen.solver.search import Effort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateOptions:
+    """What was written; None and the defaults stand for what was not.
+
+    `model` is the name of the class or function that builds it, `inputs` that of the function that
+    makes the example.
+    """
+
+    budget: str | None = None
+    device_memory: str | None = None
+    optimizer: str | None = None
+    headroom: str | None = None
+    model: str | None = None
+    inputs: str | None = None
+    device: str = "auto"
+    target: str | None = None
+    strategy: str = Strategy.AUTO.value
+    effort: str = Effort.NORMAL.value
+    dynamic: Sequence[str] | None = None
+    static: bool = False
+    keep: Sequence[str] | None = None
+    recompute: Sequence[str] | None = None
+    force: bool = False
+    reprofile: bool = False
+    fresh: bool = False
+    compile: bool = False
+
+    def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
+        """Return the request for a file; `live` is the class of a model that was built already.
+
+        Raises:
+            UsageError: an option is none, or two exclude each other.
+        """
+        return Request(
+            model_file=model_file,
+            limit=self._limit(),
+            output=output,
+            model=live or self.model,
+            inputs=self.inputs,
+            device=make_device(self.device, self.target),
+            target=self.target or "",
+            strategy=chosen(Strategy, "strategy", self.strategy),
+            effort=chosen(Effort, "effort", self.effort),
+            dynamic=make_dynamic(self.dynamic, static=self.static),
+            pins=make_pins(self.keep, self.recompute),
+            force=self.force,
+            reprofile=self.reprofile,
+            fresh=self.fresh,
+            live=live is not None,
+            compiled=self.compile,
+        )
+
+    def _limit(self) -> Budget | DeviceMemory:
+        optimizer = chosen(Optimizer, "optimizer", self.optimizer) if self.optimizer else None
+        return make_limit(self.budget, self.device_memory, optimizer, self.headroom, self.target)

@@ -1,0 +1,224 @@
+"""What a user asks for, and the command that asks for it again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from remat_gen.ask.budget import (
+    Breakdown,
+    Budget,
+    Optimizer,
+    Resident,
+    break_down,
+    parse_budget,
+    parse_size,
+    written,
+)
+from remat_gen.ask.pin_patterns import Pins
+from remat_gen.ir.errors import UsageError
+from remat_gen.solver.search import Effort
+
+_KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
+_SEQUENCES = ("dynamic", "keep", "recompute")
+DEFAULT_HEADROOM = "1GB"
+DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
+FAKE = "fake"  # the device of tensors without values
+
+
+class Strategy(StrEnum):
+    """How a schedule is searched; the first is the default. The solver has the same names."""
+
+    AUTO = "auto"
+    ROCKMATE = "rockmate"
+    ROTOR = "rotor"
+    CHECKMATE = "checkmate"
+    CHECKMATE_LP = "checkmate-lp"
+    OGC = "ogc"
+    CHEN_SQRT = "chen-sqrt"
+    CHEN_GREEDY = "chen-greedy"
+    GRIEWANK = "griewank"
+    PER_LAYER = "per-layer"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """The other way to say a budget: what the whole step may take on the device."""
+
+    text: str
+    optimizer: Optimizer = Optimizer.ADAMW
+    headroom: str = DEFAULT_HEADROOM
+
+    def break_down(self, resident: Resident) -> Breakdown:
+        """Subtract what is no activation.
+
+        Raises:
+            UsageError: a size is none, or nothing is left.
+        """
+        nbytes = parse_size(self.text, "--device-memory")
+        headroom = 0 if self.headroom == "0" else parse_size(self.headroom, "--headroom")
+        return break_down(nbytes, resident, self.optimizer, headroom)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of `generate`. `output` is None for stdout; `limit` is what --budget or
+    --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
+    (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
+    `target` is the device that is planned for without being there. `live` where a built model, of
+    class `model`, was given; `compiled` where parts of blocks shall be."""
+
+    model_file: Path
+    limit: Budget | DeviceMemory
+    output: Path | None
+    model: str | None = None
+    inputs: str | None = None
+    device: str = "auto"
+    target: str = ""
+    strategy: Strategy = Strategy.AUTO
+    effort: Effort = Effort.NORMAL
+    dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
+    pins: Pins = Pins()  # noqa: RUF009  (frozen)
+    force: bool = False
+    reprofile: bool = False
+    fresh: bool = False
+    live: bool = False
+    compiled: bool = False
+
+    @property
+    def target_word(self) -> str:
+        """Return the target as it is asked for from the model's folder."""
+        if not self.target.endswith(".toml"):
+            return self.target
+        return relative(Path(self.target), self.model_file.parent)
+
+    def command(self) -> str:
+        """Return the command, or the call in Python, with paths as seen from the model's folder."""
+        return self._call() if self.live else shlex.join(self._words())
+
+    def _call(self) -> str:
+        """Return the call that hands over a built model."""
+        flags = {"--static": "static=True", "--compile": "compile=True"}
+        words = [word for word in self._words()[2:] if word not in flags]
+        given: dict[str, list[str]] = {}
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            keyword = _KEYWORDS.get(option, option.removeprefix("--").replace("-", "_"))
+            given.setdefault(keyword, []).append(value)
+        given.pop("builder", None)
+        said = [f"{k}={v if k in _SEQUENCES else repr(v[0])}" for k, v in given.items()]
+        said += [keyword for flag, keyword in flags.items() if flag in self._words()]
+        return f"remat_gen.generate({self.model}(…), inputs, {', '.join(said)})"
+
+    def _words(self) -> list[str]:
+        words = ["remat-gen", self.model_file.name, *self._limit_words()]
+        named = (("--model", self.model), ("--inputs", self.inputs))
+        words += [word for option, value in named if value for word in (option, value)]
+        if self.device != "auto":
+            words += ["--device", self.device]
+        if self.target:
+            words += ["--target", self.target_word]
+        if self.strategy is not Strategy.AUTO:
+            words += ["--strategy", self.strategy.value]
+        if self.effort is not Effort.NORMAL:
+            words += ["--effort", self.effort.value]
+        words += [*self._dynamic_words(), *self._pin_words()]
+        words += ["--compile"] * self.compiled
+        return [*words, "-o", self._output_word()]
+
+    def _pin_words(self) -> list[str]:
+        named = (("--keep", self.pins.keep), ("--recompute", self.pins.recompute))
+        return [word for option, given in named for one in given for word in (option, one)]
+
+    def _dynamic_words(self) -> list[str]:
+        if self.dynamic == DEFAULT_DYNAMIC or self.dynamic is None:
+            return []
+        dims = [word for dim in self.dynamic for word in ("--dynamic", dim)]
+        return dims or ["--static"]
+
+    def _limit_words(self) -> list[str]:
+        if isinstance(self.limit, Budget):
+            return ["--budget", self.limit.text]
+        memory = self.limit
+        words = ["--device-memory", memory.text, "--optimizer", memory.optimizer.value]
+        return words + ["--headroom", memory.headroom] * (memory.headroom != DEFAULT_HEADROOM)
+
+    def _output_word(self) -> str:
+        return "-" if self.output is None else relative(self.output, self.model_file.parent)
+
+
+def make_limit(
+    budget: str | None,
+    device_memory: str | None,
+    optimizer: Optimizer | None,
+    headroom: str | None,
+    target: str | None = None,
+) -> Budget | DeviceMemory:
+    """Read the options that limit memory; exactly one of the two ways must be used.
+
+    Without either it is the memory of the target.
+
+    Raises:
+        UsageError: none or both are, or a size is none.
+    """
+    if budget is None and device_memory is None and target:
+        from remat_gen.capture.profile.targets import find_target
+
+        device_memory = written(find_target(target).memory_bytes)
+    if device_memory is None and (optimizer or headroom):
+        raise UsageError("--optimizer and --headroom belong to --device-memory")
+    if budget is not None and device_memory is not None:
+        raise UsageError("--budget and --device-memory exclude each other; give one of them")
+    if budget is not None:
+        return parse_budget(budget)
+    if device_memory is None:
+        raise UsageError(
+            "give --budget 6GB (or 70%, of the eager activation peak), or --device-memory 24GB"
+        )
+    parse_size(device_memory, "--device-memory")
+    if headroom not in (None, "0"):
+        parse_size(headroom or "", "--headroom")
+    return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
+
+
+def make_device(device: str, target: str | None) -> str:
+    """Return the device that is asked for: with a target it is fake.
+
+    Raises:
+        UsageError: a target is missing, or goes with a device that is there.
+    """
+    if target and device not in ("auto", FAKE):
+        raise UsageError(
+            f"--target {target} plans for a device that need not be here: leave out --device "
+            f"{device}, or --target to measure it"
+        )
+    if device == FAKE and not target:
+        raise UsageError(
+            "--device fake plans for a device that is not here: name it, as in --target h200"
+        )
+    return FAKE if target else device
+
+
+def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...] | None:
+    """Read the options that say what may vary.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if dims and static:
+        raise UsageError("--dynamic and --static exclude each other; give one of them")
+    return tuple(dims) if dims else () if static else DEFAULT_DYNAMIC
+
+
+def default_output(model_file: Path) -> Path:
+    """Return `model_remat.py` beside `model.py`."""
+    return model_file.parent / f"{model_file.stem}_remat.py"
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as seen from a folder, with forward slashes."""
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()

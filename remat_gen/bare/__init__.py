@@ -1,0 +1,1 @@
+"""Bare graphs from JSON, scheduled without a model."""

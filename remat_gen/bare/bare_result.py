@@ -1,0 +1,199 @@
+"""Solve a bare graph for the command line, and say what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from remat_gen.ask.budget import human, parse_budget
+from remat_gen.bare.graph_file import read_graph
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import Replay
+from remat_gen.solver.schedule import Run, Schedule
+from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.solve import (
+    InfeasibleError,
+    SmallestBudget,
+    Solution,
+    Solver,
+    Status,
+)
+from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.terminal.interrupt import Interruptible
+
+_NAMED_AT_MOST = 40  # nodes that run again
+
+
+@dataclass(frozen=True, slots=True)
+class BareResult:
+    """What was asked and found; `ruled_out` where no schedule of any kind fits the budget."""
+
+    problem: Problem
+    strategy: str
+    budget_text: str
+    budget_bytes: int
+    plain: Replay
+    smallest: SmallestBudget
+    solution: Solution | None
+    ruled_out: bool = False
+
+
+def solve_graph(
+    path: Path, budget_text: str, strategy: str, effort: Effort, progress: Interruptible
+) -> BareResult:
+    """Read a graph and schedule it.
+
+    Raises:
+        UsageError: the budget is none, or the file holds no graph.
+    """
+    budget = parse_budget(budget_text)
+    graph = read_graph(path)
+    solver = Solver(graph, strategy, progress.stage("solve"), effort, progress.news)
+    budget_bytes = budget.resolve(solver.plain.peak_bytes)
+    solution, ruled_out = None, False
+    try:
+        solution = solver.solve(budget_bytes)
+        progress.pardon()
+    except InfeasibleError as error:
+        ruled_out = error.proved
+    except TooLargeError as error:
+        raise UsageError(f"{path}: {error}; --strategy auto searches any graph") from error
+    return BareResult(
+        problem=solver.problem,
+        strategy=strategy,
+        budget_text=budget.text,
+        budget_bytes=budget_bytes,
+        plain=solver.plain,
+        smallest=_smallest(solver, solution),
+        solution=solution,
+        ruled_out=ruled_out,
+    )
+
+
+def _smallest(solver: Solver, solution: Solution | None) -> SmallestBudget:
+    """Return the smallest budget known; the schedule found may need less than the strategy's."""
+    known = solver.smallest_budget()
+    if solution is None or known.nbytes <= solution.replay.peak_bytes:
+        return known
+    return SmallestBudget(solution.replay.peak_bytes, solution.replay.peak_at)
+
+
+def infeasible(result: BareResult) -> InfeasibleBudgetError:
+    """Return the error that says so, with the smallest budget and what sets it."""
+    share = 100 * result.smallest.nbytes / max(result.plain.peak_bytes, 1)
+    node = result.problem.operations[result.smallest.operation].name
+    what = "no schedule" if result.ruled_out else f"no schedule of strategy {result.strategy}"
+    return InfeasibleBudgetError(
+        f"{what} fits {human(result.budget_bytes)}; the smallest budget feasible for "
+        f"{result.strategy} is {result.smallest.nbytes} bytes ({human(result.smallest.nbytes)}, "
+        f"{share:.1f}% of the plain peak), set by node {node!r}",
+        result.smallest.nbytes,
+        result.strategy,
+        node,
+    )
+
+
+def result_json(result: BareResult) -> dict[str, Any]:
+    """Return the result for programs; what does not exist is null."""
+    found = result.solution
+    return {
+        "status": found.status.value if found else "infeasible",
+        "time": _plain_number(found.replay.time_us) if found else None,
+        "time_ratio": _ratio(result, found) if found else None,
+        "peak_bytes": found.replay.peak_bytes if found else None,
+        "lower_bound": _plain_number(found.lower_bound_us) if found else None,
+        "min_budget": result.smallest.nbytes,
+        "schedule": _steps(result.problem, found.schedule) if found else None,
+        "budget_bytes": result.budget_bytes,
+        "plain_peak_bytes": result.plain.peak_bytes,
+        "plain_time": _plain_number(result.plain.time_us),
+        "gap": round(found.gap, 9) if found else None,
+        "strategy": found.strategy if found else result.strategy,
+        "interrupted": bool(found and found.interrupted),
+        "notes": list(found.notes) if found else [],
+    }
+
+
+def _ratio(result: BareResult, found: Solution) -> float:
+    return found.replay.time_us / result.plain.time_us if result.plain.time_us else 1.0
+
+
+def _plain_number(value: float) -> float:
+    return int(value) if value.is_integer() else value
+
+
+def _steps(problem: Problem, schedule: Schedule) -> list[list[str]]:
+    return [
+        ["run", problem.operations[step.operation].name]
+        if isinstance(step, Run)
+        else ["free", problem.values[step.value].name]
+        for segment in schedule.segments
+        for step in segment.steps
+    ]
+
+
+def result_table(result: BareResult) -> Table:
+    """Return the result for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in _lines(result):
+        table.add_row(label, Text(text))
+    return table
+
+
+def _lines(result: BareResult) -> list[tuple[str, str]]:
+    found, plain = result.solution, result.plain
+    assert found is not None
+    share = 100 * result.budget_bytes / max(plain.peak_bytes, 1)
+    asked = f" ({result.budget_text})" if not result.budget_text.isdigit() else ""
+    notes = [note for note in found.notes if note != INTERRUPTED]
+    lines = [
+        ("budget", f"{human(result.budget_bytes)}, {share:.1f}% of the plain peak{asked}"),
+        ("peak", f"{human(found.replay.peak_bytes)} planned, {human(plain.peak_bytes)} plain"),
+        (
+            "time",
+            f"{found.replay.time_us:g} planned, {plain.time_us:g} plain: "
+            f"× {_ratio(result, found):.4f}, {_counted(len(found.replay.reruns))}",
+        ),
+        ("bound", _bound(found)),
+        ("solver", "; ".join([found.strategy, found.status.value, *notes])),
+        (
+            "smallest",
+            f"{human(result.smallest.nbytes)} is the smallest budget for {result.strategy}",
+        ),
+    ]
+    if found.replay.reruns:
+        lines.append(("run again", _named(result.problem, found.replay.reruns)))
+    return lines
+
+
+def _counted(reruns: int) -> str:
+    return f"{reruns} {'node runs' if reruns == 1 else 'nodes run'} again"
+
+
+def _bound(found: Solution) -> str:
+    if found.status is Status.OPTIMAL:
+        return "no schedule takes less: proved"
+    return f"no schedule takes less than {found.lower_bound_us:g}: gap {100 * found.gap:.2f}%"
+
+
+def _named(problem: Problem, reruns: tuple[int, ...]) -> str:
+    counts = Counter(reruns)
+    names = [
+        _shown(problem.operations[p].name) + f" ×{count}" * (count > 1)
+        for p, count in counts.items()
+    ]
+    more = len(names) - _NAMED_AT_MOST
+    shown = ", ".join(names[:_NAMED_AT_MOST])
+    return shown + f" and {more} more (--json has the schedule)" * (more > 0)
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else repr(name)

@@ -1,0 +1,141 @@
+"""The command `generate`, which is the default."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from remat_gen.ask.config import read_targets
+from remat_gen.ask.generate_options import GenerateOptions
+from remat_gen.ask.request import Request, Strategy, default_output
+from remat_gen.cli import option_texts as o
+from remat_gen.ir.errors import RematError, UsageError
+from remat_gen.plan.pipeline import Generated
+from remat_gen.plan.pipeline import generate as run
+from remat_gen.show.summary import summary_json, summary_lines
+from remat_gen.solver.search import Effort
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
+
+
+def generate(
+    model_file: o.ModelFile = None,
+    budget: o.BudgetOption = None,
+    device_memory: o.DeviceMemoryOption = None,
+    optimizer: o.OptimizerOption = None,
+    headroom: o.HeadroomOption = None,
+    output: o.OutputOption = None,
+    model: o.ModelOption = None,
+    inputs: o.InputsOption = None,
+    device: o.DeviceOption = "auto",
+    target: o.TargetOption = None,
+    strategy: o.StrategyOption = Strategy.AUTO,
+    effort: o.EffortOption = Effort.NORMAL,
+    dynamic: o.DynamicOption = None,
+    static: o.StaticOption = False,
+    keep: o.KeepOption = None,
+    recompute: o.RecomputeOption = None,
+    force: o.ForceOption = False,
+    reprofile: o.ReprofileOption = False,
+    fresh: o.FreshOption = False,
+    compile: o.CompileOption = False,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
+
+    \b
+    remat-gen model.py --budget 6GB -o model_remat.py
+    remat-gen                                   (all targets of pyproject.toml)
+    remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
+    """
+    options = GenerateOptions(
+        budget=budget,
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
+        model=model,
+        inputs=inputs,
+        device=device,
+        target=target,
+        strategy=strategy,
+        effort=effort.value,
+        dynamic=dynamic or None,
+        static=static,
+        keep=keep or None,
+        recompute=recompute or None,
+        force=force,
+        reprofile=reprofile,
+        fresh=fresh,
+        compile=compile,
+    )
+    if model_file is None:
+        _refuse_options(options, output)
+        _generate_all(options, as_json=as_json, quiet=quiet)
+        return
+    _refuse_two_texts(output, as_json=as_json)
+    request = options.request(model_file, _output_file(output, model_file))
+    generated = _run(request, quiet=quiet)
+    if generated.output is None:
+        sys.stdout.write(generated.text)
+    if as_json:
+        print(json.dumps(summary_json(generated), indent=1))
+    _say(generated, quiet=quiet)
+
+
+def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> None:
+    """Write every target of pyproject.toml, also after one that cannot be written."""
+    results: list[dict[str, object]] = []
+    code = 0
+    for target in read_targets(Path()):
+        request = replace(
+            target.request, force=options.force, reprofile=options.reprofile, fresh=options.fresh
+        )
+        try:
+            generated = _run(request, quiet=quiet)
+        except RematError as error:
+            code = code or error.exit_code
+            results.append({"target": target.name, "error": str(error)})
+            print(f"remat-gen: error: target {target.name}: {error}", file=sys.stderr)
+        else:
+            results.append({"target": target.name, **summary_json(generated)})
+            _say(generated, quiet=quiet)
+    if as_json:
+        print(json.dumps(results, indent=1))
+    if code:
+        raise typer.Exit(code)
+
+
+def _output_file(output: str | None, model_file: Path) -> Path | None:
+    """Return the file to write, None for stdout."""
+    if output == "-":
+        return None
+    return Path(output) if output else default_output(model_file)
+
+
+def _refuse_two_texts(output: str | None, *, as_json: bool) -> None:
+    if as_json and output == "-":
+        raise UsageError("--json and -o - both write to stdout; give -o a file")
+
+
+def _refuse_options(options: GenerateOptions, output: str | None) -> None:
+    """Refuse what does not go with all targets at once."""
+    if output or replace(options, force=False, reprofile=False, fresh=False) != GenerateOptions():
+        raise UsageError("these options belong to one file: name the file (MODEL.py)")
+
+
+def _run(request: Request, *, quiet: bool) -> Generated:
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        return run(request, progress)
+
+
+def _say(generated: Generated, *, quiet: bool) -> None:
+    if not quiet:
+        for line in summary_lines(generated):
+            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)

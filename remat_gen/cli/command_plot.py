@@ -1,0 +1,73 @@
+"""The command `plot`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from remat_gen.cli import option_texts as o
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
+
+if TYPE_CHECKING:
+    from remat_gen.picture.timeline_view import TimelineView
+
+PictureOption = Annotated[
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help=".svg or .png [MODEL_remat.svg]; - is stdout."
+    ),
+]
+
+
+def plot(
+    file: o.GeneratedFile,
+    output: PictureOption = None,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Draw the memory timeline of a generated module.
+
+    \b
+    remat-gen plot model_remat.py                   (model_remat.svg)
+    remat-gen plot model_remat.py -o timeline.png
+
+    Stacked are what is retained, by module, what is run again, gradients and transient memory,
+    under the budget, with eager's outline behind. After `remat-gen verify model_remat.py` the
+    measured memory is drawn over it. Nothing is measured or allocated here.
+    """
+    from remat_gen.picture.plot_figure import picture_format, require_matplotlib
+
+    target = file.with_suffix(".svg") if output is None else Path(output)
+    form = "svg" if output == "-" else picture_format(target)
+    require_matplotlib()
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        progress.stage("trace")
+        from remat_gen.review.plot import picture, view_file
+
+        view = view_file(file)
+        progress.stage("draw")
+        content = picture(view, form)
+    if output == "-":
+        sys.stdout.buffer.write(content)
+        return
+    from remat_gen.picture.plot_figure import write_picture
+
+    write_picture(target, content)
+    if not quiet:
+        _say(view, target)
+
+
+def _say(view: TimelineView, target: Path) -> None:
+    from remat_gen.picture.timeline_view import peak_text
+
+    console = Console(stderr=True)
+    lines = [f"{'peak':<12}{peak_text(view)}", f"written     {target}"]
+    if view.measured is None:
+        lines.insert(1, "measured    not yet; remat-gen verify measures, then plot draws it too")
+    for line in lines:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,51 @@
+"""The command `solve`: schedule a bare graph. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import typer
+from rich.console import Console
+
+from remat_gen.ask.request import Strategy
+from remat_gen.cli import option_texts as o
+from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
+
+
+def solve(
+    graph: o.GraphFile,
+    budget: o.GraphBudget,
+    strategy: o.StrategyOption = Strategy.AUTO,
+    effort: o.EffortOption = Effort.NORMAL,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Schedule a bare graph within a memory budget; no model, no torch.
+
+    \b
+    remat-gen solve graph.json --budget 70%
+
+    GRAPH.json has {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names]}, ...]} in
+    topological order, and may list "outputs": names of values that live to the end. A node runs
+    with its inputs and its output resident; any node may run again. --json prints the schedule.
+    """
+    from remat_gen.bare.bare_result import infeasible, result_json, result_table, solve_graph
+
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        result = solve_graph(graph, budget, strategy.value, effort, progress)
+    if as_json:
+        print(json.dumps(result_json(result), indent=1))
+    if result.solution is None:
+        error = infeasible(result)
+        if not as_json:
+            raise error
+        print(f"remat-gen: error: {error}", file=sys.stderr)
+        raise typer.Exit(error.exit_code)
+    if result.solution.interrupted:
+        print(f"remat-gen: {INTERRUPTED}", file=sys.stderr)
+    if not as_json and not quiet:
+        Console().print(result_table(result))

@@ -1,0 +1,86 @@
+"""The command `sweep`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from remat_gen.ask.request import make_device
+from remat_gen.cli import option_texts as o
+from remat_gen.ir.errors import UsageError
+from remat_gen.solver.search import Effort
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
+
+if TYPE_CHECKING:
+    from remat_gen.trade_off.sweeping import Sweep
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
+Strategies = Annotated[
+    str | None, typer.Option(metavar="A,B", help="Of generate's --strategy [what suits the size].")
+]
+Points = Annotated[int, typer.Option(metavar="N", min=2, max=100, help="Budgets to try.")]
+Picture = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help=".svg or .png")]
+
+
+def sweep(
+    model_file: Model,
+    strategies: Strategies = None,
+    output: Picture = None,
+    points: Points = 10,
+    model: o.ModelOption = None,
+    inputs: o.InputsOption = None,
+    device: o.DeviceOption = "auto",
+    target: o.TargetOption = None,
+    effort: o.EffortOption = Effort.QUICK,
+    reprofile: o.ReprofileOption = False,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Show what memory costs in time: peak against step time, from least to all.
+
+    \b
+    remat-gen sweep model.py
+    remat-gen sweep model.py --strategies auto,rotor -o sweep.svg
+
+    Beside the strategies stands what people use today: eager, torch.utils.checkpoint, and
+    torch.compile's activation_memory_budget, all replayed on the same graph and costs. The model
+    is traced and measured once; costs of an existing plan (MODEL_remat.plan.json) are used again.
+    """
+    from remat_gen.picture.plot_figure import picture_format, require_matplotlib
+
+    picture = None if output is None else Path(output)
+    if picture is not None:
+        picture_format(picture)
+        require_matplotlib()
+    names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
+    if strategies is not None and not names:
+        raise UsageError("--strategies names none; write them as in auto,rotor")
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        from remat_gen.trade_off.sweep_problem import Source
+        from remat_gen.trade_off.sweeping import sweep_file
+
+        device = make_device(device, target)
+        source = Source(model_file, model, inputs, device, target or "", reprofile)
+        found = sweep_file(source, names, points=points, effort=effort, progress=progress)
+    _write(found, picture, as_json=as_json, quiet=quiet)
+
+
+def _write(found: Sweep, picture: Path | None, *, as_json: bool, quiet: bool) -> None:
+    from remat_gen.trade_off.sweep_text import sweep_json, tables
+
+    if as_json:
+        print(json.dumps(sweep_json(found), indent=1))
+    else:
+        Console().print(tables(found), highlight=False)
+    if picture is not None:
+        from remat_gen.trade_off.sweep_picture import write_sweep
+
+        write_sweep(found, picture)
+        if not quiet:
+            Console(stderr=True).print(f"written     {picture}", markup=False, highlight=False)

@@ -1,0 +1,84 @@
+"""The options of the command line, each said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remat_gen.ask.budget import Optimizer
+from remat_gen.ask.request import Strategy
+from remat_gen.solver.search import Effort
+
+ModelFile = Annotated[Path | None, typer.Argument(metavar="MODEL.py", show_default=False)]
+GeneratedFile = Annotated[Path, typer.Argument(metavar="MODEL_remat.py", show_default=False)]
+GeneratedFiles = Annotated[
+    list[Path] | None, typer.Argument(metavar="MODEL_remat.py...", show_default=False)
+]
+GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", show_default=False)]
+
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
+]
+GraphBudget = Annotated[
+    str, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of the plain peak.")
+]
+DeviceMemoryOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Or: what the whole step may take, 24GB.")
+]
+OptimizerOption = Annotated[
+    Optimizer | None, typer.Option(metavar="NAME", help=f"{'|'.join(Optimizer)} [adamw]")
+]
+HeadroomOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB].")
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FILE", help="[MODEL_remat.py]; - is stdout."),
+]
+ModelOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Class or function [build_model].")
+]
+InputsOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Function [example_inputs].")
+]
+DeviceOption = Annotated[
+    str, typer.Option(metavar="NAME", help="auto|cpu|cuda|fake [auto]", show_default=False)
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
+]
+StrategyOption = Annotated[
+    Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)
+]
+EffortOption = Annotated[
+    Effort,
+    typer.Option(
+        metavar="NAME",
+        help=f"{'|'.join(effort.value for effort in Effort)} [normal]",
+        show_default=False,
+    ),
+]
+DynamicOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
+]
+StaticOption = Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")]
+KeepOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Retain what is called so: 'h.*.attn.probs'."),
+]
+RecomputeOption = Annotated[
+    list[str] | None,
+    typer.Option("--recompute", metavar="NAME", help="Run it again in backward. Both repeatable."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
+ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
+CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]

@@ -1,0 +1,104 @@
+"""The names that a reader of a generated module sees, and the values that they stand for.
+
+A block that occurs several times is written once, so `up` or `own.up` stands for a value of each of
+its instances. The plan's names (`h.0.mlp.up`) stand for one value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from remat_gen.codegen.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.block_text import RESERVED, Writer
+from remat_gen.codegen.bodies import write_bodies
+from remat_gen.codegen.marks import Mark, argument
+from remat_gen.codegen.merge import names_in
+from remat_gen.codegen.shared_views import share_views
+from remat_gen.codegen.statements import Body
+from remat_gen.ir.errors import UsageError
+from remat_gen.ir.graph import Graph
+from remat_gen.review.retrace import Retraced
+
+_FRAME = re.compile(r"^(?:own|step|layer|self|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
+_INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
+_NEAR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ValueNames:
+    """For each storage, all names that stand for it; the plan's own one is the key."""
+
+    of: Mapping[str, frozenset[str]]
+
+    def find(self, pattern: str) -> list[str]:
+        """Return the storages that a name or an `fnmatch` pattern stands for, in traced order.
+
+        Raises:
+            UsageError: there is none; the message has near names.
+        """
+        wanted = _INDEX.sub(r".\1", pattern)
+        wanted = wanted if wanted in self.of else _FRAME.sub("", wanted)
+        if wanted in self.of:
+            return [wanted]
+        found = [storage for storage, names in self.of.items() if wanted in names]
+        found = found or [storage for storage in self.of if storage.endswith(f".{wanted}")]
+        if not found and re.search(r"[*?[]", wanted):
+            found = [s for s, names in self.of.items() if _match(wanted, {s, *names})]
+        if not found:
+            raise UsageError(f"{pattern}: no value of this name{self._near(wanted)}")
+        return found
+
+    def _near(self, wanted: str) -> str:
+        words = {name: None for names in self.of.values() for name in sorted(names)}
+        near = difflib.get_close_matches(wanted, [*words, *self.of], n=_NEAR, cutoff=0.5)
+        return f"; near are {', '.join(dict.fromkeys(near))}" if near else ""
+
+
+def _match(pattern: str, names: set[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def names_in_module(retraced: Retraced) -> ValueNames:
+    """Return the names in the text that the plan gives."""
+    graph = retraced.traced.graph
+    bodies = write_bodies(graph, retraced.problem, retraced.schedule)
+    taken = names_in(retraced.loaded.source) | RESERVED
+    bodies, views = share_views(graph, bodies, taken)
+    classes = group(graph, bodies, retraced.loaded.model)
+    kept = KeptNames(graph, classes)
+    helpers = frozenset(view.name for view in views)
+    found: dict[str, set[str]] = {name: set() for name in graph.storages}
+    for block_class in classes:
+        writer = Writer(graph, block_class, kept, helpers)
+        for name, shown in _shown(block_class, writer, kept):
+            storage = graph.tensors[name].storage if name in graph.tensors else name
+            found[storage].update(_spellings(graph, storage, shown))
+    return ValueNames({storage: frozenset(names) for storage, names in found.items()})
+
+
+def _shown(block_class: BlockClass, writer: Writer, kept: KeptNames) -> Iterator[tuple[str, str]]:
+    """Yield each tensor of all of a class's bodies with the name that is written for it."""
+    first = _marks(block_class.body)
+    for body in block_class.bodies:
+        for mark, written in zip(_marks(body), first, strict=True):
+            if mark.kind == "kept":
+                yield mark.name, kept[mark.name]
+            elif mark.kind != "length":
+                yield mark.name, writer.names[written.name]
+
+
+def _marks(body: Body) -> list[Mark]:
+    marks = [*body.forward.marks(), *body.backward.marks()]
+    own = map(argument, body.arguments())
+    return [*marks, *own]
+
+
+def _spellings(graph: Graph, storage: str, shown: str) -> Iterator[str]:
+    """Yield the name alone, and behind the module and the layer that the value belongs to."""
+    yield shown
+    path = storage.rpartition(".")[0]
+    yield from (f"{prefix}.{shown}" for prefix in {path, graph.layers.holding(storage)} if prefix)

@@ -1,0 +1,1 @@
+"""A model file to a generated module: load, trace, profile, solve, replay, emit, write."""

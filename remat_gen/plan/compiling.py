@@ -1,0 +1,143 @@
+"""From a schedule to one with compiled parts: functions are measured, the quicker schedule is kept.
+
+What functions cost is what an existing plan says, what is measured here, or what a target's rates
+say. Two searches compete: one with the times that operations take one by one, and one with those
+that they add to the reader that they fuse into. The replay of both with their parts decides. In the
+quicker one operations that fuse are then moved together, which is kept if it gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from remat_gen.ask.versions import torch_version
+from remat_gen.capture.compiled import Candidate, measure
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.modelled_parts import modelled_parts
+from remat_gen.capture.profile.profile import device_name
+from remat_gen.capture.profile.targets import find_target
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.codegen.fusible import fusible_in
+from remat_gen.ir.costs import Costs, PartCost
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import plan_there
+from remat_gen.plan.fusion import choose_parts
+from remat_gen.plan.marginal import marginal_costs
+from remat_gen.plan.planning import Planned
+from remat_gen.plan.smaller_problems import elsewhere_of
+from remat_gen.solver.gather import gathered
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import replay
+from remat_gen.terminal.progress import Step
+
+Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
+
+
+@dataclass(slots=True)
+class FunctionCosts:
+    """Tells what functions cost; none is measured twice."""
+
+    measure: Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+    known: dict[str, PartCost] = field(default_factory=dict)
+
+    def __call__(self, candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+        """Return the costs of candidates, by key."""
+        unknown = [c for c in candidates if c.key not in self.known]
+        if unknown:
+            self.known.update(self.measure(unknown))
+        return {c.key: self.known[c.key] for c in candidates}
+
+
+def function_costs(
+    target: str,
+    loaded: Loaded,
+    traced: Traced,
+    costs: Costs,
+    plan_file: Path | None,
+    stage: Stage,
+) -> FunctionCosts:
+    """Return what tells the costs of functions on the device that is planned for.
+
+    Each time that some are measured is a `stage` of its own.
+    """
+    if target:
+        hardware = find_target(target)
+        return FunctionCosts(lambda c: modelled_parts(traced.graph, hardware, costs, c))
+    device, examples = loaded.device, traced.examples
+
+    def measured(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+        with stage("compile") as step:
+            return measure(traced.graph, device, examples, candidates, step)
+
+    return FunctionCosts(measured, dict(_known(plan_file, loaded)) if plan_file else {})
+
+
+def plan_compiled(
+    graph: Graph, costs: Costs, functions: FunctionCosts, plan: Callable[[Costs], Planned]
+) -> Planned:
+    """Plan with the times of operations one by one, and fused; compile, and keep the quicker."""
+    compiler = _Compiler(graph, functions, tuple(e.problem for e in elsewhere_of(graph, costs)))
+    apart = compiler.with_parts(plan(costs))
+    marginal = marginal_costs(graph, costs, functions)
+    searched = plan(marginal)
+    own = replace(
+        searched.solution,
+        replay=replay(apart.problem, searched.schedule),
+        eager=apart.solution.eager,
+    )
+    searched_us = searched.solution.replay.time_us
+    fused = compiler.with_parts(replace(searched, pinned=apart.pinned, solution=own))
+    best, best_us = min((fused, searched_us), (apart, apart.solution.replay.time_us), key=_time_us)
+    best = min(best, compiler.gathered(best), key=lambda planned: planned.replay.time_us)
+    assert best.fusion is not None
+    known = dict(sorted(functions.known.items()))
+    fusion = replace(best.fusion, costs=known, searched_us=round(best_us, 3))
+    return replace(best, fusion=fusion)
+
+
+def _time_us(found: tuple[Planned, float]) -> float:
+    return found[0].replay.time_us
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    """Compiles schedules of a graph; they fit the budget in the problems `elsewhere`, too."""
+
+    graph: Graph
+    functions: FunctionCosts
+    elsewhere: tuple[Problem, ...]
+
+    def with_parts(self, planned: Planned) -> Planned:
+        """Return the plan with the parts that are worth it."""
+        problems = (planned.problem, *self.elsewhere)
+        budget_bytes, schedule = planned.budget_bytes, planned.schedule
+        fusion = choose_parts(self.graph, problems, schedule, budget_bytes, self.functions)
+        return replace(planned, fusion=fusion)
+
+    def gathered(self, planned: Planned) -> Planned:
+        """Return the plan with operations that fuse moved together."""
+        fusible = fusible_in(self.graph)
+        schedule = gathered(planned.problem, planned.schedule, fusible, planned.budget_bytes)
+        peaks = (replay(problem, schedule).peak_bytes for problem in self.elsewhere)
+        if any(peak > planned.budget_bytes for peak in peaks):
+            return planned
+        figures, without = (
+            replay(planned.problem, schedule, keep_gradients=keep) for keep in (False, True)
+        )
+        solution = replace(planned.solution, schedule=schedule, replay=figures)
+        return self.with_parts(replace(planned, solution=solution, without_grads=without))
+
+
+def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:
+    """Return the costs of a plan of this device and this torch, whose compiler it is."""
+    plan = plan_there(plan_file)
+    if plan is None or plan.compiled is None:
+        return {}
+    same = plan.device == device_name(loaded.device) and plan.modelled is None
+    if not same or plan.versions.torch != torch_version():
+        return {}
+    return plan.compiled.costs

@@ -1,0 +1,169 @@
+"""From a schedule to the plan file and the text of the module."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remat_gen import __version__
+from remat_gen.ask.budget import Budget
+from remat_gen.ask.request import Request, default_output, relative
+from remat_gen.ask.versions import torch_version
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.codegen.guards import dims_of, varying_shape
+from remat_gen.codegen.header import Heading, with_header
+from remat_gen.codegen.module import Target, emit_body
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.plan import (
+    SCHEMA,
+    Asked,
+    Modelled,
+    Plan,
+    Predicted,
+    Solver,
+    SourceFile,
+    Versions,
+    plan_text,
+    text_sha256,
+)
+from remat_gen.plan.fusion import planned_parts
+from remat_gen.plan.plan_names import blocks_of, planned_schedule
+from remat_gen.plan.smaller_problems import elsewhere_of
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.schedule import Schedule
+
+if TYPE_CHECKING:
+    from remat_gen.plan.measured_step import MeasuredStep
+    from remat_gen.plan.planning import Planned
+    from remat_gen.solver.solve import Solution
+
+
+def describe(measured: MeasuredStep, planned: Planned) -> Plan:
+    """Return the plan of a module that is about to be emitted."""
+    request, loaded, costs = measured.request, measured.loaded, measured.costs
+    graph = measured.traced.graph
+    output = request.output or default_output(request.model_file)
+    solution = planned.solution
+    return Plan(
+        schema=SCHEMA,
+        versions=Versions(__version__, torch_version(), version("z3-solver"), version("ruff")),
+        source=SourceFile(relative(request.model_file, output.parent), loaded.source_sha256),
+        asked=_asked(request, planned),
+        device=costs.device,
+        alignment_bytes=costs.alignment_bytes,
+        graph_sha256=graph_sha256(graph),
+        inputs=_shapes(graph),
+        dynamic=measured.traced.dynamic,
+        keep=request.pins.keep,
+        recompute=request.pins.recompute,
+        costs=dict(costs.operations),
+        modelled=Modelled(request.target_word, loaded.device.type) if request.target else None,
+        blocks=blocks_of(graph, planned.problem, planned.schedule),
+        schedule=planned_schedule(planned.problem, planned.schedule),
+        solver=_solver(solution),
+        predicted=_predicted(planned),
+        compiled=planned.fusion.compiled() if planned.fusion else None,
+    )
+
+
+def _solver(solution: Solution) -> Solver:
+    return Solver(
+        strategy=solution.strategy,
+        proved=solution.proved,
+        notes=solution.notes,
+        status=solution.status.value,
+        lower_bound_us=round(solution.lower_bound_us, 3),
+    )
+
+
+def _asked(request: Request, planned: Planned) -> Asked:
+    limit = request.limit
+    return Asked(
+        command=request.command(),
+        model=request.model,
+        inputs=request.inputs,
+        device=request.device,
+        strategy=request.strategy.value,
+        budget=limit.text if isinstance(limit, Budget) else f"device memory {limit.text}",
+        budget_bytes=planned.budget_bytes,
+        live=request.live,
+    )
+
+
+def _shapes(graph: Graph) -> dict[str, str]:
+    tensors = {i.path: graph.tensors[i.tensor] for i in graph.inputs if i.kind is Kind.INPUT}
+    return {
+        path: f"{t.dtype}[{', '.join(varying_shape(t.shape, dims_of(path, graph.lengths)))}]"
+        for path, t in tensors.items()
+    }
+
+
+def _predicted(planned: Planned) -> Predicted:
+    without = planned.fusion.without_grads if planned.fusion else planned.without_grads
+    return Predicted(
+        peak_bytes=planned.replay.peak_bytes,
+        peak_bytes_without_grads=without.peak_bytes,
+        time_us=round(planned.replay.time_us, 3),
+        eager_peak_bytes=planned.solution.eager.peak_bytes,
+        eager_time_us=round(planned.solution.eager.time_us, 3),
+        reruns=len(planned.replay.reruns),
+        highest_bytes=planned.highest.nbytes if planned.highest.where else 0,
+        highest_at=planned.highest.where,
+    )
+
+
+def module_text(
+    loaded: Loaded,
+    traced: Traced,
+    problem: Problem,
+    schedule: Schedule,
+    plan: Plan,
+    output: Path,
+) -> str:
+    """Return the generated module; all of it follows from the source, the trace and the plan.
+
+    Raises:
+        GraphError: the plan compiles parts, and has no cost of one of them.
+    """
+    problems = [problem]
+    if plan.compiled:
+        problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
+    budget_bytes = plan.asked.budget_bytes
+    parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
+    target = Target(
+        source=loaded.source,
+        file_name=loaded.path.name,
+        namespace=vars(loaded.module),
+        model=loaded.model,
+        builder=loaded.builder,
+        output=output,
+        command=plan.asked.command,
+        device=loaded.device.type,
+    )
+    return with_header(emit_body(target, traced, problem, schedule, parts), _heading(plan, problem))
+
+
+def _heading(plan: Plan, problem: Problem) -> Heading:
+    predicted = plan.predicted
+    return Heading(
+        source_name=Path(plan.source.file).name,
+        command=plan.asked.command,
+        tool_version=plan.versions.remat_gen,
+        torch_version=plan.versions.torch,
+        device=plan.described_device,
+        source_sha256=plan.source.sha256,
+        plan_sha256=text_sha256(plan_text(plan)),
+        eager_peak_bytes=predicted.eager_peak_bytes,
+        peak_bytes=predicted.peak_bytes,
+        budget_bytes=plan.asked.budget_bytes,
+        operations=len(problem.operations),
+        extra_operations=predicted.reruns,
+        extra_time=predicted.time_us / predicted.eager_time_us - 1,
+        strategy=plan.solver.strategy,
+        highest_bytes=predicted.highest_bytes,
+        highest_at=predicted.highest_at,
+        compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
+    )

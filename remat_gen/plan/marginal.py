@@ -1,0 +1,77 @@
+"""What operations take where they are fused into the one that reads them.
+
+A re-run that fuses into its reader makes nothing in memory and is nearly free. How nearly is
+measured: a function of both against a function of the reader alone, each compiled. The search gets
+the difference as the operation's time; what a schedule takes is measured again, part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from remat_gen.capture.compiled import Candidate
+from remat_gen.capture.profile.timing import round_time_us
+from remat_gen.codegen.fusible import fusible_in
+from remat_gen.codegen.lone_parts import write_operations
+from remat_gen.ir.costs import Cost, Costs, PartCost
+from remat_gen.ir.graph import Graph, Operation, Phase
+from remat_gen.plan.fusion import Measure, candidate_of
+
+_LEAST = 0.01  # of its time alone: nothing is quite free
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """An operation with the one that reads it, and that one alone."""
+
+    operation: Operation
+    both: Candidate
+    reader: Candidate
+
+
+def marginal_costs(graph: Graph, costs: Costs, measure: Measure) -> Costs:
+    """Return costs in which operations that fuse into a reader have the time that this adds."""
+    pairs = [_pair(graph, maker, reader) for maker, reader in _readers(graph)]
+    distinct = {c.key: c for pair in pairs for c in (pair.both, pair.reader)}
+    found = measure(list(distinct.values()))
+    marginal = {
+        pair.operation.name: _marginal(costs.operations[pair.operation.name], pair, found)
+        for pair in pairs
+    }
+    return replace(costs, operations={**costs.operations, **marginal})
+
+
+def _readers(graph: Graph) -> list[tuple[Operation, Operation]]:
+    """Return each forward operation that can fuse into a reader, with the first one of backward.
+
+    What only forward reads is run again for another re-run: it has its first reader there.
+    """
+    pairs = zip(graph.operations, fusible_in(graph), strict=True)
+    fusible = [o for o, is_fusible in pairs if is_fusible]
+    makers = {s: o for o in fusible if o.phase is Phase.FORWARD for s in graph.writes(o)}
+    readers: dict[str, tuple[Operation, Operation]] = {}
+    for phase in (Phase.BACKWARD, Phase.FORWARD):
+        for reader in (o for o in fusible if o.phase is phase):
+            for maker in (makers[s] for s in graph.reads(reader) if s in makers):
+                readers.setdefault(maker.name, (maker, reader))
+    return list(readers.values())
+
+
+def _pair(graph: Graph, maker: Operation, reader: Operation) -> _Pair:
+    both, alone = (maker, reader), (reader,)
+    return _Pair(
+        maker,
+        candidate_of(graph, write_operations(graph, both), (maker.name, reader.name)),
+        candidate_of(graph, write_operations(graph, alone), (reader.name,)),
+    )
+
+
+def _marginal(cost: Cost, pair: _Pair, found: Mapping[str, PartCost]) -> Cost:
+    both, reader = found[pair.both.key], found[pair.reader.key]
+    alone_us = both.apart_us - reader.apart_us
+    if both.refused or reader.refused or alone_us <= 0:
+        return cost
+    added_us = min(both.time_us, both.apart_us) - min(reader.time_us, reader.apart_us)
+    share = min(1.0, max(_LEAST, added_us / alone_us))
+    return replace(cost, time_us=round_time_us(cost.time_us * share))

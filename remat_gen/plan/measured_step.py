@@ -1,0 +1,74 @@
+"""A training step that was traced and measured, and the search of its schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat_gen.ask.budget import Breakdown, Budget
+from remat_gen.ask.pin_patterns import pin
+from remat_gen.ask.request import Request
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.ir.costs import Costs
+from remat_gen.plan.output import plan_path
+from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
+from remat_gen.plan.smaller_problems import elsewhere_of
+from remat_gen.plan.step_problem import problem_of
+from remat_gen.solver.renamed import renamed
+from remat_gen.terminal.stage_times import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """What was asked for, the model that was loaded for it, its trace and what operations cost.
+
+    `breakdown` says what of the device's memory is left, where that was the limit.
+    """
+
+    request: Request
+    loaded: Loaded
+    traced: Traced
+    costs: Costs
+    breakdown: Breakdown | None = None
+
+    @property
+    def limit(self) -> Budget | int:
+        """Return what activations may take; as bytes where it is the rest of the device's."""
+        if self.breakdown is not None:
+            return self.breakdown.activations_bytes
+        assert isinstance(self.request.limit, Budget)
+        return self.request.limit
+
+
+def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:
+    """Search the schedule that the request asks for, and what is compiled of it.
+
+    Raises:
+        InfeasibleBudgetError: none fits.
+        UsageError: the strategy cannot search a model of this size, or a pin names nothing.
+    """
+    if not measured.request.compiled:
+        return _search(measured, measured.costs, stages)
+    from remat_gen.plan.compiling import function_costs, plan_compiled
+
+    request, graph, costs = measured.request, measured.traced.graph, measured.costs
+    # what a function costs may stand in the old plan
+    old = None if request.reprofile or request.output is None else plan_path(request.output)
+    loaded, traced = measured.loaded, measured.traced
+    functions = function_costs(request.target, loaded, traced, costs, old, stages)
+    return plan_compiled(graph, costs, functions, lambda times: _search(measured, times, stages))
+
+
+def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
+    """Search with costs that may be others than were measured one by one."""
+    request, graph = measured.request, measured.traced.graph
+    with stages("solve") as step:
+        problem = pin(problem_of(graph, costs), graph, request.pins)
+        strategy, old = request.strategy.value, None if request.fresh else request.output
+        committed = known_schedule(plan_path(old), strategy) if old else None
+        if committed:
+            committed = renamed(committed, [operation.name for operation in graph.operations])
+        search = Search(strategy, request.effort, step, stages.progress.news, committed)
+        planned = make_plan(problem, graph, measured.limit, search, elsewhere_of(graph, costs))
+        stages.pardon()
+        return planned

@@ -1,0 +1,77 @@
+"""Does the original's own step repeat itself? Asked while planning, where it fits into memory.
+
+What it reads was told by runs on fake tensors (`capture/observe/repeats.py`); values show here.
+On the CPU every bit counts; on a GPU additions in any order are no news.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from torch._subclasses.fake_tensor import FakeTensor
+
+from remat_gen.ask.budget import human
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.ir.errors import TraceError, said
+from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.noise import noise_of_repeats
+from remat_gen.verification.outcome import State, run_steps
+from remat_gen.verification.repeated_steps import told
+
+_COPIES = 6  # of the state: the model's, its copy, gradients, and what two runs are compared by
+
+
+def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
+    """Run the original's step twice on the CPU; return what there is to say of that, mostly "".
+
+    Raises:
+        TraceError: the second run is off by more than additions in another order explain.
+    """
+    state = [*loaded.model.parameters(), *loaded.model.buffers()]
+    if loaded.device.type != "cpu" or any(isinstance(t, FakeTensor) for t in state):
+        return ""
+    need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
+    if need > _available_bytes() // 2:
+        return f"was not run twice: it needs {human(need)}; whether it repeats itself is not known"
+    try:
+        unlike = _unlike(loaded)
+    except Exception as error:  # of the user's own code
+        return f"has a step of its own that fails: {type(error).__name__}: {said(error)[:200]}"
+    if any(c.match is Match.DIFFERENT for c in unlike):
+        raise TraceError(f"the original does not repeat itself: {told(unlike[0], loaded.device)}")
+    return f"does not repeat itself to the bit: {told(unlike[0], loaded.device)}" if unlike else ""
+
+
+def _unlike(loaded: Loaded) -> list[Comparison]:
+    """Compare two runs of one step; return what is not the same bits."""
+    model, state = loaded.model, State.of(loaded.model)
+    gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
+    try:
+        with loaded.importable(), kept_generators(), quiet():
+            once, again = (
+                run_steps(model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
+                for _ in range(2)
+            )
+    finally:
+        state.restore(model)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+    found = compare_steps(once, again, noise_of_repeats(once, again))
+    return sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
+
+
+def _worst_first(comparison: Comparison) -> bool:
+    return comparison.match is not Match.DIFFERENT
+
+
+def _available_bytes() -> int:
+    """Return the bytes of memory that are free, as far as the system says so."""
+    table = Path("/proc/meminfo")
+    lines = table.read_text(encoding="utf-8").splitlines() if table.is_file() else []
+    words = dict(line.split(":", 1) for line in lines)
+    if "MemAvailable" in words:
+        return 1024 * int(words["MemAvailable"].split()[0])
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

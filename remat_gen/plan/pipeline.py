@@ -1,0 +1,232 @@
+"""The whole path: load, trace, profile, solve, replay, emit, write.
+
+Heavy modules are imported where they are used: `remat-gen --help` must not wait for torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remat_gen.ask.budget import Breakdown, Budget
+from remat_gen.ask.pin_patterns import Pinned
+from remat_gen.ask.request import Request, default_output
+from remat_gen.ir.errors import UsageError
+from remat_gen.plan.output import (
+    check_module,
+    check_plan,
+    one_at_a_time,
+    plan_path,
+    read_header,
+    write_all,
+)
+from remat_gen.terminal.progress import Progress
+from remat_gen.terminal.stage_times import Stages
+
+if TYPE_CHECKING:
+    from remat_gen.capture.load.load import Loaded
+    from remat_gen.capture.refuse.left_out import LeftOut
+    from remat_gen.capture.trace.trace import Traced
+    from remat_gen.ir.costs import Costs
+    from remat_gen.ir.plan import Plan
+    from remat_gen.picture.timeline_view import TimelineView
+    from remat_gen.plan.measured_step import MeasuredStep
+    from remat_gen.plan.planning import Planned
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Generated:
+    """A generated module and its plan. `seconds` has the time of each stage.
+
+    `lengths` says what may vary from step to step, or why nothing does that was looked for.
+    `left_out` is what of the model the plan has not, though its numbers are the same. `original`
+    says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
+    that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
+    share of the time of the best that was found. `view` has what `remat-gen plot` draws.
+    """
+
+    text: str
+    plan: Plan
+    output: Path | None
+    plan_file: Path | None
+    breakdown: Breakdown | None
+    costs_reused: bool
+    lengths: str
+    left_out: tuple[LeftOut, ...]
+    original: str
+    pinned: Pinned
+    slower: float | None
+    seconds: dict[str, float]
+    view: Callable[[], TimelineView]
+
+    def _repr_html_(self) -> str:
+        """Show the plan in a notebook: its figures, its timeline, its blocks."""
+        from remat_gen.show.notebook import plan_html
+
+        return plan_html(self.plan, self.view())
+
+    def __repr__(self) -> str:
+        """Return what the command line says at its end."""
+        from remat_gen.show.summary import summary_lines
+
+        return "\n".join(summary_lines(self))
+
+
+def generate(request: Request, progress: Progress, live: Loaded | None = None) -> Generated:
+    """Plan the request's model, or one that was built already, and write the module and its plan.
+
+    Raises:
+        RematError: anything a user can act on; nothing is written then.
+    """
+    _refuse_unprintable(request)
+    _check_output(request)
+    stages = Stages(progress)
+    loaded, traced = _load_and_trace(request, stages, live)
+    breakdown = _breakdown(request, loaded)
+    costs, reused = _costs(request, loaded, traced, stages)
+    from remat_gen.plan.measured_step import MeasuredStep, plan_step
+
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown)
+    planned = plan_step(measured, stages)
+    with stages("repeat"):
+        original = _run_twice(request, loaded, planned)
+    with stages("emit"), loaded.importable():
+        plan, plan_text, text = _emit(measured, planned)
+    with stages("write"):
+        plan_file = _write(request, loaded, text, plan_text)
+    return Generated(
+        text=text,
+        plan=plan,
+        output=request.output,
+        plan_file=plan_file,
+        breakdown=breakdown,
+        costs_reused=reused,
+        lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
+        left_out=traced.left_out,
+        original=original,
+        pinned=planned.pinned,
+        slower=planned.solution.slower,
+        seconds=dict(stages.seconds),
+        view=lambda: _view(measured, planned),
+    )
+
+
+def _view(measured: MeasuredStep, planned: Planned) -> TimelineView:
+    from remat_gen.picture.timeline_view import timeline_view
+
+    output = measured.request.output or default_output(measured.request.model_file)
+    return timeline_view(
+        measured.traced.graph,
+        planned.problem,
+        planned.schedule,
+        planned.budget_bytes,
+        title=output.name,
+        root=type(measured.loaded.model).__name__,
+    )
+
+
+def _refuse_unprintable(request: Request) -> None:
+    """Refuse names that would break the lines of the generated file's comments.
+
+    Raises:
+        UsageError: the model's, or one in the command.
+    """
+    for text in (request.model_file.name, request.command()):
+        if not text.isprintable():
+            raise UsageError(f"{text!r} cannot be quoted in the generated file: rename the file")
+
+
+def _check_output(request: Request) -> None:
+    if request.output is not None:
+        check_module(request.output, request.model_file, force=request.force)
+        check_plan(plan_path(request.output), force=request.force)
+
+
+def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tuple[Loaded, Traced]:
+    with stages("load"):
+        from remat_gen.capture.load.load import read_source
+
+        if read_header(read_source(request.model_file)):
+            raise UsageError(f"{request.model_file}: was generated by remat-gen; name its original")
+        from remat_gen.plan.costing import load_for
+
+        if request.compiled and not request.target:
+            _require_compiler(request, live)
+        asked = (request.model_file, request.model, request.inputs)
+        loaded = live or load_for(*asked, request.device, request.target)
+    with stages("trace"):
+        from remat_gen.capture.trace.trace import trace_loaded
+
+        return loaded, trace_loaded(loaded, request.dynamic)
+
+
+def _require_compiler(request: Request, live: Loaded | None) -> None:
+    """Find out before anything is traced or measured.
+
+    Raises:
+        UsageError: torch.compile does not work on the request's device.
+    """
+    from remat_gen.capture.compiled import require_compiler
+    from remat_gen.capture.load.load import resolve_device
+
+    require_compiler(live.device if live else resolve_device(request.device))
+
+
+def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
+    if isinstance(request.limit, Budget):
+        return None
+    from remat_gen.ask.resident import resident
+
+    return request.limit.break_down(resident(loaded))
+
+
+def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> tuple[Costs, bool]:
+    """Return costs and whether they are those of the plan that stands at the output already."""
+    with stages("profile") as step:
+        from remat_gen.plan.costing import costs_of
+
+        reusable = None if request.reprofile else request.output
+        plan_file = plan_path(reusable) if reusable else None
+        return costs_of(traced, loaded, request.target, plan_file, step)
+
+
+def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:
+    if request.target:
+        return ""
+    from remat_gen.plan.original_repeats import run_twice
+
+    return run_twice(loaded, planned.solution.eager.peak_bytes)
+
+
+def _emit(measured: MeasuredStep, planned: Planned) -> tuple[Plan, str, str]:
+    from remat_gen.ir.plan import plan_text
+    from remat_gen.plan.emission import describe, module_text
+
+    request, loaded = measured.request, measured.loaded
+    plan = describe(measured, planned)
+    output = request.output or default_output(request.model_file)
+    text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
+    return plan, plan_text(plan), text
+
+
+def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:
+    _refuse_changed(loaded)
+    if request.output is None:
+        return None
+    plan_file = plan_path(request.output)
+    with one_at_a_time(request.output):
+        _check_output(request)  # the work took a while
+        write_all({plan_file: plan_text, request.output: text})
+    return plan_file
+
+
+def _refuse_changed(loaded: Loaded) -> None:
+    """Refuse to write what the model's file no longer says; comments quote its lines."""
+    from remat_gen.capture.load.load import read_source
+
+    if read_source(loaded.path) != loaded.source:
+        raise UsageError(
+            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
+        )

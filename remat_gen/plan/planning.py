@@ -1,0 +1,200 @@
+"""From a problem and a budget to a schedule that was replayed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remat_gen.ask.budget import Budget, human
+from remat_gen.ask.pin_patterns import Pinned
+from remat_gen.ask.versions import torch_version
+from remat_gen.capture.lower.shorter_steps import smaller_lengths
+from remat_gen.capture.profile.profile import device_name
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import plan_there
+from remat_gen.plan.fusion import Fusion
+from remat_gen.plan.plan_names import committed_runs
+from remat_gen.solver.committed import Committed
+from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import Replay, replay
+from remat_gen.solver.room import Elsewhere
+from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.search import Effort, News
+from remat_gen.solver.solve import InfeasibleError, Solution, Solver
+from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.terminal.progress import Step
+
+if TYPE_CHECKING:
+    import torch
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How a schedule is searched, and what hears of it; one to keep where it is about as good.
+
+    `alike`: layers are planned alike where that is about as good.
+    """
+
+    strategy: str
+    effort: Effort
+    progress: Step
+    news: News | None = None
+    committed: Committed | None = None
+    alike: bool = True
+
+    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
+        """Return the search of a problem that has other sizes `elsewhere`."""
+        return EverywhereSolver(self._one(problem), elsewhere, self._one)
+
+    def _one(self, problem: Problem) -> Solver:
+        return Solver(
+            problem,
+            self.strategy,
+            self.progress,
+            self.effort,
+            self.news,
+            self.committed,
+            alike=self.alike,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A problem and its solution within `budget_bytes`; `without_grads` starts without `.grad`.
+
+    `highest` is the solution's peak at the lengths where it is the highest. `fusion` has what is
+    compiled of it, with figures of its own.
+    """
+
+    pinned: Pinned
+    solution: Solution
+    highest: Peak
+    budget_bytes: int
+    without_grads: Replay
+    fusion: Fusion | None = None
+
+    @property
+    def replay(self) -> Replay:
+        """Return the figures of the step, with its compiled parts if it has any."""
+        return self.fusion.replay if self.fusion else self.solution.replay
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem that was solved."""
+        return self.pinned.problem
+
+    @property
+    def schedule(self) -> Schedule:
+        """Return the schedule that is emitted."""
+        return self.solution.schedule
+
+
+def make_plan(
+    pinned: Pinned,
+    graph: Graph,
+    limit: Budget | int,
+    search: Search,
+    elsewhere: tuple[Elsewhere, ...] = (),
+) -> Planned:
+    """Solve a problem, with its pins, for a limit that holds `elsewhere`, too.
+
+    Raises:
+        InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
+            would fit and the user's line that sets it; it says so where the pins are to blame.
+        UsageError: the strategy cannot search a model of this size.
+    """
+    problem = pinned.problem
+    solver = search.solver(problem, elsewhere)
+    eager_bytes = solver.solver.plain.peak_bytes
+    budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
+    try:
+        found = solver.solve(budget)
+    except InfeasibleError as error:
+        blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
+        raise _infeasible(graph, error, budget, eager_bytes, blame) from error
+    except TooLargeError as error:
+        raise UsageError(f"{error}; --strategy auto searches any model") from error
+    without = replay(problem, found.solution.schedule, keep_gradients=True)
+    return Planned(pinned, found.solution, found.peak, budget, without)
+
+
+def _blame(
+    pinned: Pinned, budget_bytes: int, search: Search, elsewhere: tuple[Elsewhere, ...]
+) -> str:
+    """Say whether the budget would be feasible without the pins."""
+    try:
+        replace(search, news=None).solver(pinned.unpinned, elsewhere).solve(budget_bytes)
+    except InfeasibleError:
+        return " (nor does any without the pins)"
+    return f" with these pins: {pinned}; without them one does"
+
+
+def _infeasible(
+    graph: Graph, error: InfeasibleError, budget_bytes: int, eager_bytes: int, blame: str
+) -> InfeasibleBudgetError:
+    operation = graph.operations[error.operation_index]
+    source = operation.source
+    place = f"{operation.name} ({operation.target})"
+    if source.file:
+        place = f"{source.file}:{source.line}: {operation.name} ({source.text.strip()})"
+    if isinstance(error, InfeasibleElsewhereError) and error.where:
+        place += (
+            f", which needs more memory at {error.where} than at the example's sizes; --static "
+            "plans for those alone"
+        )
+    share = 100 * error.smallest_bytes / max(eager_bytes, 1)
+    what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
+    message = (
+        f"{what} fits {human(budget_bytes)}{blame}; the smallest budget feasible "
+        f"for {error.strategy} is {error.smallest_bytes} bytes "
+        f"({human(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
+    )
+    return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
+
+
+def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | None:
+    """Return the costs of an existing plan, if it is of the same graph, shapes, device and torch.
+
+    Costs that were modelled are none to re-use: modelling them again takes no time.
+    """
+    plan = plan_there(plan_file)
+    if plan is None or plan.modelled is not None:
+        return None
+    same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
+    same = same and plan.versions.torch == torch_version()
+    complete = all(operation.name in plan.costs for operation in graph.operations)
+    measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
+    return plan.measured() if same and complete and known_at(graph, measured_at) else None
+
+
+def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
+    """Tell whether costs were measured at lengths of this graph: a pinned one has none."""
+    return measured_at <= set(smaller_lengths(graph.lengths))
+
+
+def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
+    """Return the schedule of an existing plan, if the same strategy was asked for it."""
+    plan = plan_there(plan_file)
+    if plan is None or plan.asked.strategy != strategy:
+        return None
+    return committed_runs(plan.schedule)
+
+
+def rounded(costs: Costs) -> Costs:
+    """Round times to three significant digits: a plan's costs, read again, give the same plan."""
+    times = {name: replace(cost, time_us=_round(cost)) for name, cost in costs.operations.items()}
+    return replace(costs, operations=times)
+
+
+def _round(cost: Cost) -> float:
+    if cost.time_us <= 0:
+        return 0.0
+    return round(cost.time_us, _DIGITS - 1 - math.floor(math.log10(cost.time_us)))

@@ -1,0 +1,54 @@
+"""The scheduling problem at smaller lengths, where operations need more room than at the example's.
+
+Such lengths stand in the costs. All other operations fit at them where they fit at the example's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remat_gen.capture.lower.shorter_steps import sized
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.graph import Graph
+from remat_gen.plan.step_problem import problem_of
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.room import Elsewhere
+
+
+def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:
+    """Return the problems that a schedule must fit in besides the example's.
+
+    Raises:
+        TraceError: as `problem_of`.
+    """
+    lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
+    here = problem_of(graph, costs)
+    return tuple(
+        Elsewhere(_where(graph, numbers), _problem_at(graph, costs, numbers, here))
+        for numbers in sorted(lengths, reverse=True)
+    )
+
+
+def _problem_at(graph: Graph, costs: Costs, numbers: tuple[int, ...], here: Problem) -> Problem:
+    """Return the problem at other lengths: what is written over is decided by the example's."""
+    there = problem_of(sized(graph, numbers), _costs_at(costs, numbers))
+    pairs = zip(there.operations, here.operations, strict=True)
+    return replace(there, operations=tuple(replace(o, over=own.over) for o, own in pairs))
+
+
+def _costs_at(costs: Costs, numbers: tuple[int, ...]) -> Costs:
+    return replace(
+        costs,
+        operations={name: _at(cost, numbers) for name, cost in costs.operations.items()},
+    )
+
+
+def _at(cost: Cost, numbers: tuple[int, ...]) -> Cost:
+    found = {there.lengths: there.workspace_bytes for there in cost.smaller}
+    return Cost(cost.time_us, found.get(numbers, 0), cost.modelled)
+
+
+def _where(graph: Graph, numbers: tuple[int, ...]) -> str:
+    """Return "a batch of 1": the lengths that are not the example's."""
+    pairs = zip(graph.lengths, numbers, strict=True)
+    return " and ".join(f"a {len_.name} of {n}" for len_, n in pairs if n != len_.maximum)

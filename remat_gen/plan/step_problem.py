@@ -1,0 +1,130 @@
+"""Graph and costs to the scheduling problem: the same operations, in plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remat_gen.capture.lower.signature import signature
+from remat_gen.codegen.written_over import written_over
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import GraphError, TraceError
+from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
+from remat_gen.solver import problem as plain
+
+BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+
+
+def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
+    """Translate a graph; operations keep their indices, values get theirs by `value_index`.
+
+    Raises:
+        GraphError: an operation has no cost.
+        TraceError: backward reads a buffer that forward has overwritten by then.
+    """
+    index, host = value_index(graph), _on_host(graph)
+    held = _held(graph)
+    mutated = {graph.tensors[m.target].storage for m in graph.mutations}
+    over = {name: index[storage] for name, storage in written_over(graph, held).items()}
+    operations = (
+        _operation(graph, operation, _cost_of(operation, costs), index, mutated)
+        for operation in graph.operations
+    )
+    return plain.Problem(
+        operations=tuple(replace(o, over=over.get(o.name)) for o in operations),
+        values=tuple(
+            plain.Value(
+                name,
+                0 if name in host else _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
+                held.get(name, plain.Held.FREE),
+            )
+            for name in index
+        ),
+        given=tuple(i for name, i in index.items() if graph.storages[name].kind is Kind.TANGENT),
+        layers=graph.layers,
+    )
+
+
+def _cost_of(operation: Operation, costs: Costs) -> Cost:
+    if operation.name not in costs.operations:  # of a plan that was edited
+        raise GraphError(f"{operation.name} has no cost")
+    return costs.operations[operation.name]
+
+
+def _on_host(graph: Graph) -> frozenset[str]:
+    """Return the storages that a step on a GPU has on the CPU: seeds, masks made there."""
+    on = {tensor.storage: tensor.device for tensor in graph.tensors.values()}
+    if not any(device.startswith("cuda") for device in on.values()):
+        return frozenset()
+    return frozenset(name for name, device in on.items() if device == "cpu")
+
+
+def value_index(graph: Graph) -> dict[str, int]:
+    """Return the storages that the step allocates, numbered in the order of the graph."""
+    inside = [name for name, storage in graph.storages.items() if not storage.kind.outside]
+    return {name: i for i, name in enumerate(inside)}
+
+
+def _operation(
+    graph: Graph, operation: Operation, cost: Cost, index: dict[str, int], mutated: set[str]
+) -> plain.Operation:
+    reads = graph.reads(operation)
+    stale = mutated.intersection(reads)
+    backward = operation.phase is Phase.BACKWARD
+    if backward and stale:
+        where = f"{operation.source.file}:{operation.source.line}"
+        raise TraceError(f"{where}: backward needs a buffer that forward overwrites")
+    return plain.Operation(
+        name=operation.name,
+        time_us=cost.time_us,
+        workspace_bytes=cost.workspace_bytes + _present_state_bytes(graph, operation),
+        inputs=tuple(index[s] for s in reads if s in index),
+        outputs=tuple(index[s] for s in graph.writes(operation) if s in index),
+        backward=backward,
+        rerunnable=not backward and _rerunnable(graph, operation, bool(stale)),
+        signature=signature(graph, operation),
+        layer=graph.layers.of(operation.module),
+        ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
+    )
+
+
+def _present_state_bytes(graph: Graph, operation: Operation) -> int:
+    """Return what a re-run of a random operation holds besides: the generator's present state.
+
+    First runs do not hold it; counting it there as well errs to the safe side, by 5056 bytes.
+    """
+    return graph.storages[operation.state].nbytes if operation.state else 0
+
+
+def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
+    """Tell whether a second run gives the first one's values, and leaves nothing changed.
+
+    BatchNorm is run again without its running statistics: same output, nothing updated.
+    """
+    if operation.target == BATCH_NORM:
+        return True
+    return not (_updates(graph, operation) or reads_stale or operation.target == "remat.rng_state")
+
+
+def _updates(graph: Graph, operation: Operation) -> bool:
+    """Tell whether one of an operation's results is written back into a buffer or an input."""
+    writes = {m.tensor for m in graph.mutations}
+    return any(output in writes for output in operation.outputs)
+
+
+def _held(graph: Graph) -> dict[str, plain.Held]:
+    held = {
+        graph.tensors[g.tensor].storage: plain.Held.SEGMENT for g in graph.gradients if g.tensor
+    }
+    for output in graph.outputs:
+        if output.tangent:
+            tangent = graph.tensors[output.tangent]
+            # the one that `loss.backward()` makes is held by its caller until backward is done
+            scalar = tangent.shape == ()
+            held[tangent.storage] = plain.Held.STEP if scalar else plain.Held.SEGMENT
+        if output.tensor:
+            held[graph.tensors[output.tensor].storage] = plain.Held.STEP
+    return held
+
+
+def _rounded(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment

@@ -1,0 +1,1 @@
+"""Generated modules that are there: read, traced again, checked, compared."""

@@ -1,0 +1,144 @@
+"""A difference of plans in words: for a terminal, for a pull request, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from remat_gen.ask.budget import human
+from remat_gen.ir.plan import Plan
+from remat_gen.review.difference import BlockDifference, Difference
+
+_SHOWN = 12  # names in a list; more are counted
+Spell: TypeAlias = Callable[[str], str]
+
+
+def as_text(found: Difference) -> str:
+    """Return the difference for a terminal."""
+    lines = list(_headline(found))
+    for block in found.blocks:
+        lines += ["", _blocks(block)]
+        lines += [f"  {what:<21}{names}" for what, names in _changes(block, str)]
+    rest = _rest(found, str)
+    return "\n".join([*lines, *([""] if rest else []), *(f"{w:<23}{n}" for w, n in rest)]) + "\n"
+
+
+def as_markdown(found: Difference) -> str:
+    """Return the difference for a pull request."""
+    lines = [*_markdown_figures(found), ""]
+    if found.empty:
+        return "\n".join([*lines, "The schedule is the same.", ""])
+    if found.blocks:
+        lines += ["| block | change | |", "|---|---|---|"]
+        for block in found.blocks:
+            name = _code(_blocks(block))
+            for what, names in _changes(block, _code):
+                lines.append(f"| {name} | {what} | {names} |")
+                name = ""
+        lines.append("")
+    lines += [f"- {what}: {names}" for what, names in _rest(found, _code)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_json(found: Difference) -> dict[str, Any]:
+    """Return the difference for programs."""
+    return {
+        "same": found.empty,
+        "before": _figures(found.old),
+        "after": _figures(found.new),
+        "blocks": [asdict(block) for block in found.blocks],
+        "freed_earlier": list(found.earlier),
+        "freed_later": list(found.later),
+        "operations_added": list(found.added),
+        "operations_gone": list(found.gone),
+    }
+
+
+def _figures(plan: Plan) -> dict[str, Any]:
+    return {
+        "budget_bytes": plan.asked.budget_bytes,
+        "peak_bytes": plan.predicted.peak_bytes,
+        "time_ratio": round(_ratio(plan), 6),
+        "reruns": plan.predicted.reruns,
+        "strategy": plan.solver.strategy,
+        "compiled_parts": plan.compiled.parts if plan.compiled else 0,
+    }
+
+
+def _ratio(plan: Plan) -> float:
+    predicted = plan.predicted
+    return predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
+
+
+def _rows(found: Difference) -> list[tuple[str, str, str]]:
+    old, new = found.old, found.new
+    return [
+        ("budget", human(old.asked.budget_bytes), human(new.asked.budget_bytes)),
+        ("activation peak", human(old.predicted.peak_bytes), human(new.predicted.peak_bytes)),
+        ("time against eager", f"× {_ratio(old):.3f}", f"× {_ratio(new):.3f}"),
+        ("run again", str(old.predicted.reruns), str(new.predicted.reruns)),
+        ("strategy", old.solver.strategy, new.solver.strategy),
+        *([("compiled", _compiled(old), _compiled(new))] if old.compiled or new.compiled else []),
+    ]
+
+
+def _compiled(plan: Plan) -> str:
+    """Say how much of a step is compiled."""
+    if plan.compiled is None:
+        return "nothing"
+    return f"{plan.compiled.operations} operations in {plan.compiled.parts} parts"
+
+
+def _headline(found: Difference) -> Iterator[str]:
+    if found.empty:
+        yield "the schedule is the same"
+    yield from (
+        f"{what:<23}{old} → {new}" if old != new else f"{what:<23}{old}"
+        for what, old, new in _rows(found)
+    )
+
+
+def _markdown_figures(found: Difference) -> list[str]:
+    rows = [f"| {what} | {old} | {new} |" for what, old, new in _rows(found)]
+    return ["| | before | after |", "|---|---:|---:|", *rows]
+
+
+def _blocks(block: BlockDifference) -> str:
+    first, *others = block.blocks
+    return f"{first} … {others[-1]} ({len(block.blocks)} blocks)" if others else first
+
+
+def _changes(block: BlockDifference, spell: Spell) -> list[tuple[str, str]]:
+    changes = [
+        ("newly retained", _sized(block.retained, spell)),
+        ("no longer retained", _sized(block.dropped, spell)),
+        ("newly run again", _listed(block.rerun, spell)),
+        ("no longer run again", _listed(block.spared, spell)),
+    ]
+    return [(what, names) for what, names in changes if names]
+
+
+def _rest(found: Difference, spell: Spell) -> list[tuple[str, str]]:
+    rest = [
+        ("freed earlier", _listed(found.earlier, spell)),
+        ("freed later", _listed(found.later, spell)),
+        ("operations added", _listed(found.added, spell)),
+        ("operations gone", _listed(found.gone, spell)),
+    ]
+    return [(what, names) for what, names in rest if names]
+
+
+def _sized(sizes: Mapping[str, int], spell: Spell) -> str:
+    names = _listed([f"{spell(name)} ({human(n)})" for name, n in sizes.items()], str)
+    return f"{names}: {human(sum(sizes.values()))}" if len(sizes) > 1 else names
+
+
+def _listed(names: Sequence[str], spell: Spell) -> str:
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(spell, names[:_SHOWN])) + rest
+
+
+def _code(name: str) -> str:
+    """Return a name as code in Markdown, also inside of a table."""
+    return f"`{name.replace('`', '').replace('|', '¦')}`"

@@ -1,0 +1,170 @@
+"""Generated modules that lie in a folder: load them beside their original, write them again."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from remat_gen.ask.versions import torch_version
+from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
+from remat_gen.capture.trace.trace import trace_loaded
+from remat_gen.ir.coding import has_conflict
+from remat_gen.ir.errors import StalePlanError, UsageError
+from remat_gen.ir.header import not_ours, read_header
+from remat_gen.ir.plan import Plan, read_plan
+from remat_gen.plan.emission import module_text
+from remat_gen.plan.output import plan_path
+from remat_gen.plan.plan_names import schedule_of
+from remat_gen.plan.step_problem import problem_of
+from remat_gen.terminal.progress import Step
+from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import smaller_step
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A generated module's file, its plan, and the file of the original.
+
+    `given` is the original where it was handed over, not to be built from its file.
+    """
+
+    path: Path
+    plan: Plan
+    original: Path
+    given: Loaded | None = None
+
+    @classmethod
+    def find(cls, path: Path, given: Loaded | None = None) -> Existing:
+        """Read the header and the plan of a generated module.
+
+        Raises:
+            UsageError: the file is not ours, or its plan is not there.
+        """
+        text = read_source(path)
+        if read_header(text) is None or has_conflict(text):
+            raise UsageError(f"{path}: {not_ours(text)}")
+        plan = read_plan(plan_path(path))
+        return cls(path, plan, path.parent / plan.source.file, given)
+
+    def load(self, *, fake: bool = False) -> Loaded:
+        """Load the original as it was loaded for the plan; `fake` allocates nothing.
+
+        Raises:
+            UsageError: it cannot be, or a built model is needed and was not given.
+        """
+        asked = self.plan.asked
+        if self.given is not None:
+            return self.given
+        if asked.live:
+            raise UsageError(
+                f"{self.path}: was generated from a built {asked.model}, which its file alone does "
+                "not build; hand it over in Python: remat_gen.check(path, model, inputs)"
+            )
+        if fake and self.plan.modelled is not None:
+            return load_fake(self.original, asked.model, asked.inputs, self.device)
+        if self.lacks_device:
+            raise UsageError(
+                f"{self.path}: is planned for {self.plan.device}, and PyTorch sees no GPU here"
+            )
+        return load(self.original, asked.model, asked.inputs, self.device, fake=fake)
+
+    def load_original(self, *, fake: bool = False) -> Loaded:
+        """Load the original as it was loaded for the plan; `fake` allocates nothing.
+
+        Raises:
+            StalePlanError: it changed since.
+        """
+        asked, loaded = self.plan.asked, self.load(fake=fake)
+        if loaded.source_sha256 != self.plan.source.sha256:
+            raise StalePlanError(
+                f"{self.path}: {self.original} changed since it was generated; run: {asked.command}"
+            )
+        return loaded
+
+    def refuse_other_torch(self) -> None:
+        """Refuse to compare with what another torch would trace.
+
+        Raises:
+            UsageError: the plan is of another torch.
+        """
+        planned_with = self.plan.versions.torch
+        if planned_with != torch_version():
+            raise UsageError(
+                f"{self.path}: made with torch {planned_with}; torch {torch_version()} traces "
+                f"differently, so they cannot be compared"
+            )
+
+    @property
+    def lacks_device(self) -> bool:
+        """Tell whether the plan is for a GPU, and there is none."""
+        return self.device == "cuda" and not torch.cuda.is_available()
+
+    @property
+    def device(self) -> str:
+        """Return the kind of device that the plan is for."""
+        return self.plan.device_type
+
+
+def emit_again(existing: Existing) -> str:
+    """Return the module's text as its plan says, from a new trace and no measurement.
+
+    Raises:
+        UsageError: the plan is of another torch, whose traces differ.
+        RematError: the original changed, or cannot be traced any more.
+    """
+    existing.refuse_other_torch()
+    loaded = existing.load_original(fake=existing.plan.modelled is not None)
+    traced = trace_loaded(loaded, existing.plan.dynamic)
+    with loaded.importable():
+        problem = problem_of(traced.graph, existing.plan.measured())
+        schedule = schedule_of(problem, existing.plan.schedule)
+        return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
+
+
+def verify_file(
+    path: Path, *, time_steps: int = 0, given: Loaded | None = None, progress: Step | None = None
+) -> Report:
+    """Run a generated module and its original, and compare all that a step leaves behind.
+
+    Raises:
+        RematError: one of them cannot be loaded, or the original changed.
+    """
+    existing = Existing.find(path, given)
+    original = existing.load_original()
+    planned = _planned(existing, original)
+    step = (original.model, original.args, original.kwargs)
+    with original.importable():
+        return verify_models(
+            original.model,
+            planned,
+            original.args,
+            original.kwargs,
+            device=original.device,
+            predicted_peak_bytes=existing.plan.predicted.peak_bytes,
+            modelled=existing.plan.modelled is not None,
+            budget_bytes=existing.plan.asked.budget_bytes,
+            smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
+            time_steps=time_steps,
+            progress=progress,
+        )
+
+
+def _planned(existing: Existing, original: Loaded) -> nn.Module:
+    """Return the planned model; of one that was handed over, a copy that becomes the planned class.
+
+    Raises:
+        UsageError: the generated file does not build it.
+    """
+    if existing.given is None:
+        asked = existing.plan.asked
+        return load(existing.path, original.builder, asked.inputs, existing.device).model
+    with original.importable():
+        module = import_file(existing.path, read_source(existing.path))
+    planned = copy.deepcopy(original.model)
+    planned.__class__ = getattr(module, original.model_name)
+    return planned

@@ -1,0 +1,53 @@
+"""From a generated module to the picture of its memory timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remat_gen.picture.plot_figure import picture_format, write_picture
+from remat_gen.picture.timeline_measured import recall
+from remat_gen.picture.timeline_owners import residence_of
+from remat_gen.picture.timeline_picture import timeline_png, timeline_svg
+from remat_gen.picture.timeline_view import TimelineView, timeline_view
+from remat_gen.review.retrace import Retraced, retrace_file
+
+
+def view_file(path: Path) -> TimelineView:
+    """Return what is to be seen of a generated module, with what `verify` measured if it ran.
+
+    Raises:
+        RematError: see `retrace_file`.
+    """
+    return view_of(retrace_file(path))
+
+
+def view_of(retraced: Retraced) -> TimelineView:
+    """Return what is to be seen of a schedule on its graph."""
+    path, plan = retraced.existing.path, retraced.existing.plan
+    return timeline_view(
+        retraced.traced.graph,
+        retraced.problem,
+        retraced.schedule,
+        plan.asked.budget_bytes,
+        title=path.name,
+        root=type(retraced.loaded.model).__name__,
+        measured=recall(path, residence_of(retraced.problem, retraced.schedule)),
+    )
+
+
+def picture(view: TimelineView, form: str) -> bytes:
+    """Return the picture, "svg" or "png".
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    return timeline_svg(view) if form == "svg" else timeline_png(view)
+
+
+def write_timeline(view: TimelineView, output: Path) -> None:
+    """Draw a timeline into a file whose name says in which format.
+
+    Raises:
+        UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
+    """
+    write_picture(output, picture(view, picture_format(output)))

@@ -1,0 +1,77 @@
+"""Trace a generated module's original again and put its plan's schedule on the graph.
+
+Tensors without values are traced where the builder allows it, so that a model of any size can be
+looked at on any machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.without_values import has_constants
+from remat_gen.capture.trace.trace import Traced, trace_loaded
+from remat_gen.ir.errors import GraphError, RematError, StalePlanError
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.plan.plan_names import schedule_of
+from remat_gen.plan.step_problem import problem_of
+from remat_gen.review.generated_module import Existing
+from remat_gen.solver.problem import Problem
+from remat_gen.solver.replay import IllegalScheduleError, Replay, replay
+from remat_gen.solver.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Retraced:
+    """A generated module's plan on the graph that it was made for; `replay` has its figures."""
+
+    existing: Existing
+    loaded: Loaded
+    traced: Traced
+    problem: Problem
+    schedule: Schedule
+    replay: Replay
+
+
+def retrace_file(path: Path) -> Retraced:
+    """Read a generated module and its plan, and trace its original again.
+
+    Raises:
+        UsageError: the file is not ours, has no plan, or is of another torch.
+        StalePlanError: the original is traced to another graph than the plan's.
+        RematError: the original cannot be loaded or traced any more.
+    """
+    existing = Existing.find(path)
+    existing.refuse_other_torch()
+    loaded, traced = retrace(existing)
+    stale = f"{path}: stale: {{}}; run: {existing.plan.asked.command}"
+    if graph_sha256(traced.graph) != existing.plan.graph_sha256:
+        raise StalePlanError(
+            stale.format("the model is traced to other operations than the plan's")
+        )
+    try:
+        problem = problem_of(traced.graph, existing.plan.measured())
+        schedule = schedule_of(problem, existing.plan.schedule)
+        figures = replay(problem, schedule)
+    except (GraphError, IllegalScheduleError) as error:
+        raise StalePlanError(stale.format(f"the plan cannot be carried out: {error}")) from error
+    return Retraced(existing, loaded, traced, problem, schedule, figures)
+
+
+def retrace(existing: Existing) -> tuple[Loaded, Traced]:
+    """Trace the original without values; with them where its builder or a constant needs them.
+
+    A plan for a device that is not here is of a trace without values.
+    """
+    if existing.plan.modelled is not None:
+        loaded = existing.load(fake=True)
+        return loaded, trace_loaded(loaded, existing.plan.dynamic)
+    try:
+        loaded = existing.load(fake=True)
+        if not has_constants(loaded.model):
+            return loaded, trace_loaded(loaded, existing.plan.dynamic)
+    except RematError:  # the real one says what is wrong, if anything is
+        pass
+    loaded = existing.load()
+    return loaded, trace_loaded(loaded, existing.plan.dynamic)

@@ -1,0 +1,1 @@
+"""Results for people: the last lines of a run, and tables in a notebook."""

@@ -1,0 +1,108 @@
+"""How plans and sweeps show themselves in a notebook: tables, and a picture if it can be drawn.
+
+Text comes from users' files: all of it is escaped. Without matplotlib there is the table alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from remat_gen.ask.budget import human
+from remat_gen.ir.errors import UsageError
+from remat_gen.ir.plan import Plan
+
+if TYPE_CHECKING:
+    from remat_gen.picture.timeline_view import TimelineView
+    from remat_gen.trade_off.sweeping import Sweep
+
+_NAMED = 4  # names in a cell; more are counted
+_CELL = 'style="text-align:left"'
+
+
+def plan_html(plan: Plan, view: TimelineView | None = None) -> str:
+    """Return a plan as HTML: its figures, its blocks, and the timeline if it is given."""
+    parts = [_table(("", "eager", "planned"), _figures(plan))]
+    picture = None if view is None else plan_svg(view)
+    parts += [_image(picture, view.title)] if picture and view else []
+    header = ("block", "operations", "retained", "bytes", "run again")
+    parts.append(_table(header, _blocks(plan)))
+    return "\n".join(parts)
+
+
+def plan_svg(view: TimelineView) -> str | None:
+    """Return the timeline as SVG; None where matplotlib is not installed."""
+    from remat_gen.picture.timeline_picture import timeline_svg
+
+    try:
+        return timeline_svg(view).decode()
+    except UsageError:
+        return None
+
+
+def plan_png(view: TimelineView) -> bytes | None:
+    """Return the timeline as PNG; None where matplotlib is not installed."""
+    from remat_gen.picture.timeline_picture import timeline_png
+
+    try:
+        return timeline_png(view)
+    except UsageError:
+        return None
+
+
+def sweep_html(found: Sweep) -> str:
+    """Return a sweep as HTML: the picture if it can be drawn, the trade-off, what people use."""
+    from remat_gen.trade_off.sweep_picture import sweep_svg
+    from remat_gen.trade_off.sweep_text import rival_rows, trade_off_rows
+
+    parts = [_table(*trade_off_rows(found)), _table(*rival_rows(found))]
+    with contextlib.suppress(UsageError):
+        parts.insert(0, _image(sweep_svg(found).decode(), found.title))
+    return "\n".join(parts)
+
+
+def _figures(plan: Plan) -> Iterable[tuple[str, str, str]]:
+    predicted = plan.predicted
+    ratio = predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
+    yield "activation peak", human(predicted.eager_peak_bytes), human(predicted.peak_bytes)
+    yield "budget", "", f"{human(plan.asked.budget_bytes)} ({plan.asked.budget})"
+    eager_ms, ours_ms = predicted.eager_time_us / 1000, predicted.time_us / 1000
+    yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {ratio:.3f}"
+    yield "run again", "", f"{predicted.reruns} operations"
+    yield "solver", "", f"{plan.solver.strategy}, {plan.solver.status}".strip(", ")
+
+
+def _blocks(plan: Plan) -> Iterable[tuple[str, ...]]:
+    for block in plan.blocks:
+        largest = sorted(block.retained, key=lambda name: (-block.retained[name], name))
+        yield (
+            block.name,
+            str(block.operations),
+            _listed(block.name, largest),
+            human(sum(block.retained.values())),
+            _listed(block.name, block.rematerialised),
+        )
+
+
+def _listed(block: str, names: Sequence[str]) -> str:
+    short = [name.removeprefix(f"{block}.") for name in names[:_NAMED]]
+    more = len(names) - len(short)
+    return ", ".join(short) + f" and {more} more" * (more > 0)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th {_CELL}>{escape(cell)}</th>" for cell in header)
+    body = "".join(
+        f"<tr>{''.join(f'<td {_CELL}>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _image(svg: str, title: str) -> str:
+    """Return a picture as an image: ids inside of several SVGs on one page would clash."""
+    data = base64.b64encode(svg.encode()).decode()
+    style = 'style="max-width:100%;width:40em"'
+    return f'<img alt="{escape(title)}" {style} src="data:image/svg+xml;base64,{data}">'

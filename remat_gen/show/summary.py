@@ -1,0 +1,213 @@
+"""What a run says at its end: a few lines for people, one object for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from remat_gen.ask.budget import human
+from remat_gen.solver.committed import NAME as KEPT
+from remat_gen.solver.search import INTERRUPTED
+
+if TYPE_CHECKING:
+    from remat_gen.ir.plan import Plan, Predicted
+    from remat_gen.plan.pipeline import Generated
+    from remat_gen.verification.report import Report
+
+_NAMED = 3  # of operations that were not measured
+
+
+def summary_lines(generated: Generated) -> list[str]:
+    """Return what was planned: the budget, eager beside the plan, and where the files are."""
+    plan, predicted = generated.plan, generated.plan.predicted
+    share = 100 * plan.asked.budget_bytes / max(predicted.eager_peak_bytes, 1)
+    lines = [
+        f"budget      {human(plan.asked.budget_bytes)} for activations, {share:.1f}% of eager's "
+        f"peak ({plan.asked.budget})"
+    ]
+    if plan.modelled:
+        lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
+    if generated.lengths:
+        lines.append(f"inputs      {_lengths(generated)}")
+    lines += _left_out(generated)
+    if generated.original:
+        lines.append(f"original    {generated.original}")
+    lines += _not_measured(plan)
+    if generated.pinned.pins:
+        lines.append(f"pins        {generated.pinned}")
+    if generated.breakdown:
+        lines.append(f"            {generated.breakdown}")
+    if INTERRUPTED in plan.solver.notes:
+        lines.insert(0, INTERRUPTED)
+    lines += [
+        f"peak        {human(predicted.peak_bytes)} planned, {human(predicted.eager_peak_bytes)} "
+        f"eager; {human(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
+        *_highest(predicted),
+        f"time        {predicted.time_us / 1000:.1f} ms planned, "
+        f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
+        f"{predicted.reruns} operations run again",
+        *_compiled(plan),
+        f"solver      {_strategy(generated)}, {_proof(generated)}",
+        f"took        {_seconds(generated)}",
+    ]
+    if generated.slower is not None:
+        lines.append(_chosen(plan, generated.slower))
+    if generated.costs_reused:
+        lines.append("costs       those of the existing plan; --reprofile measures again")
+    if generated.output:
+        lines.append(f"written     {generated.output}, {generated.plan_file}")
+    return lines
+
+
+def _highest(predicted: Predicted) -> list[str]:
+    if not predicted.highest_at:
+        return []
+    peak, where = human(predicted.highest_bytes), predicted.highest_at
+    return [f"            {peak} at {where}, where kernels need more workspace"]
+
+
+def _compiled(plan: Plan) -> list[str]:
+    if plan.compiled is None:
+        return []
+    if not plan.compiled.parts:
+        return ["compiled    nothing: no part would be quicker"]
+    ratio = plan.compiled.apart_us / plan.predicted.eager_time_us
+    return [
+        f"compiled    {plan.compiled.operations} operations in {plan.compiled.parts} parts; "
+        f"× {ratio:.3f} without"
+    ]
+
+
+def _lengths(generated: Generated) -> str:
+    if generated.plan.dynamic:
+        return f"{generated.lengths} ({', '.join(generated.plan.dynamic)})"
+    return f"as in the example only: {generated.lengths}"
+
+
+def _left_out(generated: Generated) -> list[str]:
+    """Say what eager's figures are without: the model's own checkpoints, a fused kernel."""
+    named = ", ".join(f"{left.what} ({left.where})" for left in generated.left_out)
+    return [f"left out    {named}: eager's figures are without it"] if named else []
+
+
+def _not_measured(plan: Plan) -> list[str]:
+    """Say which operations could not be measured: where they failed, the step may fail as well."""
+    names = _without_a_measurement(plan)
+    if not names:
+        return []
+    several = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [
+        f"not run     {', '.join(names[:_NAMED])}{several}: could not be run by themselves; "
+        "times are estimated, workspace is taken as none"
+    ]
+
+
+def _without_a_measurement(plan: Plan) -> list[str]:
+    return [name for name, cost in plan.costs.items() if cost.modelled and not plan.modelled]
+
+
+def _strategy(generated: Generated) -> str:
+    asked, found = generated.plan.asked.strategy, generated.plan.solver.strategy
+    return found if asked == found else f"{asked}: {found}"
+
+
+def _proof(generated: Generated) -> str:
+    """Say how good the schedule is known to be, among all schedules or those of a class."""
+    plan, solver = generated.plan, generated.plan.solver
+    time_us = plan.compiled.searched_us if plan.compiled else plan.predicted.time_us
+    notes = [note for note in solver.notes if note != INTERRUPTED]
+    if solver.status == "optimal":
+        pins = " for these pins" * bool(generated.pinned.pins)
+        compiled = " before parts are compiled" * bool(plan.compiled)
+        return "; ".join([f"proved optimal{pins}{compiled}", *notes])
+    if any(note.startswith("optimal among") for note in notes):
+        return "; ".join(notes)
+    gap = time_us / solver.lower_bound_us - 1 if solver.lower_bound_us else 0.0
+    return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
+
+
+def _chosen(plan: Plan, slower: float) -> str:
+    """Say which schedule was taken instead of the best, what it costs, and how to get that.
+
+    What was decided beside a kept one may even be quicker.
+    """
+    word = "slower" if slower > 0 else "quicker"
+    by = f"{100 * abs(slower):.2f}% {word} than" if abs(slower) >= 5e-5 else "as quick as"
+    if plan.solver.strategy == KEPT and slower < -5e-5:
+        return f"kept        the existing schedule: {by} what was found anew"
+    if plan.solver.strategy == KEPT:
+        return f"kept        the existing schedule: {by} the best; --fresh takes that"
+    return f"alike       layers are planned alike: {by} the best; --effort thorough takes that"
+
+
+def _seconds(generated: Generated) -> str:
+    parts = [
+        f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
+    ]
+    return " · ".join(parts)
+
+
+def time_ratio(generated: Generated) -> float:
+    """Return the planned step's time as a multiple of eager's."""
+    predicted = generated.plan.predicted
+    return predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
+
+
+def summary_json(generated: Generated) -> dict[str, Any]:
+    """Return the same for programs."""
+    plan = generated.plan
+    breakdown = generated.breakdown
+    return {
+        "output": str(generated.output) if generated.output else None,
+        "plan": str(generated.plan_file) if generated.plan_file else None,
+        "budget_bytes": plan.asked.budget_bytes,
+        "breakdown": dict(breakdown.parts) | {"device": breakdown.device_bytes}
+        if breakdown
+        else None,
+        "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
+        "solver": asdict(plan.solver),
+        "device": plan.device,
+        "modelled": plan.modelled is not None,
+        "not_run": _without_a_measurement(plan),
+        "dynamic": list(plan.dynamic),
+        "left_out": [asdict(left) for left in generated.left_out],
+        "original": generated.original,
+        "keep": generated.pinned.keep,
+        "recompute": generated.pinned.recompute,
+        "compiled": {
+            "parts": plan.compiled.parts,
+            "operations": plan.compiled.operations,
+            "apart_us": plan.compiled.apart_us,
+        }
+        if plan.compiled
+        else None,
+        "costs_reused": generated.costs_reused,
+        "slower_than_best": generated.slower,
+        "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},
+    }
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return a verification for programs."""
+    original, planned = report.original_peak, report.planned_peak
+    return {
+        "ok": report.ok,
+        "bitwise": report.bitwise,
+        "budget_bytes": report.budget_bytes,
+        "predicted_peak_bytes": report.predicted_peak_bytes,
+        "measured_peak_bytes": planned.peak_bytes if planned else None,
+        "original_peak_bytes": original.peak_bytes if original else None,
+        "rows": [asdict(row) for row in report.rows()],
+    }
+
+
+def report_table(report: Report) -> Table:
+    """Return a verification for people."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    marks = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: ""}
+    for row in report.rows():
+        table.add_row(row.what, marks[row.ok], row.result, escape(row.detail))
+    return table

@@ -1,0 +1,1 @@
+"""Progress, interruption and errors, on stderr."""

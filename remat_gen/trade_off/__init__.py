@@ -1,0 +1,1 @@
+"""The trade-off of memory and time: many budgets and strategies, and what others offer."""

@@ -1,0 +1,248 @@
+"""The trade-off of a model: peak against time for many budgets, strategies and what people use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from remat_gen.ask.request import Strategy
+from remat_gen.ir.errors import UsageError
+from remat_gen.solver.replay import Replay
+from remat_gen.solver.search import Effort
+from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
+from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.solver.subject import subject_of
+from remat_gen.terminal.progress import Progress, Silent, Step
+from remat_gen.trade_off.baselines import Peer, layered_peers
+from remat_gen.trade_off.sweep_problem import Measured, Source, measured
+
+POINTS = 10  # budgets
+SMALL = 120  # operations up to which integer programs of the whole graph are tried unasked
+PEERS = 10  # steps of progress for what people use
+_ALWAYS = ("auto", "rockmate", "rotor", "ogc", "chen-sqrt", "chen-greedy", "griewank")
+_SMALL = ("checkmate", "checkmate-lp")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A schedule within a budget: its replayed peak and time. `optimal` among all schedules."""
+
+    budget_bytes: int
+    peak_bytes: int
+    time_us: float
+    found_by: str
+    optimal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A strategy's points by rising budget; its first one is its smallest budget."""
+
+    strategy: str
+    points: tuple[Point, ...]
+
+    def at(self, budget_bytes: int) -> Point | None:
+        """Return the quickest known schedule within a budget."""
+        fitting = (p for p in self.points if p.peak_bytes <= budget_bytes)
+        return min(fitting, key=lambda p: (p.time_us, p.peak_bytes), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """What people use, and what the first strategy needs within the same peak."""
+
+    name: str
+    peak_bytes: int
+    time_us: float
+    ratio: float | None
+    ours_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All that was swept. `budgets` are shared by all curves; below the first nothing was found.
+
+    `left_out` says which strategies were not tried, and why.
+    """
+
+    title: str
+    device: str
+    eager_peak_bytes: int
+    eager_time_us: float
+    budgets: tuple[int, ...]
+    curves: tuple[Curve, ...]
+    rivals: tuple[Rival, ...]
+    left_out: tuple[str, ...]
+    costs_reused: bool
+
+    def overhead(self, time_us: float) -> float:
+        """Return the time beyond eager's as a share of eager's."""
+        return time_us / self.eager_time_us - 1 if self.eager_time_us else 0.0
+
+    def _repr_html_(self) -> str:
+        """Show tables and picture in a notebook."""
+        from remat_gen.show.notebook import sweep_html
+
+        return sweep_html(self)
+
+
+def sweep_file(
+    source: Source,
+    strategies: Sequence[str] = (),
+    *,
+    points: int = POINTS,
+    effort: Effort = Effort.QUICK,
+    progress: Progress | None = None,
+) -> Sweep:
+    """Sweep the budgets of a model that lies in a file.
+
+    Without `strategies` all that suit the model's size are tried.
+
+    Raises:
+        RematError: the model cannot be loaded, traced or measured, or a strategy is unknown.
+    """
+    chosen = check_strategies(strategies)
+    progress = progress or Silent()
+    found = measured(source, progress)
+    return sweep(
+        found, source.model_file.name, chosen, points=points, effort=effort, progress=progress
+    )
+
+
+def check_strategies(strategies: Sequence[str]) -> tuple[str, ...]:
+    """Return strategies, each once.
+
+    Raises:
+        UsageError: one is unknown.
+    """
+    known = [strategy.value for strategy in Strategy]
+    for name in strategies:
+        if name not in known:
+            raise UsageError(f"--strategies {name}: unknown; known are {', '.join(known)}")
+    return tuple(dict.fromkeys(strategies))
+
+
+def sweep(
+    found: Measured,
+    title: str,
+    strategies: Sequence[str],
+    *,
+    points: int,
+    effort: Effort,
+    progress: Progress,
+) -> Sweep:
+    """Sweep the budgets of a measured model."""
+    names = tuple(strategies) or _suitable(found)
+    sweeper = _Sweeper(found, points, effort, progress.stage("solve"), len(names))
+    solvers, left_out = sweeper.solvers(names)
+    if not solvers:
+        raise UsageError(f"nothing to sweep: {'; '.join(left_out)}")
+    budgets = sweeper.budgets(solvers)
+    curves = tuple(sweeper.curve(name, solver, budgets) for name, solver in solvers.items())
+    first = next(iter(solvers.values()))
+    rivals = tuple(sweeper.rivals(first))
+    eager = first.plain
+    return Sweep(
+        title,
+        found.device,
+        eager.peak_bytes,
+        eager.time_us,
+        budgets,
+        curves,
+        rivals,
+        tuple(left_out),
+        found.reused,
+    )
+
+
+def _suitable(found: Measured) -> tuple[str, ...]:
+    """Return the strategies that end soon on a model of this size."""
+    small = len(found.problem.operations) <= SMALL
+    return _ALWAYS + _SMALL if small else _ALWAYS
+
+
+@dataclass(slots=True)
+class _Sweeper:
+    found: Measured
+    points: int
+    effort: Effort
+    step: Step
+    strategies: int
+    done: int = 0
+
+    def solvers(self, names: Sequence[str]) -> tuple[dict[str, Solver], list[str]]:
+        """Return the strategies that take a model of this size, and why others do not."""
+        solvers: dict[str, Solver] = {}
+        left_out = []
+        for name in names:
+            self._tell(f"{name}: smallest budget")
+            solver = Solver(self.found.problem, name, self._inner(name), self.effort)
+            try:
+                solver.smallest_budget()
+                solvers[name] = solver
+            except TooLargeError as error:
+                left_out.append(str(error))
+        return solvers, left_out
+
+    def budgets(self, solvers: dict[str, Solver]) -> tuple[int, ...]:
+        """Return budgets from the smallest that any strategy meets to eager's peak, evenly."""
+        plain = next(iter(solvers.values())).plain.peak_bytes
+        least = min(solver.smallest_budget().nbytes for solver in solvers.values())
+        last = max(self.points - 1, 1)
+        steps = (least + (plain - least) * k // last for k in range(last + 1))
+        return tuple(dict.fromkeys(steps))
+
+    def curve(self, name: str, solver: Solver, budgets: Sequence[int]) -> Curve:
+        """Return a strategy's points, its smallest budget among them."""
+        smallest = solver.smallest_budget().nbytes
+        asked = sorted({smallest, *(b for b in budgets if b >= smallest)})
+        points = []
+        for budget in asked:
+            self._tell(f"{name}: {100 * budget / max(solver.plain.peak_bytes, 1):.0f} %")
+            points += [_point(budget, s) for s in [_solved(solver, budget)] if s]
+        return Curve(name, tuple(points))
+
+    def rivals(self, solver: Solver) -> Iterator[Rival]:
+        """Yield what people use, each beside what a strategy needs within the same peak."""
+        self._tell("what people use")
+        from remat_gen.trade_off.torch_baselines import compiled_peers
+
+        subject = subject_of(self.found.problem.in_new_memory())
+        for peer in (*layered_peers(subject), *compiled_peers(self.found.graph, subject)):
+            self._tell(peer.name)
+            ours = _solved(solver, peer.replay.peak_bytes)
+            yield _rival(peer, ours.replay if ours else None)
+
+    @property
+    def _total(self) -> int:
+        """Return how many steps there are, or a few more."""
+        return self.strategies * (self.points + 2) + PEERS
+
+    def _tell(self, what: str) -> None:
+        self.done += 1
+        self.step(what, self.done, self._total)
+
+    def _inner(self, name: str) -> Step:
+        def step(what: str, done: int, total: int) -> None:
+            self.step(f"{name}: {what} {done}/{total}", self.done, self._total)
+
+        return step
+
+
+def _solved(solver: Solver, budget_bytes: int) -> Solution | None:
+    try:
+        return solver.solve(budget_bytes)
+    except InfeasibleError:
+        return None
+
+
+def _point(budget_bytes: int, solution: Solution) -> Point:
+    figures = solution.replay
+    optimal = solution.status is Status.OPTIMAL
+    return Point(budget_bytes, figures.peak_bytes, figures.time_us, solution.strategy, optimal)
+
+
+def _rival(peer: Peer, ours: Replay | None) -> Rival:
+    figures = peer.replay
+    ours_us = ours.time_us if ours else None
+    return Rival(peer.name, figures.peak_bytes, figures.time_us, peer.ratio, ours_us)

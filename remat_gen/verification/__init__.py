@@ -1,0 +1,1 @@
+"""The original and the planned model, run and compared."""

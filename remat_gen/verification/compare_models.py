@@ -1,0 +1,210 @@
+"""Run the original and the planned model, and compare all that their steps leave behind."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.profile.workspace import free_unused
+from remat_gen.ir.errors import said
+from remat_gen.terminal.progress import Step
+from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
+from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
+from remat_gen.verification.paired_times import TimeRatio, time_ratio
+from remat_gen.verification.peak import PeakMeasurement, model_peak
+from remat_gen.verification.planned_kernels import planned_kernels
+from remat_gen.verification.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
+from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import SmallerStep
+from remat_gen.verification.step import training_step
+
+_PARTS = (
+    "planned steps",
+    "planned peak",
+    "original steps",
+    "original peak",
+    "step time",
+    "smaller batch",
+)
+
+# What a step of someone else's model raises; reported, as a verification must end in a verdict.
+_STEP_ERRORS = (
+    RuntimeError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What both models are run on."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: State
+    device: torch.device
+    seed: int
+    modelled: bool
+    progress: Step | None = None
+    deterministic: bool = False
+
+    def tell(self, part: int) -> None:
+        """Report that a part begins."""
+        if self.progress is not None:
+            self.progress(_PARTS[part], part + 1, len(_PARTS))
+
+    def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
+        how = {"modelled": self.modelled, "deterministic": self.deterministic}
+        with planned_kernels(self.device, **how):
+            return run_steps(model, self.state, self.args, self.kwargs, steps=steps, seed=self.seed)
+
+    def repeats(self, model: nn.Module) -> Repeats:
+        runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
+        return repeats_of(runs, self.device)
+
+    def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
+        """Run the steps with all parameters moved to the next number."""
+        return replace(self, state=self.state.nudged(model)).outcomes(model)
+
+    def double_outcomes(self, model: nn.Module) -> list[Outcome]:
+        """Run the steps in double precision; return none where the model does not run so."""
+        try:
+            double = copy.deepcopy(model).double()
+            args, kwargs = in_double((self.args, self.kwargs))
+            return replace(self, args=args, kwargs=kwargs).outcomes(double)
+        except Exception:  # a model's own as well: this run is a help, no verdict
+            return []
+
+    def peak(self, model: nn.Module) -> PeakMeasurement:
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        return model_peak(model, args, kwargs, self.device)
+
+    def step(self, model: nn.Module) -> Callable[[], object]:
+        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        return lambda: training_step(model, args, kwargs)
+
+
+def verify_models(
+    original: nn.Module,
+    planned: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    device: torch.device,
+    predicted_peak_bytes: int | None,
+    budget_bytes: int | None,
+    modelled: bool = False,
+    smaller: SmallerStep | None = None,
+    seed: int = 0,
+    time_steps: int = 0,
+    progress: Step | None = None,
+) -> Report:
+    """Run two training steps of both models from one state and seed, and compare.
+
+    Compared are outputs, gradients, buffers, inputs and random streams after each step; the
+    planned model's activation peak is measured and held against budget and prediction (one from
+    `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
+    pairs, with `smaller` both run such steps as well, under the same budget. Both models are
+    changed: their state is the original's after some steps. The global random streams are put back.
+    """
+    original.train()
+    planned.train()
+    subject = _Subject(
+        tuple(args), dict(kwargs), State.of(original), device, seed, modelled, progress
+    )
+    report = Report(
+        predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
+    )
+    with kept_generators():
+        report = _verify(original, planned, subject, time_steps, report)
+        if smaller is None or not report.comparisons:
+            return report
+        subject.tell(5)
+        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
+        judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
+        if judged.failure and (reason := _failure_of(original, subject)):
+            judged = Report(original_failure=reason, original_fits=False)  # no such step is there
+        return replace(report, smaller=judged, smaller_name=smaller.name)
+
+
+def _verify(
+    original: nn.Module, planned: nn.Module, subject: _Subject, time_steps: int, report: Report
+) -> Report:
+    try:
+        subject.tell(0)
+        actual = subject.outcomes(planned)
+        subject.tell(1)
+        report = replace(report, planned_peak=subject.peak(planned))
+        planned.zero_grad(set_to_none=True)
+        free_unused(subject.device)
+    except _STEP_ERRORS as error:
+        return replace(report, failure=_reason(error))
+    try:
+        subject.tell(2)
+        repeats = subject.repeats(original)
+        if repeats.may_be_order and not subject.deterministic:
+            del actual, repeats
+            subject = replace(subject, deterministic=True)
+            return _verify(original, planned, subject, time_steps, report)
+        if repeats.unlike:
+            reason = told(repeats.unlike, subject.device)
+            return replace(report, original_failure=reason, repeatable=False)
+        comparisons = _compare(repeats, actual, original, subject)
+        subject.tell(3)
+        report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
+        report = replace(report, deterministic=subject.deterministic)
+    except _STEP_ERRORS as error:
+        return replace(
+            report,
+            original_failure=_reason(error),
+            original_fits=not isinstance(error, torch.OutOfMemoryError),
+        )
+    subject.tell(4)
+    return replace(report, time=_time(original, planned, subject, time_steps))
+
+
+def _failure_of(original: nn.Module, subject: _Subject) -> str:
+    """Return why the original cannot take a step, "" if it can."""
+    try:
+        subject.outcomes(original)
+    except _STEP_ERRORS as error:
+        return _reason(error)
+    return ""
+
+
+def _compare(
+    repeats: Repeats, actual: list[Outcome], original: nn.Module, subject: _Subject
+) -> tuple[Comparison, ...]:
+    """Compare all steps; where a gradient differs, see how far off the original's is itself."""
+    expected = repeats.steps
+    comparisons = tuple(compare_steps(expected, actual, repeats.noise))
+    if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
+        return comparisons
+    errors = noise_of_errors(
+        expected, subject.nudged_outcomes(original), subject.double_outcomes(original)
+    )
+    both = [larger(*pair) for pair in zip(repeats.noise, errors, strict=True)]
+    return tuple(compare_steps(expected, actual, both))
+
+
+def _time(
+    original: nn.Module, planned: nn.Module, subject: _Subject, pairs: int
+) -> TimeRatio | None:
+    if pairs <= 0:
+        return None
+    return time_ratio(subject.step(original), subject.step(planned), subject.device, pairs)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {said(error)}"

@@ -1,0 +1,137 @@
+"""Everything that a training step leaves behind, copied so that it can be compared."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
+
+# (kind, name) of each thing, in an order that does not depend on the model's code.
+Outcome: TypeAlias = Mapping[tuple[str, str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Copies of all parameters and buffers, the non-persistent ones included, by name."""
+
+    tensors: Mapping[str, torch.Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> State:
+        """Copy the state of a model to the CPU."""
+        return cls({name: _copy(tensor) for name, tensor in _state(model).items()})
+
+    def nudged(self, model: nn.Module) -> State:
+        """Return the same state with a model's parameters moved up to the next number."""
+        names = dict(model.named_parameters(remove_duplicate=False))
+        return State(
+            {
+                name: _next(tensor) if name in names else tensor
+                for name, tensor in self.tensors.items()
+            }
+        )
+
+    def restore(self, model: nn.Module) -> None:
+        """Write the state into a model that has the same names.
+
+        Raises:
+            ValueError: the model has other parameters or buffers, or other shapes.
+        """
+        target = _state(model)
+        if unequal := sorted(target.keys() ^ self.tensors.keys()):
+            raise ValueError(f"only one of the models has {', '.join(unequal)}")
+        with torch.no_grad():
+            for name, tensor in self.tensors.items():
+                if target[name].shape != tensor.shape:
+                    shapes = f"{list(tensor.shape)} and {list(target[name].shape)}"
+                    raise ValueError(f"{name} has different shapes: {shapes}")
+                target[name].copy_(tensor)
+
+
+def run_steps(
+    model: nn.Module,
+    state: State,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    steps: int,
+    seed: int,
+) -> list[Outcome]:
+    """Run training steps from a given state and seed; gradients accumulate from one to the next.
+
+    The inputs are copied first, so that a step that writes into them harms nobody.
+    """
+    args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
+    state.restore(model)
+    clear_gradients(model, args, kwargs)
+    outcomes: list[Outcome] = []
+    for step in range(steps):
+        torch.manual_seed(seed + step)
+        outputs = training_step(model, args, kwargs)
+        outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
+        del outputs
+    return outcomes
+
+
+def in_double(value: Any) -> Any:
+    """Copy what a model takes, its floating tensors in double precision."""
+
+    def double(tensor: torch.Tensor) -> torch.Tensor:
+        copied = tensor.detach().clone()
+        copied = copied.double() if tensor.is_floating_point() else copied
+        return copied.requires_grad_(tensor.requires_grad)
+
+    return pytree.tree_map_only(torch.Tensor, double, value)
+
+
+def _observe(
+    model: nn.Module, outputs: object, inputs: object
+) -> Iterator[tuple[tuple[str, str], object]]:
+    yield ("outputs", "structure"), structure_of(outputs)
+    for i, output in enumerate(leaves_of(outputs)):
+        yield ("outputs", f"output {i}"), _copy_leaf(output)
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        yield ("gradients", name), _copy_leaf(parameter.grad)
+    for i, leaf in enumerate(leaves_of(inputs)):
+        if isinstance(leaf, torch.Tensor):
+            yield ("inputs", f"input {i}"), _copy(leaf)
+            if leaf.requires_grad:
+                yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
+    for name, buffer in _buffers(model):
+        yield ("buffers", name), _copy(buffer)
+    yield ("random state", "cpu"), torch.get_rng_state()
+    if torch.cuda.is_initialized():
+        for i, state in enumerate(torch.cuda.get_rng_state_all()):
+            yield ("random state", f"cuda:{i}"), state
+
+
+def _state(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(model.named_parameters(remove_duplicate=False)), **dict(_buffers(model))}
+
+
+def _buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the buffers that a plan may read: it reads no sparse one."""
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        if buffer.layout is torch.strided:
+            yield name, buffer
+
+
+def _next(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
+        return tensor  # torch.nextafter has no kernels for these
+    return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
+
+
+def _copy_leaf(leaf: object) -> object:
+    return _copy(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)

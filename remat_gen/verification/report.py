@@ -1,0 +1,155 @@
+"""What verification found; the command line prints the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from remat_gen.verification.compare import Comparison, Match
+from remat_gen.verification.paired_times import TimeRatio
+from remat_gen.verification.peak import PeakMeasurement
+
+_PREDICTION_SHARE = 0.01
+_PREDICTION_BYTES = 64 * 1024
+_NAMED_AT_MOST = 5
+_DETERMINISTIC = "adds in any order; both ran torch's deterministic algorithms"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a report; `ok` is None where nothing could be, or need be, judged."""
+
+    what: str
+    ok: bool | None
+    result: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Both models, side by side. Peaks are activation peaks of the second step, `.grad` allocated.
+
+    `failure` says why the planned model could not be run, `original_failure` why the original
+    could not, or how it is not `repeatable`: then nothing was compared. That is an error unless the
+    original does not fit on the device, which may be why it was planned. `deterministic` says that
+    both ran deterministic kernels, `smaller` is about a step of a smaller batch.
+    """
+
+    comparisons: tuple[Comparison, ...] = ()
+    original_peak: PeakMeasurement | None = None
+    planned_peak: PeakMeasurement | None = None
+    predicted_peak_bytes: int | None = None
+    budget_bytes: int | None = None
+    modelled: bool = False
+    time: TimeRatio | None = None
+    original_failure: str = ""
+    original_fits: bool = True
+    repeatable: bool = True
+    deterministic: bool = False
+    failure: str = ""
+    smaller: Report | None = None
+    smaller_name: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything agrees and the measured peak keeps its promises."""
+        return all(row.ok is not False for row in self.rows())
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether everything that was compared agrees to the bit."""
+        return bool(self.comparisons) and all(
+            c.match is Match.BITWISE
+            for report in (self, self.smaller)
+            for c in (report.comparisons if report else ())
+        )
+
+    def rows(self) -> tuple[Row, ...]:
+        """Return the report, one line per kind of result."""
+        return tuple(self._rows())
+
+    def _rows(self) -> Iterator[Row]:
+        if self.failure:
+            yield Row("planned model", False, "failed", self.failure)
+        if self.original_failure:
+            ok = False if self.original_fits else None
+            result = "not compared" if self.repeatable else "not repeatable"
+            yield Row("original model", ok, result, self.original_failure)
+        if self.deterministic:
+            yield Row("original model", None, "deterministic", _DETERMINISTIC)
+        ordered = sorted(self.comparisons, key=lambda c: _KINDS.index(c.kind))
+        for kind, group in groupby(ordered, key=lambda c: c.kind):
+            yield _summary(kind, list(group))
+        if self.planned_peak:
+            yield from self._peaks(self.planned_peak.peak_bytes)
+        if self.smaller:
+            yield _summary_of_all(self.smaller_name, self.smaller)
+        if self.time:
+            yield _pace(self.time)
+
+    def _peaks(self, measured: int) -> Iterator[Row]:
+        original = self.original_peak
+        beside = f"original {original.peak_bytes:,} bytes" if original else ""
+        if self.planned_peak and self.planned_peak.allocated_peak_bytes is not None:
+            beside += f"; allocated {self.planned_peak.allocated_peak_bytes:,} bytes"
+        yield Row("activation peak", None, f"{measured:,} bytes", beside.lstrip("; "))
+        if self.budget_bytes is not None:
+            fits = measured <= self.budget_bytes
+            result = "within" if fits else "exceeded"
+            yield Row("budget", fits, result, f"budget {self.budget_bytes:,} bytes")
+        if self.predicted_peak_bytes is not None:
+            yield _prediction(self.predicted_peak_bytes, measured, modelled=self.modelled)
+
+
+# The kinds of results that are compared, in the order in which they are shown.
+_KINDS = ("outputs", "gradients", "input gradients", "buffers", "inputs", "random state")
+
+
+def _summary(kind: str, comparisons: list[Comparison]) -> Row:
+    different = [c for c in comparisons if c.match is Match.DIFFERENT]
+    rounded = [c for c in comparisons if c.match is Match.TOLERANCE]
+    worst = Match.DIFFERENT if different else Match.TOLERANCE if rounded else Match.BITWISE
+    bitwise = len(comparisons) - len(different) - len(rounded)
+    count = f"{bitwise} of {len(comparisons)} bitwise"
+    named = "; ".join(_explain(c) for c in (different or rounded)[:_NAMED_AT_MOST])
+    more = len(different or rounded) - _NAMED_AT_MOST
+    detail = "; ".join(part for part in (count, named, f"and {more} more" * (more > 0)) if part)
+    return Row(kind, not different, worst.value, detail)
+
+
+def _summary_of_all(name: str, report: Report) -> Row:
+    """Return the line of a report as a whole."""
+    if report.original_failure and report.repeatable:
+        return Row(name, None, "not compared", f"the original: {report.original_failure}")
+    wrong = [row for row in report.rows() if row.ok is False]
+    if wrong:
+        told = "; ".join(f"{row.what}: {row.result}: {row.detail}" for row in wrong)
+        return Row(name, False, wrong[0].result, told)
+    result = Match.BITWISE if report.bitwise else Match.TOLERANCE
+    peak = f"; peak {report.planned_peak.peak_bytes:,} bytes" if report.planned_peak else ""
+    return Row(name, True, result.value, f"{len(report.comparisons)} compared{peak}")
+
+
+def _explain(comparison: Comparison) -> str:
+    if comparison.detail:
+        return f"{comparison.name}: {comparison.detail}"
+    if comparison.difference is None or comparison.tolerance is None:
+        return comparison.name
+    off, allowed = comparison.difference, comparison.tolerance
+    return f"{comparison.name}: off by {off:.3g}, tolerance {allowed:.3g}"
+
+
+def _prediction(predicted: int, measured: int, *, modelled: bool) -> Row:
+    off = abs(predicted - measured)
+    ok = off <= max(_PREDICTION_SHARE * measured, _PREDICTION_BYTES)
+    if modelled and not ok:  # the workspace of operations was not measured
+        detail = f"modelled as {predicted:,} bytes, off by {off:,}"
+        return Row("predicted peak", None, "modelled", detail)
+    detail = f"predicted {predicted:,} bytes, off by {off:,}"
+    return Row("predicted peak", ok, "as predicted" if ok else "not as predicted", detail)
+
+
+def _pace(time: TimeRatio) -> Row:
+    interval = f"{time.low:.3f} to {time.high:.3f} at 95 %, {time.pairs} pairs"
+    return Row("step time", None, f"{time.median:.3f} × the original", interval)

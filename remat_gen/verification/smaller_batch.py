@@ -1,0 +1,70 @@
+"""A step of a smaller batch than the example's, for plans that allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.arguments import describe_call
+from remat_gen.capture.process.copies import copied
+from remat_gen.capture.trace.lengths import asked_lengths
+from remat_gen.ir.size import Length
+
+
+@dataclass(frozen=True, slots=True)
+class SmallerStep:
+    """The arguments of a step: the first rows of the example's. `name` says how many."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def smaller_step(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Iterable[str]
+) -> SmallerStep:
+    """Return a step whose `dynamic` dimensions (`ids:0`) have about half of their length.
+
+    Odd lengths, which no kernel favours and no reshape assumes.
+    """
+    call = describe_call(model, tuple(args), dict(kwargs))
+    lengths = asked_lengths(call, dynamic)
+    taken = {length.name: _fewer(length) for length in lengths}
+    leaves = [_cut(leaf.value, leaf.path, lengths, taken) for leaf in call.leaves]
+    spec = pytree.tree_structure((call.args, call.kwargs))
+    cut_args, cut_kwargs = pytree.tree_unflatten(leaves, spec)
+    name = ", ".join(f"{name} of {number}" for name, number in taken.items())
+    return SmallerStep(name, cut_args, cut_kwargs)
+
+
+def _fewer(length: Length) -> int:
+    return max(length.minimum, min(length.maximum - 1, length.maximum // 2 | 1))
+
+
+def _cut(value: Any, path: str, lengths: Iterable[Length], taken: Mapping[str, int]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    part = value.detach()
+    for length in lengths:
+        for dim in (dim for of, dim in length.dims if of == path):
+            part = part.narrow(dim, 0, taken[length.name])
+    if _is_permutation(value):
+        part = part.argsort().argsort().to(part.dtype)
+    # a loader fills a smaller tensor as it fills a whole one; a slice of one stays a slice
+    apart = part.clone() if value.is_contiguous() else copied(part)
+    return apart.requires_grad_(value.requires_grad)
+
+
+def _is_permutation(value: torch.Tensor) -> bool:
+    """Tell whether a tensor numbers its own rows, as the order in which mixup takes a batch.
+
+    The first rows of it would number rows that are not there.
+    """
+    whole = value.dtype in (torch.int32, torch.int64) and value.ndim == 1 and len(value) > 1
+    rows = torch.arange(len(value), device=value.device) if whole else value
+    return whole and bool(value.sort().values.equal(rows.to(value.dtype)))

@@ -1,0 +1,114 @@
+"""One training step as the design defines it: forward, incoming gradients, backward.
+
+The loss is the single scalar output that requires grad, if there is exactly one; then only it is
+differentiated. Otherwise a gradient flows into every output that requires grad, as the loss that a
+user computes outside of the model would send it. An output that hands a parameter, a buffer or an
+input on is none of the step's, and one that stands there twice is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.observe.outputs import is_loss, storage_of
+
+
+def training_step(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], gradient_seed: int = 0
+) -> object:
+    """Run forward and backward; return what the model returned, which lives until then.
+
+    Forward runs in the model's `step_context()`, backward outside of it.
+
+    Gradients accumulate into `.grad`. The incoming gradients are random, from an own generator
+    seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
+    """
+    with context_of(model):
+        outputs = model(*args, **kwargs)
+    wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
+    if len(wanted) > 1:
+        wanted = _made_by_the_step(wanted, model, (args, kwargs))
+    losses = [leaf for leaf in wanted if is_loss(leaf)]
+    if len(losses) == 1:
+        torch.autograd.backward(losses)
+    elif wanted:
+        gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
+        token = gradients_of(gradient_seed, *wanted)
+        torch.autograd.backward(token, torch.empty_like(token))
+    return outputs
+
+
+def _made_by_the_step(
+    outputs: Sequence[torch.Tensor], model: nn.Module, arguments: object
+) -> list[torch.Tensor]:
+    """Return each output once, without those that look at a parameter, a buffer or an input."""
+    inputs = (leaf for leaf in leaves_of(arguments) if isinstance(leaf, torch.Tensor))
+    given = {storage_of(t) for t in (*model.parameters(), *model.buffers(), *inputs)}
+    once = {id(output): output for output in outputs}
+    return [output for output in once.values() if storage_of(output) not in given]
+
+
+def leaves_of(value: object) -> Iterator[Any]:
+    """Yield the leaves of what a model returns or takes; dataclasses count as containers."""
+    for leaf in pytree.tree_leaves(value):
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            for member in dataclasses.fields(leaf):
+                yield from leaves_of(getattr(leaf, member.name))
+        else:
+            yield leaf
+
+
+def structure_of(value: object) -> str:
+    """Describe the containers around the leaves: names of types, keys and fields."""
+    name = type(value).__name__
+    if isinstance(value, Mapping):
+        inside = [f"{key!r}: {structure_of(item)}" for key, item in value.items()]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        members = [member.name for member in dataclasses.fields(value)]
+        inside = [f"{member}={structure_of(getattr(value, member))}" for member in members]
+    elif isinstance(value, list | tuple):
+        inside = [structure_of(item) for item in value]
+    else:
+        return "tensor" if isinstance(value, torch.Tensor) else name
+    return f"{name}({', '.join(inside)})"
+
+
+def clear_gradients(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Set `.grad` of every parameter and input to None."""
+    model.zero_grad(set_to_none=True)
+    for leaf in leaves_of((tuple(args), dict(kwargs))):
+        if isinstance(leaf, torch.Tensor):
+            leaf.grad = None
+
+
+def _takes_gradient(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+class _IncomingGradients(torch.autograd.Function):
+    """A loss without bytes: its backward makes each output's gradient and hands it to autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, seed: int, *outputs: torch.Tensor) -> torch.Tensor:
+        ctx.seed = seed
+        ctx.like = [torch.empty_like(o, device="meta") for o in outputs]
+        ctx.devices = [o.device for o in outputs]
+        return torch.empty(0, device=outputs[0].device)
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        pairs = zip(ctx.like, ctx.devices, strict=True)
+        gradients = [_gradient(m, d, ctx.seed + i) for i, (m, d) in enumerate(pairs)]
+        return (None, *gradients)
+
+
+def _gradient(like: torch.Tensor, device: torch.device, seed: int) -> torch.Tensor:
+    gradient = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=device)
+    return gradient.normal_(generator=torch.Generator(device).manual_seed(seed))
