@@ -23,7 +23,7 @@ from planned import ROOT, print_table, scratch
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.pin_patterns import Pins, pin
 from remat_gen.ask.request import Request, Strategy, default_output
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.costs import Cost, Costs

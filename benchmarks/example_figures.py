@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from planned import EXAMPLES, ROOT, plan, print_table, scratch
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.codegen.sizes import size
 from remat_gen.review.generated_module import verify_file
 from remat_gen.verification.peak import model_peak

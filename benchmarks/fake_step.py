@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.without_values import without_values
-from remat_gen.capture.lower import lower
+from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.observe.outputs import Leaf
 from remat_gen.capture.profile.roofline import Rates, roofline_us
 from remat_gen.capture.trace.joint import trace_joint

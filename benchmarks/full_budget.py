@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from planned import EXAMPLES, ROOT, plan, print_table, scratch
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.verification.paired_times import median_interval, time_ratio
 from remat_gen.verification.step import training_step
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from planned import EXAMPLES, ROOT, print_table
 
-from remat_gen.capture.load import load
-from remat_gen.capture.profile import profile
+from remat_gen.capture.load.load import load
 from remat_gen.capture.profile.calibrate import calibrate
 from remat_gen.capture.profile.modelled import modelled_costs
+from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs

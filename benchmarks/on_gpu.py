@@ -23,7 +23,7 @@ import torch
 from planned import EXAMPLES, ROOT, scratch
 
 import remat_gen
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.profile.profile import device_name
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.review.generated_module import verify_file

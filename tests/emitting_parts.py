@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.profile import profile
+from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.module import Target
 from remat_gen.ir.costs import Costs

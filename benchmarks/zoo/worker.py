@@ -17,7 +17,7 @@ from record import Record, Status
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import EmitError, InfeasibleBudgetError, RematError
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.generated_module import verify_file

@@ -24,9 +24,9 @@ from remat_gen.capture.load.arguments import Call, describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
-from remat_gen.capture.lower import lower
 from remat_gen.capture.lower.inner_layers import layers_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
+from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.frames import in_large_chunk

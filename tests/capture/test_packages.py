@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.process.isolation import package_of
 from remat_gen.ir.errors import UsageError
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from tracing import LINEAR, source, traced
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.errors import TraceError
 

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 from tracing import LINEAR, line_of, source, traced
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.side_effects import refused_side_effects
-from remat_gen.capture.trace import trace
+from remat_gen.capture.trace.trace import trace
 from remat_gen.ir.errors import TraceError
 
 _SCALE = """

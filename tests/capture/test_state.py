@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from remat_gen.capture.trace import joint, trace
+from remat_gen.capture.trace import joint
+from remat_gen.capture.trace.trace import trace
 
 
 class Shared(nn.Module):

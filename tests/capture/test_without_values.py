@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remat_gen.capture.load import load
-from remat_gen.capture.trace import trace
+from remat_gen.capture.load.load import load
+from remat_gen.capture.trace.trace import trace
 from remat_gen.ir.fingerprint import graph_sha256
 
 TIED = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import indent
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.graph import Graph, Operation
 

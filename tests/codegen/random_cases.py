@@ -21,7 +21,7 @@ from random_models import sources
 from random_schedules import random_order, random_schedule
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import TraceError
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule

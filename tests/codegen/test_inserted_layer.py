@@ -15,7 +15,7 @@ import pytest
 from emitting import Choose, Emitted, assert_bitwise, emit, model_costs
 from test_stability import changed, without
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs

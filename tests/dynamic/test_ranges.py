@@ -8,7 +8,7 @@ import pytest
 from varying import assert_as_eager, varying
 from varying_models import RESNET, model, one_line
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.errors import TraceError, UsageError
 

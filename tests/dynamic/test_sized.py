@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from varying_models import GPT, RESNET, UNET
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.lower.shorter_steps import sized, smaller_lengths
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.graph import Graph

@@ -16,7 +16,7 @@ from varying_models import GPT, model
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file

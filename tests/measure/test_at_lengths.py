@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from measure_graphs import Builder
 
-from remat_gen.capture.profile import profile
 from remat_gen.capture.profile.at_lengths import at_all_lengths
+from remat_gen.capture.profile.profile import profile
 from remat_gen.ir.costs import Cost, Smaller
 from remat_gen.ir.graph import Graph, Kind, Ref
 from remat_gen.ir.size import LENGTH, Layout, Length, Size

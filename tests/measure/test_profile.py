@@ -7,7 +7,7 @@ import torch
 from measure_graphs import Builder
 
 from remat_gen.capture.lower.signature import signature
-from remat_gen.capture.profile import profile
+from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.profile.workspace import refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import ProfileError, UsageError

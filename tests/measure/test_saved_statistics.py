@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from remat_gen.capture.load import load, load_fake
+from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.synthesize import Synthesizer
 from remat_gen.capture.trace.trace import trace_loaded

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.profile.timing import Effort
 from remat_gen.ir.plan import Compiled
 from remat_gen.plan.emission import module_text

@@ -10,9 +10,9 @@ from pairs import Pair, make_pair_of
 from steps import assert_right
 from torch import nn
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.capture.refuse.library_hooks import INSTALLED, LIBRARY, has_library_hooks
-from remat_gen.capture.trace import trace
+from remat_gen.capture.trace.trace import trace
 
 SOURCE = """\
 import torch

@@ -14,7 +14,7 @@ from sources import model_source
 from steps import Left, assert_right, assert_same, run_steps
 from torch import Tensor, nn
 
-from remat_gen.capture.load import load
+from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import UsageError
 from remat_gen.review.generated_module import verify_file
 
