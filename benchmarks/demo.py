@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from remat_gen.ask.budget import human
 from remat_gen.capture.load.load import Loaded, load
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.plan import read_plan
 from remat_gen.plan.output import plan_path
 from remat_gen.verification.peak import model_peak
@@ -109,12 +109,10 @@ def report(eager: Run, planned: Run, output: Path) -> None:
     table.add_row("losses equal to the bit", "", f"{same} of {len(eager.losses)}")
     table.add_row(
         "activation peak, predicted",
-        human(predicted.eager_peak_bytes),
-        human(predicted.peak_bytes),
+        size(predicted.eager_peak_bytes),
+        size(predicted.peak_bytes),
     )
-    table.add_row(
-        "activation peak, measured", human(eager.peak_bytes()), human(planned.peak_bytes())
-    )
+    table.add_row("activation peak, measured", size(eager.peak_bytes()), size(planned.peak_bytes()))
     times = [1000 * statistics.median(run.seconds) for run in (eager, planned)]
     table.add_row("step time, median", *(f"{time_ms:.0f} ms" for time_ms in times))
     ratio = statistics.median(b / a for a, b in zip(eager.seconds, planned.seconds, strict=True))

@@ -26,7 +26,7 @@ from bench.results import Result, read_results, write_results
 from bench.text import page, show
 from planned import EXAMPLES, ROOT, plan
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, RematError, UsageError
 from remat_gen.plan.output import plan_path
 
@@ -115,7 +115,7 @@ def planned(source: Path, budget: str, *, keep: bool, compiled: bool = False) ->
     try:
         made = plan(source, budget, compiled=compiled)
     except InfeasibleBudgetError as error:
-        return f"needs at least {human(error.smallest_bytes)}"
+        return f"needs at least {size(error.smallest_bytes)}"
     assert made.output is not None
     folder.mkdir(exist_ok=True)
     for path in (source, made.output, plan_path(made.output)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from remat_gen.codegen.sizes import size
+from remat_gen.ir.byte_text import size
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from remat_gen.codegen.prose import user_line
-from remat_gen.codegen.sizes import sizes
 from remat_gen.codegen.statements import Statement
+from remat_gen.ir.byte_text import sizes
 from remat_gen.ir.graph import Source
 
 Alike: TypeAlias = tuple[Statement, ...]  # a statement in each body

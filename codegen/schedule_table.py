@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.prose import prose
-from remat_gen.codegen.sizes import size
 from remat_gen.codegen.statements import Body
+from remat_gen.ir.byte_text import size
 
 
 def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:

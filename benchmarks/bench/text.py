@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bench.published import Figure, published_for
 from bench.results import Result, Row
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 
 _HOW = {"measured": "theirs", "published": "published"}
 HEAD = ("", "peak", "planned", "time", "interval", "planned", "equal")
@@ -62,7 +62,7 @@ def title(result: Result) -> str:
     rounds = counted(result.rounds, "round")
     pages = ", pages kept" * result.pages_kept
     step = f"{eager.step_us / 1000:.0f} ms a step"
-    peak = human(eager.peak_bytes)
+    peak = size(eager.peak_bytes)
     return f"{result.model}: eager {peak}, {step}; {rounds} on {threads}{pages}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 
 _UNITS = {
@@ -73,8 +74,8 @@ class Breakdown:
         return self.device_bytes - sum(nbytes for _, nbytes in self.parts)
 
     def __str__(self) -> str:
-        parts = "".join(f" - {human(nbytes)} {name}" for name, nbytes in self.parts if nbytes)
-        return f"{human(self.device_bytes)} device{parts} = {human(self.activations_bytes)}"
+        parts = "".join(f" - {size(nbytes)} {name}" for name, nbytes in self.parts if nbytes)
+        return f"{size(self.device_bytes)} device{parts} = {size(self.activations_bytes)}"
 
 
 def parse_budget(text: str) -> Budget:
@@ -136,14 +137,3 @@ def break_down(
 def written(nbytes: int) -> str:
     """Write bytes as an option has them, exactly: `141GB`, or `150754820096`."""
     return f"{nbytes // 10**9}GB" if nbytes % 10**9 == 0 else str(nbytes)
-
-
-def human(nbytes: int) -> str:
-    """Write bytes for people: `96 B`, `512 KiB`, `4.25 MiB`, `1.50 GiB`."""
-    sign, size = ("-" if nbytes < 0 else ""), abs(nbytes)
-    if size < 1024:
-        return f"{sign}{size} B"
-    if size < 1024**2:
-        return f"{sign}{size / 1024:.0f} KiB"
-    unit, name = (1024**2, "MiB") if size < 1024**3 else (1024**3, "GiB")
-    return f"{sign}{size / unit:.2f} {name}"

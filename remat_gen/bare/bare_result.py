@@ -10,8 +10,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from remat_gen.ask.budget import human, parse_budget
+from remat_gen.ask.budget import parse_budget
 from remat_gen.bare.graph_file import read_graph
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.solver.problem import Problem
 from remat_gen.solver.replay import Replay
@@ -90,8 +91,8 @@ def infeasible(result: BareResult) -> InfeasibleBudgetError:
     node = result.problem.operations[result.smallest.operation].name
     what = "no schedule" if result.ruled_out else f"no schedule of strategy {result.strategy}"
     return InfeasibleBudgetError(
-        f"{what} fits {human(result.budget_bytes)}; the smallest budget feasible for "
-        f"{result.strategy} is {result.smallest.nbytes} bytes ({human(result.smallest.nbytes)}, "
+        f"{what} fits {size(result.budget_bytes)}; the smallest budget feasible for "
+        f"{result.strategy} is {result.smallest.nbytes} bytes ({size(result.smallest.nbytes)}, "
         f"{share:.1f}% of the plain peak), set by node {node!r}",
         result.smallest.nbytes,
         result.strategy,
@@ -155,8 +156,8 @@ def _lines(result: BareResult) -> list[tuple[str, str]]:
     asked = f" ({result.budget_text})" if not result.budget_text.isdigit() else ""
     notes = [note for note in found.notes if note != INTERRUPTED]
     lines = [
-        ("budget", f"{human(result.budget_bytes)}, {share:.1f}% of the plain peak{asked}"),
-        ("peak", f"{human(found.replay.peak_bytes)} planned, {human(plain.peak_bytes)} plain"),
+        ("budget", f"{size(result.budget_bytes)}, {share:.1f}% of the plain peak{asked}"),
+        ("peak", f"{size(found.replay.peak_bytes)} planned, {size(plain.peak_bytes)} plain"),
         (
             "time",
             f"{found.replay.time_us:g} planned, {plain.time_us:g} plain: "
@@ -166,7 +167,7 @@ def _lines(result: BareResult) -> list[tuple[str, str]]:
         ("solver", "; ".join([found.strategy, found.status.value, *notes])),
         (
             "smallest",
-            f"{human(result.smallest.nbytes)} is the smallest budget for {result.strategy}",
+            f"{size(result.smallest.nbytes)} is the smallest budget for {result.strategy}",
         ),
     ]
     if found.replay.reruns:

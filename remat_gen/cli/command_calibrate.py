@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from remat_gen.ask.budget import human
 from remat_gen.cli import option_texts as o
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import write_all
 from remat_gen.terminal.interrupt import Interruptible
@@ -83,7 +83,7 @@ def _checked(output: str, *, force: bool) -> Path | None:
 def _lines(found: Hardware, path: Path | None) -> list[str]:
     rates = ", ".join(f"{d} {rate / 1e12:.3g}" for d, rate in sorted(found.flops_per_s.items()))
     lines = [
-        f"device      {found.name}, {human(found.memory_bytes)}",
+        f"device      {found.name}, {size(found.memory_bytes)}",
         f"products    {rates} TFLOP/s",
         f"memory      {found.bytes_per_s / 1e9:.3g} GB/s, read and written",
         f"random      {found.drawn_per_s / 1e9:.3g} G numbers/s",

@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from remat_gen.ask.budget import human
 from remat_gen.explain.explain_other import Other, Outcome
 from remat_gen.explain.explanation import Explained, Explanation, Fate, Reader
+from remat_gen.ir.byte_text import size
 
 _NAMED = 6  # operations in a list; more are counted
 _SAME = 1e-5  # of eager's step: less is no difference; costs are known to three digits
@@ -33,7 +33,7 @@ def details(found: Explanation, value: Explained) -> Group:
     table.add_column(overflow="fold")
     for label, text in _lines(found, value):
         table.add_row(Text(label), Text(text))
-    title = ", ".join(filter(None, [value.name, human(value.nbytes), value.shape]))
+    title = ", ".join(filter(None, [value.name, size(value.nbytes), value.shape]))
     return Group(Text(title, style="bold"), table)
 
 
@@ -52,7 +52,7 @@ def overview(found: Explanation) -> Group:
         table.add_column("time", justify="right", no_wrap=True)
     for value in shown[:ROWS]:
         changes = _changes(found, value.other.alone) if value.other else ()
-        table.add_row(Text(value.name), human(value.nbytes), value.fate.value, *changes)
+        table.add_row(Text(value.name), size(value.nbytes), value.fate.value, *changes)
     return Group(table, *map(Text, _omitted(found, shown)))
 
 
@@ -68,7 +68,7 @@ def _changes(found: Explanation, outcome: Outcome) -> tuple[str, str]:
     now = found.retraced.replay
     more = outcome.peak_bytes - now.peak_bytes
     time = 100 * (outcome.time_us - now.time_us) / max(found.eager_time_us, 1e-9)
-    peak = f"+{human(more)}" if more > 0 else human(more) if more else "the same"
+    peak = f"+{size(more)}" if more > 0 else size(more) if more else "the same"
     return peak, f"{time:+.2f} %"
 
 
@@ -154,7 +154,7 @@ def _with(found: Explanation, value: Explained, other: Other) -> str:
 def _figures(found: Explanation, outcome: Outcome) -> str:
     now, eager = found.retraced.replay, max(found.eager_time_us, 1e-9)
     return (
-        f"peak {human(now.peak_bytes)} → {human(outcome.peak_bytes)}, "
+        f"peak {size(now.peak_bytes)} → {size(outcome.peak_bytes)}, "
         f"time × {now.time_us / eager:.3f} → × {outcome.time_us / eager:.3f}"
     )
 
@@ -162,7 +162,7 @@ def _figures(found: Explanation, outcome: Outcome) -> str:
 def _settled(found: Explanation, other: Other) -> Iterator[tuple[str, str]]:
     over = other.alone.peak_bytes - found.budget_bytes
     if over > 0:
-        yield "", f"that is {human(over)} over the budget of {human(found.budget_bytes)}"
+        yield "", f"that is {size(over)} over the budget of {size(found.budget_bytes)}"
     if not other.fits:
         yield "", "and no schedule that keeps to it was found within the budget"
     if other.settled is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.picture.plot_figure import (
     BLUES,
     GREEN,
@@ -77,7 +77,7 @@ def _eager(axes: Axes, eager: Curve) -> None:
     axes.step(times, heights, where="post", color=SOFT_INK, linewidth=0.5)
     at = max(range(len(heights)), key=heights.__getitem__)
     place: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points"}
-    text = f"eager {human(eager.peak_bytes)}"
+    text = f"eager {size(eager.peak_bytes)}"
     axes.annotate(text, (times[at], heights[at]), color=SOFT_INK, va="top", **place)
 
 
@@ -143,7 +143,7 @@ def _budget(axes: Axes, view: TimelineView, right: float) -> None:
     axes.axhline(height, color=VERMILION, linewidth=0.8)
     left = _is_free(view, 0.0, _BUDGET_LABEL) and not _is_free(view, 1 - _BUDGET_LABEL, 1.0)
     axes.annotate(
-        f"budget {human(view.budget_bytes)}",
+        f"budget {size(view.budget_bytes)}",
         (0 if left else right, height),
         xytext=(3 if left else 0, 2),
         textcoords="offset points",

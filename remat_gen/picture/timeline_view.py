@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.graph import Graph
 from remat_gen.picture.timeline_bands import Band, bands_of, total_bytes
 from remat_gen.picture.timeline_owners import residence_of
@@ -119,4 +119,4 @@ def thinned(times: Sequence[float], totals: Sequence[int], most: int = 1500) -> 
 
 def peak_text(view: TimelineView) -> str:
     """Return the peak in words: how much, and where."""
-    return f"{human(view.peak_bytes)} at {view.peak_label}"
+    return f"{size(view.peak_bytes)} at {view.peak_label}"

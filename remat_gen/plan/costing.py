@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from remat_gen.capture.load.load import Loaded, load, load_fake
-from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile import profile
+from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.ir.costs import Costs

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-from remat_gen.ask.budget import human
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.noise import noise_of_repeats
@@ -35,7 +35,7 @@ def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
         return ""
     need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
     if need > _available_bytes() // 2:
-        return f"was not run twice: it needs {human(need)}; whether it repeats itself is not known"
+        return f"was not run twice: it needs {size(need)}; whether it repeats itself is not known"
     try:
         unlike = _unlike(loaded)
     except Exception as error:  # of the user's own code

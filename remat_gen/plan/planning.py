@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remat_gen.ask.budget import Budget, human
+from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.lower.shorter_steps import smaller_lengths
 from remat_gen.capture.profile.profile import device_name
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
@@ -153,9 +154,9 @@ def _infeasible(
     share = 100 * error.smallest_bytes / max(eager_bytes, 1)
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
-        f"{what} fits {human(budget_bytes)}{blame}; the smallest budget feasible "
+        f"{what} fits {size(budget_bytes)}{blame}; the smallest budget feasible "
         f"for {error.strategy} is {error.smallest_bytes} bytes "
-        f"({human(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
+        f"({size(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
     )
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.plan import Plan
 from remat_gen.review.difference import BlockDifference, Difference
 
@@ -74,8 +74,8 @@ def _ratio(plan: Plan) -> float:
 def _rows(found: Difference) -> list[tuple[str, str, str]]:
     old, new = found.old, found.new
     return [
-        ("budget", human(old.asked.budget_bytes), human(new.asked.budget_bytes)),
-        ("activation peak", human(old.predicted.peak_bytes), human(new.predicted.peak_bytes)),
+        ("budget", size(old.asked.budget_bytes), size(new.asked.budget_bytes)),
+        ("activation peak", size(old.predicted.peak_bytes), size(new.predicted.peak_bytes)),
         ("time against eager", f"× {_ratio(old):.3f}", f"× {_ratio(new):.3f}"),
         ("run again", str(old.predicted.reruns), str(new.predicted.reruns)),
         ("strategy", old.solver.strategy, new.solver.strategy),
@@ -130,8 +130,8 @@ def _rest(found: Difference, spell: Spell) -> list[tuple[str, str]]:
 
 
 def _sized(sizes: Mapping[str, int], spell: Spell) -> str:
-    names = _listed([f"{spell(name)} ({human(n)})" for name, n in sizes.items()], str)
-    return f"{names}: {human(sum(sizes.values()))}" if len(sizes) > 1 else names
+    names = _listed([f"{spell(name)} ({size(n)})" for name, n in sizes.items()], str)
+    return f"{names}: {size(sum(sizes.values()))}" if len(sizes) > 1 else names
 
 
 def _listed(names: Sequence[str], spell: Spell) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan
 
@@ -67,8 +67,8 @@ def sweep_html(found: Sweep) -> str:
 def _figures(plan: Plan) -> Iterable[tuple[str, str, str]]:
     predicted = plan.predicted
     ratio = predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
-    yield "activation peak", human(predicted.eager_peak_bytes), human(predicted.peak_bytes)
-    yield "budget", "", f"{human(plan.asked.budget_bytes)} ({plan.asked.budget})"
+    yield "activation peak", size(predicted.eager_peak_bytes), size(predicted.peak_bytes)
+    yield "budget", "", f"{size(plan.asked.budget_bytes)} ({plan.asked.budget})"
     eager_ms, ours_ms = predicted.eager_time_us / 1000, predicted.time_us / 1000
     yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {ratio:.3f}"
     yield "run again", "", f"{predicted.reruns} operations"
@@ -82,7 +82,7 @@ def _blocks(plan: Plan) -> Iterable[tuple[str, ...]]:
             block.name,
             str(block.operations),
             _listed(block.name, largest),
-            human(sum(block.retained.values())),
+            size(sum(block.retained.values())),
             _listed(block.name, block.rematerialised),
         )
 

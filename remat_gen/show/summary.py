@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.solver.committed import NAME as KEPT
 from remat_gen.solver.search import INTERRUPTED
 
@@ -24,10 +24,9 @@ def summary_lines(generated: Generated) -> list[str]:
     """Return what was planned: the budget, eager beside the plan, and where the files are."""
     plan, predicted = generated.plan, generated.plan.predicted
     share = 100 * plan.asked.budget_bytes / max(predicted.eager_peak_bytes, 1)
-    lines = [
-        f"budget      {human(plan.asked.budget_bytes)} for activations, {share:.1f}% of eager's "
-        f"peak ({plan.asked.budget})"
-    ]
+    of_eager = f"{share:.1f}% of eager's peak" if share <= 100 else "more than eager needs"
+    budget = f"{size(plan.asked.budget_bytes)} for activations, {of_eager} ({plan.asked.budget})"
+    lines = [f"budget      {budget}"]
     if plan.modelled:
         lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
     if generated.lengths:
@@ -43,8 +42,8 @@ def summary_lines(generated: Generated) -> list[str]:
     if INTERRUPTED in plan.solver.notes:
         lines.insert(0, INTERRUPTED)
     lines += [
-        f"peak        {human(predicted.peak_bytes)} planned, {human(predicted.eager_peak_bytes)} "
-        f"eager; {human(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
+        f"peak        {size(predicted.peak_bytes)} planned, {size(predicted.eager_peak_bytes)} "
+        f"eager; {size(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
         *_highest(predicted),
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
@@ -65,7 +64,7 @@ def summary_lines(generated: Generated) -> list[str]:
 def _highest(predicted: Predicted) -> list[str]:
     if not predicted.highest_at:
         return []
-    peak, where = human(predicted.highest_bytes), predicted.highest_at
+    peak, where = size(predicted.highest_bytes), predicted.highest_at
     return [f"            {peak} at {where}, where kernels need more workspace"]
 
 

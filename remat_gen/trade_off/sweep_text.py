@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.trade_off.sweeping import Curve, Rival, Sweep
 
 _COLUMNS = 10  # budgets in the table; of more, so many evenly
@@ -24,7 +24,7 @@ def tables(found: Sweep) -> Group:
     """Return the trade-off, and what people use beside it."""
     title = (
         f"{found.title} on {found.device}: time added to eager's step, in %, "
-        f"within a share of its peak of {human(found.eager_peak_bytes)}"
+        f"within a share of its peak of {size(found.eager_peak_bytes)}"
     )
     notes = [Text(f"left out: {why}", style="dim") for why in found.left_out]
     trade_off = _table(*trade_off_rows(found), gap=1)
@@ -84,7 +84,7 @@ def rival_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
 
 def _rival_cells(found: Sweep, rival: Rival) -> Iterator[str]:
     yield rival.name
-    yield human(rival.peak_bytes)
+    yield size(rival.peak_bytes)
     yield f"{100 * rival.peak_bytes / max(found.eager_peak_bytes, 1):.0f} %"
     yield f"{100 * found.overhead(rival.time_us):.1f} %"
     yield "-" if rival.ours_us is None else f"{100 * found.overhead(rival.ours_us):.1f} %"

@@ -109,7 +109,7 @@ def test_a_git_revision(committed: Path, plan: Plan, remat: Remat) -> None:
     committed.with_suffix(".plan.json").write_text(plan_text(changed))
     ended = remat("diff", "HEAD:small_remat.py", "small_remat.py")
     assert ended.code == 1
-    assert "→ 1.00 GiB" in ended.out
+    assert "→ 1 GiB" in ended.out
     assert remat("diff", "HEAD:./small_remat.py", "HEAD:small_remat.plan.json").code == 0
 
 

@@ -259,7 +259,7 @@ def test_device_memory_is_broken_down(folder: Path, remat: Remat) -> None:
     assert parts["inputs"] == 256 * 32 * 4 + 256 * 8
     rest = sum(nbytes for name, nbytes in parts.items() if name != "device")
     assert result["budget_bytes"] == parts["device"] - rest
-    assert "4.00 MiB device - " in ended.err
+    assert "4 MiB device - " in ended.err
     assert "--optimizer sgd --headroom 1MiB" in (folder / "small_remat.py").read_text()
 
 

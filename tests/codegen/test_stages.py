@@ -9,7 +9,7 @@ import pytest
 from emitting import HEAD, assert_bitwise, at_share, emit
 
 from remat_gen.codegen.prose import camel
-from remat_gen.codegen.sizes import sizes
+from remat_gen.ir.byte_text import sizes
 
 STAGES = """
 class Block(nn.Module):

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.picture.timeline_view import TimelineView
 from remat_gen.review.retrace import Retraced
 from remat_gen.show.notebook import plan_html, plan_png, plan_svg
@@ -48,7 +48,7 @@ def test_a_plan_is_a_table_and_a_picture(gpt: Retraced, view: TimelineView) -> N
     html = plan_html(plan, view)
     found = read(html)
     assert found.tags.count("table") == 2 and found.tags.count("img") == 1
-    assert human(plan.predicted.peak_bytes) in found.texts
+    assert size(plan.predicted.peak_bytes) in found.texts
     assert {block.name for block in plan.blocks} <= set(found.texts)
     encoded = re.search(r"base64,([^\"]+)", html)
     assert encoded and base64.b64decode(encoded[1]).decode() == plan_svg(view)

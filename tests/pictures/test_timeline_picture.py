@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.ask.budget import human
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.picture.timeline_measured import common_order, on_plans_clock
 from remat_gen.picture.timeline_owners import residence_of
@@ -31,9 +31,9 @@ def test_it_says_what_is_to_be_seen(view: TimelineView) -> None:
     found = labels(timeline_svg(view))
     assert {"forward", "backward", "h.0", "h.1", "h.2", "h.3"} <= found
     assert {"retained, by module", "run again", "gradients", "transient"} <= found
-    assert {f"eager {human(view.eager.peak_bytes)}", f"budget {human(view.budget_bytes)}"} <= found
+    assert {f"eager {size(view.eager.peak_bytes)}", f"budget {size(view.budget_bytes)}"} <= found
     (peak,) = [text for text in found if text.startswith("peak ")]
-    assert re.fullmatch(rf"peak {human(view.peak_bytes)} at [\w.]+, gpt\.py:\d+", peak)
+    assert re.fullmatch(rf"peak {size(view.peak_bytes)} at [\w.]+, gpt\.py:\d+", peak)
     assert "measured" not in found
 
 

@@ -1,4 +1,4 @@
-"""Bytes as people read them."""
+"""Bytes as people read them: in generated files, on the terminal, in tables and pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def sizes(amounts: Sequence[int]) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Write a number of bytes with three significant digits: `384 KiB`, `4.25 MiB`."""
+    """Write a number of bytes with three significant digits: `384 KiB`, `4.25 MiB`, `-2 GiB`."""
+    if nbytes < 0:
+        return f"-{size(-nbytes)}"
     if nbytes < 1024:
         return f"{nbytes} B"
     amount = float(nbytes)
