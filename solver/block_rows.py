@@ -11,6 +11,8 @@ from remat_gen.solver.block_variables import Variables
 from remat_gen.solver.local import LocalBlock, LocalOperation
 from remat_gen.solver.option import Option, backward_inside, forward_inside, gradient_line
 
+LARGEST = 2**30  # summed coefficients of a row: z3 takes C ints
+
 Term: TypeAlias = tuple[z3.BoolRef, int]
 Row: TypeAlias = tuple[str, int, int]
 
@@ -20,6 +22,7 @@ class Rows:
 
     What defines "there and still needed" does not depend on budgets: after a point it moves from
     the popped scope to the solver's base, and rows that were needed once are added from the start.
+    `rounded` tells that some row was stricter than the bytes say: what it rules out is not proved.
     """
 
     def __init__(self, block: LocalBlock, variables: Variables, optimizer: z3.Optimize) -> None:
@@ -29,6 +32,7 @@ class Rows:
         self.known: dict[Row, tuple[list[Term], int]] = {}
         self.pending: list[z3.BoolRef] = []
         self.names = 0
+        self.rounded = False
 
     def begin(self, peak_bytes: int) -> None:
         """Start a point: bind all rows known so far to its peak."""
@@ -58,12 +62,16 @@ class Rows:
         return self._backward_row(t) if p < 0 else self._rerun_row(t, p)
 
     def at_most(self, terms: Sequence[Term], room: int) -> None:
-        """Add: the bytes of the true literals are at most `room`."""
+        """Add: the bytes of the true literals are at most `room`; large ones in larger units."""
         terms = [(literal, nbytes) for literal, nbytes in terms if nbytes]
+        total = sum(nbytes for _, nbytes in terms)
         if room < 0:
             self.optimizer.add(z3.BoolVal(False, self.variables.context))
-        elif sum(nbytes for _, nbytes in terms) > room:
-            self.optimizer.add(z3.PbLe(terms, room))
+        elif total > room:
+            unit = -(-total // LARGEST)
+            self.rounded = self.rounded or unit > 1
+            rounded_up = [(literal, -(-nbytes // unit)) for literal, nbytes in terms]
+            self.optimizer.add(z3.PbLe(rounded_up, room // unit))
 
     def _exceeded_backward(self, option: Option) -> list[tuple[int, int]]:
         inside = backward_inside(self.block, option.stages, option.retained)

@@ -6,7 +6,9 @@ Because every offer is judged as it comes, a search that is interrupted has its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from remat_gen.solver.program import Program
@@ -17,6 +19,10 @@ from remat_gen.solver.subject import Subject
 
 ALL = "all schedules"
 _ROUNDING = 1e-9  # of sums of times that were added up in different orders
+
+
+class SearchFailedWarning(RuntimeWarning):
+    """A search raised what it should not have: a defect, which costs no schedule found before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class Contest:
     """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
 
     `news` hears of everything better; `heard_us` is the best bound for all schedules that a search
-    told of on its way.
+    told of on its way. `failures` are the searches that raised, and what.
     """
 
     subject: Subject
@@ -56,6 +62,7 @@ class Contest:
     ruled_out: bool = False
     news: News | None = None
     heard_us: float = 0.0
+    failures: dict[str, Exception] = field(default_factory=dict)
 
     @property
     def budget_units(self) -> int:
@@ -117,6 +124,15 @@ class Contest:
             self.offer(strategy, self.subject.program(runs))
 
         return hear
+
+    @contextmanager
+    def tolerating(self, strategy: str) -> Iterator[None]:
+        """Go on where a search raises: what was found before stands, and a warning names it."""
+        try:
+            yield
+        except Exception as error:
+            warnings.warn(f"{strategy}: {error!r}", SearchFailedWarning, stacklevel=3)
+            self.failures[strategy] = error
 
     def hear_bound(self, bound_us: float) -> None:
         """Keep a bound for all schedules, and tell of it while its search goes on."""

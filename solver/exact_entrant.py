@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat_gen.solver.bisection import Bisection
 from remat_gen.solver.contest import Contest
 from remat_gen.solver.exact.search import search
 from remat_gen.solver.exact.smallest import least
@@ -43,12 +42,6 @@ class ExactEntrant:
         contest.take(NAME, found)
 
     def smallest(self, known: Program) -> Program:
-        """Return the program of least peak that is found, starting from a known one."""
-        if self.proves_smallest:
-            found, _ = least(self.subject.whole, Effort.NORMAL)
-            return known if found is None else self.subject.program(found.runs)
-        return Bisection(self.subject, self._attempt, quick=False).least(known)
-
-    def _attempt(self, budget_units: int) -> Program | None:
-        runs = search(self.subject.whole, budget_units, Effort.QUICK).runs
-        return None if runs is None else self.subject.program(runs)
+        """Return the program of least peak that is found for a graph which `proves_smallest`."""
+        found, _ = least(self.subject.whole, Effort.NORMAL)
+        return known if found is None else self.subject.program(found.runs)

@@ -112,7 +112,7 @@ class _Search:
         self.before_each()
         answer = self.model.solve(point)
         self.asked += 1
-        self.unproved += answer.status is Status.UNKNOWN
+        self.unproved += answer.status is Status.UNKNOWN or self.model.rows.rounded
         if answer.option is not None:
             self.found.append(answer.option)
             if point.exits_free:

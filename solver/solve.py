@@ -55,7 +55,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SmallestBudget:
-    """The least budget a strategy can meet, and the index of the operation that sets it."""
+    """The least budget for which a strategy finds a schedule, and the operation that sets it."""
 
     nbytes: int
     operation: int
@@ -137,6 +137,7 @@ class Solver:
 
         Raises:
             InfeasibleError: no schedule of the strategy fits.
+            Exception: a search failed, and no other one found anything.
             KeyboardInterrupt: the search was interrupted before it had found any schedule.
         """
         contest = Contest(self.subject, budget_bytes, news=self._news)
@@ -152,6 +153,8 @@ class Solver:
             contest.offer(self.strategy, self._least_program())
         slower = contest.give_way(kept) if kept else None
         if contest.best is None:
+            for error in contest.failures.values():
+                raise error  # it may be why nothing was found
             smallest = self.smallest_budget()
             raise InfeasibleError(
                 smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
@@ -169,8 +172,11 @@ class Solver:
         The committed schedule may be that of layers planned alike: then nothing has changed since,
         and it is called what it was called when it was found, so that the file stays the same.
         """
-        alike = self._alike.kept(contest) if self._alike else None
-        steady = self._steady.kept(contest) if self._steady else None
+        alike = steady = None
+        with contest.tolerating("layers alike"):
+            alike = self._alike.kept(contest) if self._alike else None
+        with contest.tolerating("committed schedule"):
+            steady = self._steady.kept(contest) if self._steady else None
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady
@@ -187,6 +193,7 @@ class Solver:
         unproved, asked = self._entrant.unproved() if by_z3 else (0, 0)
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
+        notes += [f"{name} failed: {error!r}" for name, error in contest.failures.items()]
         notes += [INTERRUPTED] * interrupted
         return Solution(
             best.strategy,

@@ -15,7 +15,7 @@ from remat_gen.solver.exact.bit_graph import NEVER, BitGraph
 from remat_gen.solver.exact.judge import Judged, judge
 from remat_gen.solver.exact.order import FirstRuns, first_runs
 from remat_gen.solver.exact.plans import sequence_of
-from remat_gen.solver.exact.staged import SLACK, TOLERANCE, Staged
+from remat_gen.solver.exact.staged import TOLERANCE, Staged
 from remat_gen.solver.exact.stages import Answers
 from remat_gen.solver.exact.states import Expander, StateSearch
 from remat_gen.solver.problem import Problem
@@ -23,10 +23,12 @@ from remat_gen.solver.search import Effort, Found, Incumbent
 
 ALL = "all schedules"
 FEW = 24  # operations: a search over states mostly ends
+SMALL = 32  # operations: more work on states still may
+SMALL_SHARE = 5  # times as much of it
 REORDERS = 3  # how often the best schedule's order is solved again while that helps
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
-DEEP_SLACK = 0.05  # of the time of all operations: SLACK, where any schedule is welcome
+AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
 
@@ -96,7 +98,7 @@ class _Search:
         if self.best.judged is None and not self._closed():
             self._any(self.limits.first_states)
         if not self._closed():
-            self._states(self.limits.last_states)
+            self._states(self._last_states())
         return self._found()
 
     def _begin(self, incumbent: Sequence[int] | None) -> None:
@@ -114,7 +116,7 @@ class _Search:
     def _any(self, limit: int) -> None:
         """Look for any schedule, then for any that is quicker, until none turns up."""
         expander = Expander(self.graph, self.best.budget_bytes, limit)
-        slack, found = self.graph.total_us * DEEP_SLACK, True
+        slack, found = self.graph.total_us * AHEAD, True
         while found:
             deep = StateSearch(expander, self.best.time_us, slack, deep=True).search()
             found = deep.runs is not None
@@ -123,9 +125,13 @@ class _Search:
             elif deep.complete:
                 self._bound(self.best.time_us, in_blocks=not self.graph.every_order)
 
+    def _last_states(self) -> int:
+        """Return the work on states at the end; it may close a gap on small graphs only."""
+        return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
+
     def _states(self, limit: int) -> None:
         expander = Expander(self.graph, self.best.budget_bytes, limit)
-        slack = self.graph.total_us * SLACK
+        slack = self.graph.total_us * AHEAD
         found = StateSearch(expander, self.best.time_us, slack).search()
         if found.runs is not None:
             self.best.offer(judge(self.graph, found.runs))

@@ -8,7 +8,7 @@ from remat_gen.solver.exact.best import Best
 from remat_gen.solver.exact.bit_graph import NEVER, BitGraph
 from remat_gen.solver.exact.judge import Judged, judge
 from remat_gen.solver.exact.order import first_runs
-from remat_gen.solver.exact.search import DEEP_SLACK, LIMITS
+from remat_gen.solver.exact.search import AHEAD, LIMITS
 from remat_gen.solver.exact.staged import Staged
 from remat_gen.solver.exact.states import Expander, StateSearch
 from remat_gen.solver.problem import Problem
@@ -68,7 +68,7 @@ class _Bisection:
         """Return some schedule within a budget; without one, whether there is none."""
         limits = LIMITS[self.effort]
         expander = Expander(self.graph, budget_bytes, limits.first_states)
-        found = StateSearch(expander, NEVER, self.graph.total_us * DEEP_SLACK, deep=True).search()
+        found = StateSearch(expander, NEVER, self.graph.total_us * AHEAD, deep=True).search()
         if found.runs is not None:
             judged = judge(self.graph, found.runs)
             assert judged is not None, "a searched schedule cannot run"
