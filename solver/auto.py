@@ -2,55 +2,49 @@
 
 In this order, until something is known to be the best:
 1. the plain program, where it fits;
-2. cheap published strategies: an interrupted solve has their best behind it;
-3. a short search for the optimum: it ends on most models, however large, since a few tight places
-   decide;
-4. ogc, whose time grows as the square of the operations;
-5. plans of a few stages, repaired, up to some thousand operations;
-6. rockmate's front, which has the programs of rotor and per-layer in it, unless the bound says that
-   hardly anything is left to gain, or the graph is a bare one so large that it takes minutes; a
-   second process searches them from the beginning, if they may be worth it;
-7. on small problems a long search for the optimum, from the best so far;
-8. where nothing was searched to its end, re-runs that the slack makes needless are left out;
-9. where a gap is left, what is found within smaller budgets, so that more memory costs no time.
+2. the exact search by the stage program: it ends on most models, however large, since a few tight
+   places decide;
+3. plans of a few stages, repaired, up to some thousand operations;
+4. where a gap is left, the chain programs: rotor's, which take next to no time, then rockmate's,
+   with options of blocks from z3. On small problems the exact search then goes on for longer.
+
+Where a gap is left still, what is found within smaller budgets is taken as well, so that more
+memory costs no time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from remat_gen.solver.ahead import Ahead
-from remat_gen.solver.arrays import arrays_of
 from remat_gen.solver.bisection import Bisection
 from remat_gen.solver.contest import Contest
-from remat_gen.solver.entrants import CandidatesSearch, Entrant, FrontEntrant
+from remat_gen.solver.entrants import FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
-from remat_gen.solver.improve import retain_more, trial_of
 from remat_gen.solver.program import Program
 from remat_gen.solver.search import Progress
 from remat_gen.solver.sketches import SketchEntrant
 from remat_gen.solver.subject import Subject
-from remat_gen.solver.timeline import timeline_of
 
-SMALL = 100  # operations below which all programs are there in a second
-LARGE = 500  # operations of a bare graph
-FINE = 40  # operations of a graph that is searched in seconds, within many smaller budgets
+LARGE = 500  # operations of a bare graph: rockmate takes minutes there
+FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
+Searching: TypeAlias = ExactEntrant | SketchEntrant | FrontEntrant
+
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """See the module's text; `short` and `long` are the searches for the optimum, if any.
+    """See the module's text; `short` and `long` are the exact searches, if any.
 
     `near`: what part of the time above the bound is hardly anything.
     """
 
     subject: Subject
-    cheap: Sequence[Entrant]
     short: ExactEntrant | None
-    ogc: Entrant
-    sketches: SketchEntrant | None
+    stages: SketchEntrant | None
+    rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None
     near: float
@@ -61,50 +55,31 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found, for this budget and for smaller ones."""
         contest.offer("none", self.subject.plain())
-        if contest.settled:
-            return
-        with Ahead(CandidatesSearch(self.rockmate, contest.budget_units), self._begins()) as ahead:
-            self._enter_in_order(contest, ahead)
-        if not contest.settled:
-            self._use_slack(contest)
-        if contest.best is not None and not contest.settled and not contest.within(self.near):
+        self._search(contest, (self.short, self.stages, self.rotor, self.rockmate, self.long))
+        if contest.best is not None and self._has_gap(contest):
             self._take_smaller(contest)
 
-    def _enter_in_order(self, contest: Contest, ahead: Ahead[FrontEntrant]) -> None:
-        stages = [*self.cheap, self.short, self.ogc, self.sketches, self.rockmate, self.long]
-        entrants = [entrant for entrant in stages if entrant is not None]
-        for number, entrant in enumerate(entrants):
-            if contest.settled:
-                return
-            if entrant is self.rockmate and self._leaves_out(contest):
-                continue
-            self.progress(entrant.name, number + 1, len(entrants))
-            with contest.tolerating(entrant.name):
-                if entrant is self.rockmate:
-                    self.rockmate.take_over(ahead.wait(self.progress))
-                entrant.enter(contest)
+    def _search(self, contest: Contest, entrants: Iterable[Searching | None]) -> None:
+        """Let entrants offer what they find, in order, as far as they are wanted."""
+        known = [entrant for entrant in entrants if entrant is not None]
+        for number, entrant in enumerate(known, 1):
+            if not contest.settled and self._wants(entrant, contest):
+                self.progress(entrant.name, number, len(known))
+                with contest.tolerating(entrant.name):
+                    entrant.enter(contest)
 
-    def _begins(self) -> bool:
-        """Tell whether rockmate's programs take long, and may be worth it."""
-        operations = len(self.subject.whole.operations)
-        return operations >= SMALL and not self._too_large()
+    def _wants(self, entrant: Searching, contest: Contest) -> bool:
+        """Tell whether an entrant's time is worth what it may gain."""
+        if isinstance(entrant, FrontEntrant) and contest.within(self.near):
+            return False
+        return entrant is not self.rockmate or contest.best is None or not self._too_large()
 
-    def _leaves_out(self, contest: Contest) -> bool:
-        """Tell whether rockmate's time is not worth what it may gain."""
-        return contest.within(self.near) or (self._too_large() and contest.best is not None)
+    def _has_gap(self, contest: Contest) -> bool:
+        return not contest.settled and not contest.within(self.near)
 
     def _too_large(self) -> bool:
         bare = self.subject.chain is None
         return bare and len(self.subject.whole.operations) > LARGE and self.near > 0
-
-    def _use_slack(self, contest: Contest) -> None:
-        """Leave out what the best can do without; rockmate's programs have been through this."""
-        best = contest.best
-        if best is None or best.strategy == self.rockmate.name:
-            return
-        start = trial_of(timeline_of(arrays_of(self.subject.whole), best.program))
-        improved = retain_more(start, contest.budget_units)
-        contest.offer(best.strategy, improved.candidate().program)
 
     def _take_smaller(self, contest: Contest) -> None:
         """Offer what is found within smaller budgets, which fits as well, the largest first.
@@ -119,7 +94,7 @@ class Auto:
             if below.best is None:
                 return
             contest.offer(below.best.strategy, below.best.program)
-            if below.settled or below.within(self.near):
+            if not self._has_gap(below):
                 return
 
     def _smaller_units(self, units: int) -> list[int]:
@@ -132,10 +107,7 @@ class Auto:
         if units not in self.smaller:
             found = Contest(self.subject, units * self.subject.unit)
             long = self.long if len(self.subject.whole.operations) <= FINE else None
-            for entrant in (self.short, self.sketches, long):
-                if entrant is not None and not found.settled:
-                    with found.tolerating(entrant.name):
-                        entrant.enter(found)
+            self._search(found, (self.short, self.stages, self.rotor, long))
             self.smaller[units] = found
         return self.smaller[units]
 
@@ -147,7 +119,7 @@ class Auto:
         self.progress("smallest budget", 1, 2)
         if self.short is not None and self.short.proves_smallest:
             return self.short.smallest(self.subject.plain())
-        known = [self.subject.plain()]
+        known = [self.subject.plain(), self.rotor.smallest()]
         if not self._too_large():
             known.append(self.rockmate.smallest())
         self.progress("smallest budget", 2, 2)
@@ -157,7 +129,7 @@ class Auto:
     def _attempt(self, units: int) -> Program | None:
         """Return a program within a budget that a short search finds."""
         contest = Contest(self.subject, units * self.subject.unit)
-        for entrant in (self.short, self.sketches):
+        for entrant in (self.short, self.stages):
             if entrant is not None and contest.best is None and not contest.settled:
                 entrant.enter(contest)
         return None if contest.best is None else contest.best.program

@@ -6,7 +6,6 @@ searches anew for each one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -15,7 +14,7 @@ from remat_gen.solver.front import Front, build_front
 from remat_gen.solver.improve import Candidate
 from remat_gen.solver.ladder import Ladder, bare_ladder
 from remat_gen.solver.program import Program
-from remat_gen.solver.search import Effort, Progress, silent
+from remat_gen.solver.search import Effort, Progress
 from remat_gen.solver.subject import Subject
 
 
@@ -84,15 +83,6 @@ class FrontEntrant:
             programs.append(self.ladder.candidates[0].program)
         return min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
 
-    def take_over(self, found: FrontEntrant | None) -> None:
-        """Take what another entrant of the same strategy and subject has searched, if any has."""
-        if found is not None:
-            vars(self).update({k: v for k, v in vars(found).items() if k in ("front", "ladder")})
-
-    def __getstate__(self) -> dict[str, object]:
-        """Leave the progress out, which may be of this process alone."""
-        return {**vars(self), "progress": silent}
-
     def _orders_freely(self) -> bool:
         return self.name == "rockmate" and self.subject.chain is None
 
@@ -107,17 +97,3 @@ class FrontEntrant:
 
     def _knows_plain(self) -> bool:
         return self.name != "per-layer"
-
-
-@dataclass(frozen=True, slots=True)
-class CandidatesSearch:
-    """The search of a front's candidates of one budget, as another process can do it."""
-
-    entrant: FrontEntrant
-    budget_units: int
-
-    def __call__(self, progress: Progress) -> FrontEntrant:
-        """Search them; the entrant has them then."""
-        self.entrant.progress = progress
-        self.entrant.candidates(self.budget_units)
-        return self.entrant

@@ -6,18 +6,20 @@ more memory never costs time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.chain import ChainTable
 from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
 from remat_gen.solver.effort import work_for
-from remat_gen.solver.grids import grids_of
 from remat_gen.solver.improve import Candidate, started
 from remat_gen.solver.ladder import Ladder, pareto, quickest, started_from
-from remat_gen.solver.local import LocalBlock, gradients, localise
+from remat_gen.solver.local import gradients, localise
 from remat_gen.solver.moves import Moves
+from remat_gen.solver.option_grid import grid_choices, grid_for
 from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition
 from remat_gen.solver.plan import to_runs
@@ -29,6 +31,7 @@ from remat_gen.solver.window import IN_SEGMENTS, lowered
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
+SINGLE = 1  # operation per block: rotor's own chain, where the graph is one
 FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
 FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
 STEPS = 250  # programs read from one table
@@ -81,11 +84,11 @@ def build_front(
     if strategy in ("per-layer", "rockmate"):
         front.candidates.append(started_from(arrays, per_layer(problem, chain)))
     if strategy in ("rotor", "rockmate"):
-        _add_chain_programs(front, chain, strategy, progress)
+        for each in (chain, *_finer(problem, chain, (SINGLE,))):
+            _add_simple(front, each, progress)
     if strategy == "rockmate":
-        for fine in (partition(problem, limit) for limit in FINE_LIMITS):
-            if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
-                _add_chain_programs(front, fine, strategy, progress)
+        for each in (chain, *_finer(problem, chain, FINE_LIMITS)):
+            _add_solved(front, each, progress)
     front.candidates = pareto(front.candidates)
     if strategy == "rockmate":
         least = front.smallest()
@@ -96,26 +99,41 @@ def build_front(
     return front
 
 
-def _add_chain_programs(front: Front, chain: Chain, strategy: str, progress: Progress) -> None:
-    problem = front.problem
-    grads = gradients(problem, chain)
-    blocks = [localise(problem, chain, grads, i) for i in range(len(chain.blocks))]
-    costs = ChainCosts(problem, chain, blocks)
-    simple = {block: simple_choices(block) for block in dict.fromkeys(blocks)}
-    if chain is front.chain:
-        front.candidates += _programs(front, costs, [simple[block] for block in blocks], progress)
-    if strategy == "rockmate":
-        more = _grid(front, list(simple), progress)
-        front.candidates += _programs(front, costs, [more[block] for block in blocks], progress)
+def _finer(problem: Problem, chain: Chain, limits: Sequence[int]) -> Iterator[Chain]:
+    """Yield chains of smaller blocks, as far as that makes others, and not too many of them."""
+    for fine in (partition(problem, limit) for limit in limits):
+        if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
+            yield fine
 
 
-def _grid(
-    front: Front, distinct: list[LocalBlock], progress: Progress
-) -> dict[LocalBlock, BlockChoices]:
-    results = grids_of(distinct, progress)
-    front.asked += sum(result.asked for result in results.values())
-    front.unproved += sum(result.unproved for result in results.values())
-    return {block: result.choices for block, result in results.items()}
+def _add_simple(front: Front, chain: Chain, progress: Progress) -> None:
+    """Add the programs of rotor's two options for each block."""
+    costs = _costs(front, chain)
+    simple = {block: simple_choices(block) for block in dict.fromkeys(costs.blocks)}
+    front.candidates += _programs(front, costs, [simple[block] for block in costs.blocks], progress)
+
+
+def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
+    """Add the programs of the options that z3 finds."""
+    costs = _costs(front, chain)
+    distinct = list(dict.fromkeys(costs.blocks))
+    with_choices = sum(bool(block.backward) for block in distinct)
+    choices = {}
+    for number, block in enumerate(distinct, 1):
+        report = partial(progress, "solve block", number, len(distinct))
+        report()
+        result = grid_choices(block, grid_for(block, with_choices), report)
+        front.asked += result.asked
+        front.unproved += result.unproved
+        choices[block] = result.choices
+    found = [choices[block] for block in costs.blocks]
+    front.candidates += _programs(front, costs, found, progress)
+
+
+def _costs(front: Front, chain: Chain) -> ChainCosts:
+    grads = gradients(front.problem, chain)
+    blocks = [localise(front.problem, chain, grads, i) for i in range(len(chain.blocks))]
+    return ChainCosts(front.problem, chain, blocks)
 
 
 def _programs(

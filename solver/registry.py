@@ -38,7 +38,6 @@ PUBLISHED = {
     "chen-greedy": _Published("chen_greedy"),
     "griewank": _Published("griewank"),
 }
-CHEAP = ("chen-sqrt", "chen-greedy", "griewank")
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
@@ -61,15 +60,17 @@ def entrant_for(
 
 
 def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
-    cheap = [_published(name, subject, effort) for name in CHEAP]
-    size = len(subject.problem.operations)
-    short = ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None
-    near = NEAR[effort]
-    sketches = SketchEntrant(subject, effort, near) if size in SKETCHED else None
-    long = ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None
-    rockmate = FrontEntrant(subject, "rockmate", progress, effort)
-    ogc = _published("ogc", subject, effort)
-    return Auto(subject, cheap, short, ogc, sketches, rockmate, long, near, progress)
+    size, near = len(subject.problem.operations), NEAR[effort]
+    return Auto(
+        subject,
+        short=ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None,
+        stages=SketchEntrant(subject, effort, near) if size in SKETCHED else None,
+        rotor=FrontEntrant(subject, "rotor", progress, effort),
+        rockmate=FrontEntrant(subject, "rockmate", progress, effort),
+        long=ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None,
+        near=near,
+        progress=progress,
+    )
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

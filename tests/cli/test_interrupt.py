@@ -20,8 +20,9 @@ from remat_gen.ir.plan import read_plan
 from remat_gen.progress import Silent
 from remat_gen.solver.auto import Auto
 from remat_gen.solver.contest import Contest
+from remat_gen.solver.entrants import FrontEntrant
 from remat_gen.solver.exact_entrant import ExactEntrant
-from remat_gen.solver.search import INTERRUPTED
+from remat_gen.solver.search import INTERRUPTED, Effort, silent
 
 # The command line with a search that sleeps before it begins.
 _PROGRAM = """
@@ -86,9 +87,10 @@ class _Finalised:
 def test_a_sigint_that_a_finaliser_swallows_comes_back(
     existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the search at the next report of progress; by then there is a cheap schedule."""
+    """It ends the search at the next report of progress; here there is a schedule by then."""
 
     def enter(self: ExactEntrant, contest: Contest) -> None:
+        FrontEntrant(self.subject, "rotor", silent, Effort.NORMAL).enter(contest)
         assert contest.best is not None
         _Finalised()
 
