@@ -12,17 +12,9 @@ from itertools import accumulate
 
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.local import Gradients, LocalBlock, Role, gradients
-from remat_gen.solver.option import Option, operations_for
+from remat_gen.solver.option import operations_for
 from remat_gen.solver.problem import Held, Problem
 from remat_gen.solver.sums import added
-
-
-@dataclass(frozen=True, slots=True)
-class BlockChoices:
-    """A block's options; `leaves` retain nothing and serve where its forward ran long ago."""
-
-    options: tuple[Option, ...]
-    leaves: tuple[Option, ...]
 
 
 @dataclass(frozen=True, slots=True)

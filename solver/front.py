@@ -13,12 +13,13 @@ from functools import partial
 from remat_gen.solver.arrays import ProblemArrays, arrays_of
 from remat_gen.solver.blocks import Chain
 from remat_gen.solver.chain import ChainTable
-from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
+from remat_gen.solver.chain_costs import ChainCosts
 from remat_gen.solver.effort import work_for
 from remat_gen.solver.improve import Candidate, started
 from remat_gen.solver.ladder import Ladder, pareto, quickest, started_from
 from remat_gen.solver.local import gradients, localise
 from remat_gen.solver.moves import Moves
+from remat_gen.solver.option import BlockChoices
 from remat_gen.solver.option_grid import grid_choices, grid_for
 from remat_gen.solver.options import simple_choices
 from remat_gen.solver.partition import partition

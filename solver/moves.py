@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remat_gen.solver.chain_costs import BlockChoices, ChainCosts
-from remat_gen.solver.option import Option
+from remat_gen.solver.chain_costs import ChainCosts
+from remat_gen.solver.option import BlockChoices, Option
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,14 @@ class Option:
         return max(self.first_peak_bytes, self.backward_peak_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockChoices:
+    """A block's options; `leaves` retain nothing and serve where its forward ran long ago."""
+
+    options: tuple[Option, ...]
+    leaves: tuple[Option, ...]
+
+
 def evaluate(block: LocalBlock, stages: Stages) -> Option:
     """Drop re-runs that nobody reads, add those that pins ask for, and measure the rest."""
     stages, retained = _honoured(block, *_walk_back(block, stages))

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from remat_gen.solver.block_model import BlockModel, Point, Status
-from remat_gen.solver.chain_costs import BlockChoices
 from remat_gen.solver.local import LocalBlock, Role
-from remat_gen.solver.option import Option
+from remat_gen.solver.option import BlockChoices, Option
 from remat_gen.solver.options import keep_all, keep_input, with_leaves
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from remat_gen.solver.chain_costs import BlockChoices
 from remat_gen.solver.local import LocalBlock
-from remat_gen.solver.option import Option, Stages, evaluate, operations_for, standalone
+from remat_gen.solver.option import (
+    BlockChoices,
+    Option,
+    Stages,
+    evaluate,
+    operations_for,
+    standalone,
+)
 
 
 def simple_choices(block: LocalBlock) -> BlockChoices:
