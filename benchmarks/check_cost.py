@@ -34,7 +34,7 @@ from remat_gen.planning import Search, make_plan, rounded
 from remat_gen.problem import problem_of
 from remat_gen.progress import Silent
 from remat_gen.request import Request, Strategy, default_output
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 BUDGET = "60%"
 RUNS = 3

@@ -16,7 +16,7 @@ from remat_gen.capture.roofline import Rates, roofline_us
 from remat_gen.capture.without_values import without_values
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.problem import problem_of
-from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.law.problem import Held, Problem
 
 ALIGNMENT_BYTES = 512  # as CUDA's caching allocator rounds
 

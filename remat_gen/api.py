@@ -27,7 +27,7 @@ from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
 from remat_gen.request import default_output, make_device
 from remat_gen.revisions import read_named_plan
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 if TYPE_CHECKING:
     from torch import nn

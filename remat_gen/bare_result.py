@@ -14,10 +14,11 @@ from remat_gen.budget import human, parse_budget
 from remat_gen.graph_file import read_graph
 from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Run, Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort
+from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import (
     InfeasibleError,
     SmallestBudget,
@@ -25,7 +26,6 @@ from remat_gen.solver.solve import (
     Solver,
     Status,
 )
-from remat_gen.solver.strategies.errors import TooLargeError
 
 _NAMED_AT_MOST = 40  # nodes that run again
 

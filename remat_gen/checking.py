@@ -28,7 +28,7 @@ from remat_gen.planned import schedule_of
 from remat_gen.problem import problem_of
 from remat_gen.request import relative
 from remat_gen.retrace import retrace
-from remat_gen.solver.replay import IllegalScheduleError, replay
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
 
 _EDITED = "was edited by hand"
 

@@ -19,7 +19,7 @@ from remat_gen.pipeline import Generated
 from remat_gen.pipeline import generate as run
 from remat_gen.progress import progress_for
 from remat_gen.request import Request, Strategy, default_output
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.summary import summary_json, summary_lines
 
 

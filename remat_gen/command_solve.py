@@ -12,7 +12,7 @@ from remat_gen import options as o
 from remat_gen.interrupt import Interruptible
 from remat_gen.progress import progress_for
 from remat_gen.request import Strategy
-from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort
 
 
 def solve(

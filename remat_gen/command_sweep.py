@@ -14,7 +14,7 @@ from remat_gen.interrupt import Interruptible
 from remat_gen.ir.errors import UsageError
 from remat_gen.progress import progress_for
 from remat_gen.request import make_device
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 if TYPE_CHECKING:
     from remat_gen.sweeping import Sweep

@@ -29,9 +29,9 @@ from remat_gen.ir.plan import plan_there
 from remat_gen.marginal import marginal_costs
 from remat_gen.planning import Planned
 from remat_gen.progress import Step
-from remat_gen.solver.gather import gathered
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
+from remat_gen.solver.compiled.gather import gathered
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
 from remat_gen.versions import torch_version
 
 Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]

@@ -31,8 +31,8 @@ from remat_gen.ir.plan import (
 )
 from remat_gen.planned import blocks_of, planned_schedule
 from remat_gen.request import Request, default_output, relative
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.versions import torch_version
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from remat_gen.explain_other import Other, retained_instead, run_again_instead
 from remat_gen.ir.graph import Graph, Operation, Source
 from remat_gen.pins import Pins, pin
 from remat_gen.retrace import Retraced, retrace_file
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.sums import added
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.sums import added
 from remat_gen.timeline import Part, Residence, Stay, residence_of
 
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from remat_gen.ir.errors import Interruption
 from remat_gen.progress import Progress, Step
-from remat_gen.solver.search import Standing
+from remat_gen.solver.law.search_types import Standing
 
 
 class Interruptible(AbstractContextManager["Interruptible"]):

@@ -14,7 +14,7 @@ from remat_gen.pins import pin
 from remat_gen.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.problem import problem_of
 from remat_gen.request import Request
-from remat_gen.solver.renamed import renamed
+from remat_gen.solver.stable.renamed_operations import renamed
 from remat_gen.stages import Stages
 
 

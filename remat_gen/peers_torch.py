@@ -28,7 +28,7 @@ from remat_gen.capture.calls import materialise, resolve
 from remat_gen.capture.draws import compares_53_bits
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Tensor, Trait, View, refs_in
 from remat_gen.peers import Peer, in_one_backward
-from remat_gen.solver.subject import Subject
+from remat_gen.solver.contest.subject import Subject
 
 _SCALE = "remat.dropout_scale.default"
 _NO_CALLS = ("remat.rng_state", "remat.constant")

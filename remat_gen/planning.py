@@ -19,15 +19,15 @@ from remat_gen.ir.plan import plan_there
 from remat_gen.pins import Pinned
 from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.room import Elsewhere
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort, News
+from remat_gen.solver.all_sizes import EverywhereSolver, InfeasibleElsewhereError, Peak
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import Effort, News
+from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
-from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.solver.stable.committed_schedule import Committed
+from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.versions import torch_version
 
 if TYPE_CHECKING:

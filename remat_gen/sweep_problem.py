@@ -15,7 +15,7 @@ from remat_gen.output import plan_path, read_header
 from remat_gen.problem import problem_of
 from remat_gen.progress import Progress
 from remat_gen.request import DEFAULT_DYNAMIC, default_output
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from remat_gen.budget import human
 from remat_gen.ir.graph import Graph
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.subject import subject_of
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.timeline import residence_of
 from remat_gen.timeline_bands import Band, bands_of, total_bytes
 

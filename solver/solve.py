@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from remat_gen.solver.alike import Alike
-from remat_gen.solver.bare import BareGraph
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.contest import ALL, Contest, Entry
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort, News, Progress, silent
-from remat_gen.solver.steady import Steady
-from remat_gen.solver.subject import subject_of
+from remat_gen.solver.contest.contest import ALL, Contest, Entry
+from remat_gen.solver.contest.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.bare_graph import BareGraph
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort, News, Progress, silent
+from remat_gen.solver.stable.committed_schedule import Committed
+from remat_gen.solver.stable.layers_alike import Alike
+from remat_gen.solver.stable.warm_start import Steady
 
 __all__ = [
     "STRATEGIES",
@@ -112,8 +112,8 @@ class Solver:
     ) -> None:
         """Set up; nothing is searched yet. `news` hears how far each search has come.
 
-        A `committed` schedule is kept where it is about as good (see `steady`). With `alike`, auto
-        plans layers alike where that is about as good.
+        A `committed` schedule is kept where it is about as good (see `warm_start`). With `alike`,
+        auto plans layers alike where that is about as good.
 
         Raises:
             ValueError: the strategy is unknown.

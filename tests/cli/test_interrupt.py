@@ -18,17 +18,17 @@ from remat_gen.interrupt import Interruptible
 from remat_gen.ir.header import split_header
 from remat_gen.ir.plan import read_plan
 from remat_gen.progress import Silent
-from remat_gen.solver.auto import Auto
-from remat_gen.solver.contest import Contest
-from remat_gen.solver.entrants import FrontEntrant
-from remat_gen.solver.exact_entrant import ExactEntrant
-from remat_gen.solver.search import INTERRUPTED, Effort, silent
+from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.exact_entrant import ExactEntrant
+from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort, silent
 
 # The command line with a search that sleeps before it begins.
 _PROGRAM = """
 import sys, time
 from remat_gen.cli import main
-from remat_gen.solver.auto import Auto
+from remat_gen.solver.contest.auto import Auto
 
 def slow(self, contest):
     print("SOLVING", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from remat_gen import progress as module
 from remat_gen.progress import progress_for, standing_text
-from remat_gen.solver.search import Standing
+from remat_gen.solver.law.search_types import Standing
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-7]m")

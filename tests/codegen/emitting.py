@@ -20,11 +20,11 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.outcome import State, run_steps
 from remat_gen.problem import problem_of
-from remat_gen.solver.fused import PartFigures
-from remat_gen.solver.parts import Part
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.compiled.fused import PartFigures
+from remat_gen.solver.compiled.parts import Part
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.solve import Solver
 
 Choose = Callable[[Problem], Schedule]

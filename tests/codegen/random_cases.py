@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.load import load
 from remat_gen.ir.errors import TraceError
 from remat_gen.measure import model_peak
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.step import training_step
 
 STRATEGIES = ("rockmate", "rotor", "chen-greedy", "per-layer", "none")

@@ -8,7 +8,7 @@ import pytest
 from emitting import CPU, HEAD, Emitted, assert_bitwise, emit, keep_all
 
 from remat_gen.measure import model_peak
-from remat_gen.solver.partition import partition
+from remat_gen.solver.blocks.partition import partition
 
 FOOT = """
 

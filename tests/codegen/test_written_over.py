@@ -10,8 +10,8 @@ import torch
 from emitting import CPU, HEAD, Emitted, assert_bitwise, emit
 
 from remat_gen.measure import model_peak
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.solve import Solver
 
 aten = torch.ops.aten

@@ -22,7 +22,7 @@ from remat_gen.ir.size import Length
 from remat_gen.measure import model_peak
 from remat_gen.outcome import Outcome, State, run_steps
 from remat_gen.problem import problem_of
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 
 

@@ -24,8 +24,8 @@ from remat_gen.ir.graph import Graph
 from remat_gen.peers import in_one_backward, layered_peers
 from remat_gen.peers_torch import RATIOS, Partitioner, compiled_peers
 from remat_gen.problem import problem_of
+from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.subject import Subject, subject_of
 
 SMALL = Path(__file__).parents[1] / "cli" / "models" / "small.py"
 OURS_ONLY = {"aten.clone.default", "aten.detach.default"}  # how outputs leave our trace

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remat_gen.retrace import Retraced
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 from remat_gen.timeline import Part, bytes_by_run, residence_of
 from remat_gen.timeline_bands import MODULES, bands_of, total_bytes

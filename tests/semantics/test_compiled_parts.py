@@ -31,7 +31,7 @@ from remat_gen.progress import Silent
 from remat_gen.report import Report
 from remat_gen.request import Request
 from remat_gen.retrace import retrace_file
-from remat_gen.solver.parts import Part
+from remat_gen.solver.compiled.parts import Part
 
 pytestmark = pytest.mark.skipif(
     shutil.which(os.environ.get("CXX", "g++")) is None, reason="needs a C++ compiler"

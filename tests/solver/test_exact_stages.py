@@ -9,14 +9,14 @@ from exact_oracle import bare, dags, ladder, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.solver.exact import stages
-from remat_gen.solver.exact.best import Best
-from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.judge import judge
-from remat_gen.solver.exact.order import FirstRuns, first_runs
-from remat_gen.solver.exact.staged import TOLERANCE, Staged
-from remat_gen.solver.exact.stages import Answers, Cuts, solve_stages
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.stages import stage_program as stages
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
+from remat_gen.solver.stages.incumbent import Best
+from remat_gen.solver.stages.judged_runs import judge
+from remat_gen.solver.stages.stage_program import Answers, Cuts, solve_stages
+from remat_gen.solver.stages.stage_refinement import TOLERANCE, Staged
+from remat_gen.solver.states.bit_graph import BitGraph
 
 WORK = 1_000_000
 

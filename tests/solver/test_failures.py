@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from solver_problems import unet_like, uniform_chain
 
-from remat_gen.solver.contest import Contest, SearchFailedWarning
-from remat_gen.solver.exact import search as exact_search
-from remat_gen.solver.exact.search import LIMITS, Limits
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort
+from remat_gen.solver.contest.contest import Contest, SearchFailedWarning
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
+from remat_gen.solver.stages import exact_search as exact_search
+from remat_gen.solver.stages.exact_search import LIMITS, Limits
 
 
 def _huge(problem: Problem) -> Problem:
@@ -48,7 +48,7 @@ def _open_problem(monkeypatch: pytest.MonkeyPatch) -> Problem:
 
 def test_a_failure_costs_no_schedule_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
-    monkeypatch.setattr("remat_gen.solver.exact_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.exact_entrant.search", _raise)
     solver = Solver(problem, "auto")
     with pytest.warns(SearchFailedWarning, match="exact: .*a defect"):
         found = solver.solve(solver.plain.peak_bytes * 80 // 100)
@@ -56,19 +56,19 @@ def test_a_failure_costs_no_schedule_and_is_named(monkeypatch: pytest.MonkeyPatc
     assert any("exact failed" in note and "a defect" in note for note in found.notes)
 
 
-@pytest.mark.filterwarnings("default::remat_gen.solver.contest.SearchFailedWarning")
+@pytest.mark.filterwarnings("default::remat_gen.solver.contest.contest.SearchFailedWarning")
 def test_a_failure_that_leaves_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
     monkeypatch.setattr(Contest, "offer", lambda *_: None)
-    monkeypatch.setattr("remat_gen.solver.exact_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.exact_entrant.search", _raise)
     with pytest.raises(_Defect):
         Solver(problem, "auto").solve(10**6)
 
 
-@pytest.mark.filterwarnings("error::remat_gen.solver.contest.SearchFailedWarning")
+@pytest.mark.filterwarnings("error::remat_gen.solver.contest.contest.SearchFailedWarning")
 def test_tests_see_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
-    monkeypatch.setattr("remat_gen.solver.exact_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.exact_entrant.search", _raise)
     solver = Solver(problem, "auto")
     with pytest.raises(SearchFailedWarning):
         solver.solve(solver.plain.peak_bytes * 80 // 100)

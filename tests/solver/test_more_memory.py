@@ -6,12 +6,12 @@ import pytest
 from exact_oracle import bare, dags
 from hypothesis import HealthCheck, given, settings
 
-from remat_gen.solver.bare import BareGraph, Node
-from remat_gen.solver.exact import search as exact_search
-from remat_gen.solver.exact.search import LIMITS, Limits
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solver
+from remat_gen.solver.stages import exact_search as exact_search
+from remat_gen.solver.stages.exact_search import LIMITS, Limits
 
 _RANDOM_26 = (  # time, bytes, inputs
     (1, 2, ()),

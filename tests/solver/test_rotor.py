@@ -7,7 +7,7 @@ from exact_oracle import bare, least_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.solver.bare import BareGraph, Node
+from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.solve import InfeasibleError, Solver
 
 Layer = tuple[int, int, int, int]  # time and bytes of forward, time and bytes of backward

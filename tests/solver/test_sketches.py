@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from solver_problems import gpt_like
 
-from remat_gen.solver.contest import Contest
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.search import Effort
-from remat_gen.solver.sketches import SketchEntrant
-from remat_gen.solver.subject import Subject, subject_of
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.stages_entrant import SketchEntrant
+from remat_gen.solver.contest.subject import Subject, subject_of
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.stages.exact_search import search
 
 
 @pytest.fixture(scope="module")
