@@ -40,7 +40,7 @@ class Entrant(Protocol):
 
 
 class FrontEntrant:
-    """A strategy of `program_front.py`; all but per-layer know a bare graph's given order as well."""
+    """A strategy of `program_front.py`; all but per-layer know the given order of bare graphs."""
 
     def __init__(self, subject: Subject, name: str, progress: Progress, effort: Effort) -> None:
         """Set up; the front is built when it is first asked for."""
