@@ -14,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.improve.add_reruns import Taste, random_taste
+from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
 from remat_gen.solver.improve.drop_reruns import without
 from remat_gen.solver.improve.problem_arrays import arrays_of
 from remat_gen.solver.improve.retain_more import Trial, trial_of
@@ -165,7 +165,7 @@ def _repaired(problem: Problem, trial: Trial, budget_bytes: int) -> Trial | None
     for seed in range(WAYS):
         random = Random(seed)
         window = Window(budget_bytes, plain_us, plain_us, random)
-        taste = random_taste(random) if seed else Taste()
+        taste = random_taste(random) if seed else PriceRule()
         fitted = window.fit(trial, float("inf"), taste)
         found += [fitted] if fitted is not None else []
     best = min(found, key=lambda t: t.time_us, default=None)

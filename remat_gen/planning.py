@@ -19,7 +19,7 @@ from remat_gen.ir.plan import plan_there
 from remat_gen.pins import Pinned
 from remat_gen.planned import committed_runs
 from remat_gen.progress import Step
-from remat_gen.solver.all_sizes import EverywhereSolver, InfeasibleElsewhereError, Peak
+from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError, Peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
@@ -50,9 +50,9 @@ class Search:
     committed: Committed | None = None
     alike: bool = True
 
-    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
+    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> AllSizesSolver:
         """Return the search of a problem that has other sizes `elsewhere`."""
-        return EverywhereSolver(self._one(problem), elsewhere, self._one)
+        return AllSizesSolver(self._one(problem), elsewhere, self._one)
 
     def _one(self, problem: Problem) -> Solver:
         return Solver(

@@ -50,7 +50,7 @@ class InfeasibleElsewhereError(InfeasibleError):
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
+class AllSizesSolution:
     """A schedule that fits at all sizes, and its highest peak at any."""
 
     solution: Solution
@@ -58,7 +58,7 @@ class Everywhere:
 
 
 @dataclass(frozen=True, slots=True)
-class EverywhereSolver:
+class AllSizesSolver:
     """A strategy's search for schedules that fit at all sizes.
 
     `solver` is the search of the problem at the example's sizes, `make` sets up one of another.
@@ -68,7 +68,7 @@ class EverywhereSolver:
     elsewhere: tuple[Elsewhere, ...]
     make: Callable[[Problem], Solver]
 
-    def solve(self, budget_bytes: int) -> Everywhere:
+    def solve(self, budget_bytes: int) -> AllSizesSolution:
         """Return the quickest schedule found.
 
         Raises:
@@ -83,7 +83,7 @@ class EverywhereSolver:
         for found in self._candidates(first, budget_bytes):
             peak = self._peak(found)
             if peak.nbytes <= budget_bytes:
-                return Everywhere(found, peak)
+                return AllSizesSolution(found, peak)
         raise self._infeasible(proved=False)
 
     def _candidates(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:

@@ -18,8 +18,8 @@ from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort, News, Progress, silent
 from remat_gen.solver.stable.committed_schedule import Committed
-from remat_gen.solver.stable.layers_alike import Alike
-from remat_gen.solver.stable.warm_start import Steady
+from remat_gen.solver.stable.layers_alike import LayersAlike
+from remat_gen.solver.stable.warm_start import WarmStart
 
 __all__ = [
     "STRATEGIES",
@@ -126,11 +126,11 @@ class Solver:
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._least: Program | None = None
         self._news = news
-        self._steady: Steady | None = None
+        self._steady: WarmStart | None = None
         if committed is not None:
             searching = strategy == AUTO and len(self.problem.operations) <= SHORT_SEARCH
-            self._steady = Steady(self.subject, committed, effort, searching)
-        self._alike = Alike(self.subject, effort) if alike and strategy == AUTO else None
+            self._steady = WarmStart(self.subject, committed, effort, searching)
+        self._alike = LayersAlike(self.subject, effort) if alike and strategy == AUTO else None
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.

@@ -15,7 +15,7 @@ from remat_gen.solver.law.problem import Held, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ChainBlock:
     """Forward operations start … stop-1 and the backward operations that go with them."""
 
     start: int
@@ -30,7 +30,7 @@ class Chain:
     Backward, or a re-run for it, may read `needed`; the rest of a frontier is for the first run.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ChainBlock, ...]
     frontiers: tuple[frozenset[int], ...]
     pinned: frozenset[int]
     needed: frozenset[int]
@@ -45,7 +45,9 @@ def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
     n = len(bounds) - 1
     backward = _assign_backward(problem, made, used, n)
     frontiers = tuple(frozenset(v for v in made if made[v] < i <= used[v]) for i in range(n + 1))
-    blocks = tuple(Block(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds)))
+    blocks = tuple(
+        ChainBlock(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds))
+    )
     return Chain(blocks, frontiers, pinned, needed_values(problem))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
 from remat_gen.solver.law.sums import added
 
-Stages = tuple[tuple[int, ...], ...]
+RerunStages = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Option:
     values when the block's forward is run again for later blocks.
     """
 
-    stages: Stages
+    stages: RerunStages
     retained: tuple[int, ...]
     saved_bytes: int
     rerun_us: float
@@ -47,7 +47,7 @@ class BlockChoices:
     leaves: tuple[Option, ...]
 
 
-def evaluate(block: LocalBlock, stages: Stages) -> Option:
+def evaluate(block: LocalBlock, stages: RerunStages) -> Option:
     """Drop re-runs that nobody reads, add those that pins ask for, and measure the rest."""
     stages, retained = _honoured(block, *_walk_back(block, stages))
     exits = block.exits()
@@ -87,7 +87,7 @@ def operations_for(block: LocalBlock, wanted: set[int]) -> tuple[int, ...]:
     return tuple(reversed(chosen))
 
 
-def _walk_back(block: LocalBlock, stages: Stages) -> tuple[Stages, tuple[int, ...]]:
+def _walk_back(block: LocalBlock, stages: RerunStages) -> tuple[RerunStages, tuple[int, ...]]:
     """Prune the re-runs; return them with the values needed when backward begins."""
     needed: set[int] = set()
     pruned = []
@@ -104,8 +104,8 @@ def _walk_back(block: LocalBlock, stages: Stages) -> tuple[Stages, tuple[int, ..
 
 
 def _honoured(
-    block: LocalBlock, stages: Stages, retained: tuple[int, ...]
-) -> tuple[Stages, tuple[int, ...]]:
+    block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]
+) -> tuple[RerunStages, tuple[int, ...]]:
     """Run what makes a retained value that must be recomputed again, before its first reader."""
     while gone := [v for v in retained if block.values[v].recompute]:
         p = max(block.producers()[v] for v in gone)
@@ -115,7 +115,7 @@ def _honoured(
     return stages, retained
 
 
-def _first_reader(block: LocalBlock, stages: Stages, values: set[int]) -> tuple[int, int]:
+def _first_reader(block: LocalBlock, stages: RerunStages, values: set[int]) -> tuple[int, int]:
     """Return the stage that reads one of some values first, and the place in its re-runs."""
     for t, stage in enumerate(stages):
         for place, p in enumerate(stage):
@@ -153,7 +153,7 @@ def forward_inside(
 
 def gradient_line(block: LocalBlock) -> list[int]:
     """Return the bytes of gradients and pinned values before each backward operation."""
-    stages: Stages = ((),) * len(block.backward)
+    stages: RerunStages = ((),) * len(block.backward)
     dies = _deaths(block, backward_steps(block, stages))
     resident = sum(block.bytes_of(role) for role in (Role.PINNED, Role.ENTERING, Role.THROUGH))
     line = []
@@ -164,13 +164,13 @@ def gradient_line(block: LocalBlock) -> list[int]:
     return line
 
 
-def backward_steps(block: LocalBlock, stages: Stages) -> list[tuple[int, int]]:
+def backward_steps(block: LocalBlock, stages: RerunStages) -> list[tuple[int, int]]:
     """Return the steps of backward in order: (t, p) a re-run before t, (t, -1) t itself."""
     return [step for t, stage in enumerate(stages) for step in (*((t, p) for p in stage), (t, -1))]
 
 
 def backward_inside(
-    block: LocalBlock, stages: Stages, retained: tuple[int, ...]
+    block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]
 ) -> list[tuple[int, int, int]]:
     """Return (bytes inside, t, p) of every step of the block's backward."""
     steps = backward_steps(block, stages)
@@ -203,5 +203,5 @@ def _deaths(block: LocalBlock, steps: list[tuple[int, int]]) -> list[list[int]]:
     return dies[::-1]
 
 
-def _backward_peak(block: LocalBlock, stages: Stages, retained: tuple[int, ...]) -> int:
+def _backward_peak(block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]) -> int:
     return max((inside for inside, _, _ in backward_inside(block, stages, retained)), default=0)

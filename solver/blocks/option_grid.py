@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from remat_gen.solver.blocks.block_option import BlockChoices, Option
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
 from remat_gen.solver.blocks.simple_options import keep_all, keep_input, with_leaves
-from remat_gen.solver.blocks.z3_model import BlockModel, Point, Status
+from remat_gen.solver.blocks.z3_model import BlockModel, BudgetPoint, Z3Status
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
 ALL_LEVELS = 36  # saved budgets that all distinct blocks share, if they are of
@@ -64,7 +64,7 @@ class _Search:
         self.model = BlockModel(block, grid.rlimit)
         self.everything = keep_all(block)
         self.found: list[Option] = [self.everything, keep_input(block)]
-        self.optima: list[tuple[Point, Option]] = []
+        self.optima: list[tuple[BudgetPoint, Option]] = []
         self.asked = self.unproved = 0
 
     def run(self) -> None:
@@ -97,28 +97,28 @@ class _Search:
             if peak <= too_low:
                 break
             if current is None or current.peak_bytes > peak:
-                status, current = self._ask(Point(saved, peak, exits_free))
-                if status is Status.INFEASIBLE:
+                status, current = self._ask(BudgetPoint(saved, peak, exits_free))
+                if status is Z3Status.INFEASIBLE:
                     too_low = max(too_low, peak)
                     break
             loosest = loosest or current
         return loosest or known or self.everything, too_low
 
-    def _ask(self, point: Point) -> tuple[Status, Option | None]:
+    def _ask(self, point: BudgetPoint) -> tuple[Z3Status, Option | None]:
         known = self._known_at(point)
         if known is not None:
-            return Status.OPTIMAL, known
+            return Z3Status.OPTIMAL, known
         self.before_each()
         answer = self.model.solve(point)
         self.asked += 1
-        self.unproved += answer.status is Status.UNKNOWN or self.model.rows.rounded
+        self.unproved += answer.status is Z3Status.UNKNOWN or self.model.rows.rounded
         if answer.option is not None:
             self.found.append(answer.option)
             if point.exits_free:
                 self.optima.append((point, answer.option))
         return answer.status, answer.option
 
-    def _known_at(self, point: Point) -> Option | None:
+    def _known_at(self, point: BudgetPoint) -> Option | None:
         """Return an optimum of looser budgets that fits a point: it is the optimum there too."""
         if not point.exits_free:
             return None

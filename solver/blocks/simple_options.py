@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from remat_gen.solver.blocks.block_option import (
     BlockChoices,
     Option,
-    Stages,
+    RerunStages,
     evaluate,
     operations_for,
     standalone,
@@ -36,7 +36,7 @@ def keep_input(block: LocalBlock) -> Option:
     return evaluate(block, tuple(stages))
 
 
-def as_late_as_possible(block: LocalBlock, retained: set[int]) -> Stages:
+def as_late_as_possible(block: LocalBlock, retained: set[int]) -> RerunStages:
     """Return the stages that re-run each operation once, just before its first reader.
 
     `retained` are the values kept from forward; of an operation that must run for another of its

@@ -17,7 +17,7 @@ from enum import Enum
 
 import z3
 
-from remat_gen.solver.blocks.block_option import Option, Stages, evaluate
+from remat_gen.solver.blocks.block_option import Option, RerunStages, evaluate
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
 from remat_gen.solver.blocks.z3_rows import Rows
 from remat_gen.solver.blocks.z3_variables import Variables
@@ -27,7 +27,7 @@ ENGINE = "rc2"
 WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
 
 
-class Status(Enum):
+class Z3Status(Enum):
     """What z3 said about a budget."""
 
     OPTIMAL = "optimal"
@@ -36,7 +36,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class BudgetPoint:
     """Budgets for an option; with `exits_free` the frontier behind the block is there anyway."""
 
     saved_bytes: int
@@ -49,7 +49,7 @@ class Answer:
     """An option within a point's budgets, or None, and what is known about it."""
 
     option: Option | None
-    status: Status
+    status: Z3Status
 
 
 class BlockModel:
@@ -67,7 +67,7 @@ class BlockModel:
         self._add_rules()
         self._add_weights()
 
-    def solve(self, point: Point) -> Answer:
+    def solve(self, point: BudgetPoint) -> Answer:
         """Find the option of least re-run time within a point's budgets."""
         self.optimizer.push()
         self._add_saved_row(point)
@@ -77,19 +77,19 @@ class BlockModel:
         self.rows.end()
         return answer
 
-    def _refine(self, point: Point) -> Answer:
+    def _refine(self, point: BudgetPoint) -> Answer:
         """Solve, measure exactly, add the rows that were exceeded, until none is."""
         while True:
             result = self.optimizer.check()
             if result == z3.unsat:
-                return Answer(None, Status.INFEASIBLE)
+                return Answer(None, Z3Status.INFEASIBLE)
             if result != z3.sat:
-                return Answer(None, Status.UNKNOWN)
+                return Answer(None, Z3Status.UNKNOWN)
             option = evaluate(self.block, self._stages_of(self.optimizer.model()))
             if option.peak_bytes <= point.peak_bytes:
-                return Answer(option, Status.OPTIMAL)
+                return Answer(option, Z3Status.OPTIMAL)
             if not self.rows.add_exceeded(option):
-                return Answer(None, Status.UNKNOWN)
+                return Answer(None, Z3Status.UNKNOWN)
 
     def _add_rules(self) -> None:
         variables, add = self.variables, self.optimizer.add
@@ -104,7 +104,7 @@ class BlockModel:
                 for v in variables.own(self.block.forward[p].inputs):
                     add(z3.Implies(now, variables.there(v, s)))
 
-    def _add_saved_row(self, point: Point) -> None:
+    def _add_saved_row(self, point: BudgetPoint) -> None:
         free = Role.EXIT if point.exits_free else None
         terms = [
             (literal, self.block.values[v].nbytes)
@@ -121,7 +121,7 @@ class BlockModel:
             weight = round(time_us / total * WEIGHT_UNITS) + 1
             self.optimizer.add_soft(z3.Not(self.variables.ran[p, self.variables.last]), weight)
 
-    def _stages_of(self, model: z3.ModelRef) -> Stages:
+    def _stages_of(self, model: z3.ModelRef) -> RerunStages:
         stages: list[list[int]] = [[] for _ in self.block.backward]
         variables = self.variables
         for p in variables.operations:

@@ -18,8 +18,8 @@ from remat_gen.solver.blocks.z3_variables import Variables
 
 LARGEST = 2**30  # summed coefficients of a row: z3 takes C ints
 
-Term: TypeAlias = tuple[z3.BoolRef, int]
-Row: TypeAlias = tuple[str, int, int]
+WeightedLiteral: TypeAlias = tuple[z3.BoolRef, int]
+MemoryRow: TypeAlias = tuple[str, int, int]
 
 
 class Rows:
@@ -34,7 +34,7 @@ class Rows:
         self.block, self.variables, self.optimizer = block, variables, optimizer
         self.peak_bytes = 0
         self.gradients = gradient_line(block)
-        self.known: dict[Row, tuple[list[Term], int]] = {}
+        self.known: dict[MemoryRow, tuple[list[WeightedLiteral], int]] = {}
         self.pending: list[z3.BoolRef] = []
         self.names = 0
         self.rounded = False
@@ -52,7 +52,7 @@ class Rows:
 
     def add_exceeded(self, option: Option) -> bool:
         """Add the rows of the steps at which an option exceeds the peak; tell if any was new."""
-        rows: list[Row] = [("backward", t, p) for t, p in self._exceeded_backward(option)]
+        rows: list[MemoryRow] = [("backward", t, p) for t, p in self._exceeded_backward(option)]
         rows += [("forward", x, -1) for x in self._exceeded_forward(option)]
         new = [row for row in rows if row not in self.known]
         for row in new:
@@ -60,13 +60,13 @@ class Rows:
             self.at_most(terms, self.peak_bytes - base)
         return bool(new)
 
-    def _row(self, kind: str, t: int, p: int) -> tuple[list[Term], int]:
+    def _row(self, kind: str, t: int, p: int) -> tuple[list[WeightedLiteral], int]:
         """Return the terms of a row and the bytes that are there in any case."""
         if kind == "forward":
             return self._forward_row(t)
         return self._backward_row(t) if p < 0 else self._rerun_row(t, p)
 
-    def at_most(self, terms: Sequence[Term], room: int) -> None:
+    def at_most(self, terms: Sequence[WeightedLiteral], room: int) -> None:
         """Add: the bytes of the true literals are at most `room`; large ones in larger units."""
         terms = [(literal, nbytes) for literal, nbytes in terms if nbytes]
         total = sum(nbytes for _, nbytes in terms)
@@ -90,7 +90,7 @@ class Rows:
         runs = tuple(range(len(self.block.forward)))
         return forward_inside(self.block, runs, self.block.exits() | retained, first=True)
 
-    def _forward_row(self, x: int) -> tuple[list[Term], int]:
+    def _forward_row(self, x: int) -> tuple[list[WeightedLiteral], int]:
         """What is retained comes on top of what forward has there anyway."""
         base = self._forward_inside(set())[x]
         terms = [
@@ -99,7 +99,7 @@ class Rows:
         ]
         return terms, base
 
-    def _backward_row(self, t: int) -> tuple[list[Term], int]:
+    def _backward_row(self, t: int) -> tuple[list[WeightedLiteral], int]:
         """Count the values made before operation t that it or a later step reads."""
         variables = self.variables
         done = sum(stage <= t for stage in variables.stages) - 1
@@ -107,7 +107,7 @@ class Rows:
         terms = self._alive(needed, lambda _: done, lambda _: done)
         return terms, self.gradients[t] + self._made(self.block.backward[t])
 
-    def _rerun_row(self, t: int, p: int) -> tuple[list[Term], int]:
+    def _rerun_row(self, t: int, p: int) -> tuple[list[WeightedLiteral], int]:
         """Bind only if operation p is re-run in the stage of t: then all that is there counts."""
         variables = self.variables
         s = variables.stages.index(t)
@@ -126,7 +126,7 @@ class Rows:
         made_by: Callable[[int], int],
         read_by: Callable[[int], int],
         given: Sequence[z3.BoolRef] = (),
-    ) -> list[Term]:
+    ) -> list[WeightedLiteral]:
         """Return literals that are true where a value is there and still needed, with its bytes.
 
         Backward's reads from stage `needed` on count; operation q's re-run counts as done up to

@@ -17,7 +17,7 @@ from remat_gen.solver.chain.chain_costs import ChainCosts
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ChainLeaf:
     """Block `i` alone."""
 
     i: int
@@ -30,7 +30,7 @@ class Inner:
 
     i: int
     option: Option
-    rest: Plan
+    rest: ChainPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class Checkpoint:
 
     i: int
     k: int
-    later: Plan
-    again: Plan
+    later: ChainPlan
+    again: ChainPlan
 
 
-Plan: TypeAlias = Leaf | Inner | Checkpoint
+ChainPlan: TypeAlias = ChainLeaf | Inner | Checkpoint
 
 
-def to_runs(costs: ChainCosts, plan: Plan) -> list[int]:
+def to_runs(costs: ChainCosts, plan: ChainPlan) -> list[int]:
     """Write the runs down, also those that nobody reads.
 
     Re-runs across blocks stand before the backward segment that follows them.
@@ -63,9 +63,9 @@ class _Writer:
         self.segments: list[list[int]] = [[] for _ in range(2 * costs.n)]
         self.pending: list[int] = []
 
-    def write(self, plan: Plan, first: bool) -> None:
+    def write(self, plan: ChainPlan, first: bool) -> None:
         """Write a plan; an explicit stack, since long chains nest deeply."""
-        stack: list[Callable[[], None] | tuple[Plan, bool]] = [(plan, first)]
+        stack: list[Callable[[], None] | tuple[ChainPlan, bool]] = [(plan, first)]
         while stack:
             item = stack.pop()
             if not isinstance(item, tuple):
@@ -73,7 +73,9 @@ class _Writer:
                 continue
             stack.extend(reversed(self._expand(*item)))
 
-    def _expand(self, plan: Plan, first: bool) -> list[Callable[[], None] | tuple[Plan, bool]]:
+    def _expand(
+        self, plan: ChainPlan, first: bool
+    ) -> list[Callable[[], None] | tuple[ChainPlan, bool]]:
         if isinstance(plan, Checkpoint):
             for b in range(plan.i, plan.k):
                 self._forward(b, self.costs.advance(plan.i, b, first=False).operations, first)

@@ -25,7 +25,7 @@ class Points:
     choices: Ints
 
 
-class Stairs:
+class ParetoRows:
     """Rows of points, and where each row stands at the end of every slot."""
 
     def __init__(self, rows: int, slots: int, slot_bytes: int) -> None:

@@ -21,9 +21,9 @@ from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.chain_moves import Moves
 from remat_gen.solver.chain.chain_plan import to_runs
 from remat_gen.solver.chain.recurrence import ChainTable
-from remat_gen.solver.improve.budget_grid import Ladder, pareto, quickest, started_from
+from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest, started_from
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import Candidate, started
+from remat_gen.solver.improve.retain_more import MeasuredProgram, started
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
 from remat_gen.solver.improve.work_limits import work_for
 from remat_gen.solver.law.problem import Problem
@@ -46,21 +46,21 @@ class Front:
     arrays: ProblemArrays
     unit: int
     chain: Chain
-    eager: Candidate
-    candidates: list[Candidate]
+    eager: MeasuredProgram
+    candidates: list[MeasuredProgram]
     asked: int
     unproved: int
-    ladder: Ladder | None = None
+    ladder: BudgetGrid | None = None
 
-    def known(self, budget: int) -> Candidate | None:
+    def known(self, budget: int) -> MeasuredProgram | None:
         """Return the quickest program that fits `budget` units as it was found, or None."""
         return quickest(self.candidates, budget)
 
-    def best(self, budget: int, progress: Progress = silent) -> Candidate | None:
+    def best(self, budget: int, progress: Progress = silent) -> MeasuredProgram | None:
         """Return the quickest program whose peak fits `budget` units, improved; or None."""
         return self.ladder.best(budget, progress) if self.ladder else self.known(budget)
 
-    def smallest(self) -> Candidate:
+    def smallest(self) -> MeasuredProgram:
         """Return the program of least peak."""
         return min(self.candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments))
 
@@ -96,7 +96,7 @@ def build_front(
         more = lowered(least, started(arrays, least), eager.time_us, IN_SEGMENTS)
         front.candidates = pareto(front.candidates + more)
         work = work_for(len(problem.operations), effort)
-        front.ladder = Ladder(arrays, eager, front.candidates, work, IN_SEGMENTS)
+        front.ladder = BudgetGrid(arrays, eager, front.candidates, work, IN_SEGMENTS)
     return front
 
 
@@ -139,7 +139,7 @@ def _costs(front: Front, chain: Chain) -> ChainCosts:
 
 def _programs(
     front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress
-) -> list[Candidate]:
+) -> list[MeasuredProgram]:
     moves = Moves(costs, choices)
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
     slot = max(1, front.eager.peak_bytes // slots)

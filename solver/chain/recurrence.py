@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from remat_gen.solver.chain.chain_moves import Moves
-from remat_gen.solver.chain.chain_plan import Checkpoint, Inner, Leaf, Plan
-from remat_gen.solver.chain.pareto_rows import Ints, Points, Stairs, Times
+from remat_gen.solver.chain.chain_plan import ChainLeaf, ChainPlan, Checkpoint, Inner
+from remat_gen.solver.chain.pareto_rows import Ints, ParetoRows, Points, Times
 from remat_gen.solver.law.search_types import Progress, silent
 
 Key = tuple[object, ...]
@@ -28,7 +28,7 @@ class ChainTable:
     ) -> None:
         self.moves = moves
         self.n = n = moves.costs.n
-        self.stairs = Stairs(n * (n + 1) // 2, slots, slot_bytes)
+        self.stairs = ParetoRows(n * (n + 1) // 2, slots, slot_bytes)
         self.rows: dict[tuple[int, int], int] = {}
         known: dict[Key, int] = {}
         for length in range(1, n + 1):
@@ -40,7 +40,7 @@ class ChainTable:
         """Return the number of points of T(0, n, ·)."""
         return int(self.stairs.counts[self.rows[0, self.n]])
 
-    def plan(self, point: int) -> Plan:
+    def plan(self, point: int) -> ChainPlan:
         """Return the plan behind a point of T(0, n, ·); they stand by rising bytes."""
         row = self.rows[0, self.n]
         return self._plan(0, self.n, int(self.stairs.nbytes[row, point]))
@@ -121,12 +121,12 @@ class ChainTable:
         times += self.stairs.times_at(others[k, 0], left[k, at])
         return Points(nbytes[k, at], times, offsets[k])
 
-    def _plan(self, i: int, j: int, nbytes: int) -> Plan:
+    def _plan(self, i: int, j: int, nbytes: int) -> ChainPlan:
         row = self.rows[i, j]
         point = self.stairs.find(row, nbytes)
         number = int(self.stairs.choices[row, point])
         if j == i + 1:
-            return Leaf(i, self.moves.leaf_options(i, j)[number])
+            return ChainLeaf(i, self.moves.leaf_options(i, j)[number])
         nbytes = int(self.stairs.nbytes[row, point])
         if number >= 0:
             option = self.moves.choices[i].options[number]

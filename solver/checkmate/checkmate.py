@@ -17,8 +17,8 @@ from math import gcd, inf
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
 
-from remat_gen.solver.checkmate.checkmate_model import Plan, StageModel, stage_model
-from remat_gen.solver.checkmate.checkmate_stages import Stages, stages_of
+from remat_gen.solver.checkmate.checkmate_model import CheckmatePlan, StageModel, stage_model
+from remat_gen.solver.checkmate.checkmate_stages import CheckmateStages, stages_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.published.candidate_judge import Judge
@@ -69,7 +69,7 @@ def search(
     return _found(judge, first, within_first=room == budget_bytes)
 
 
-def runs_of(stages: Stages, plan: Plan) -> list[int]:
+def runs_of(stages: CheckmateStages, plan: CheckmatePlan) -> list[int]:
     """Return forward, then each stage's re-runs and its own operation."""
     runs = list(range(stages.problem.forward_count))
     for stage in stages.stages:
@@ -78,7 +78,7 @@ def runs_of(stages: Stages, plan: Plan) -> list[int]:
     return runs
 
 
-def scaled_model(stages: Stages, budget_bytes: int) -> tuple[StageModel, float]:
+def scaled_model(stages: CheckmateStages, budget_bytes: int) -> tuple[StageModel, float]:
     """Return the model of a budget in units that suit HiGHS, and the unit of time."""
     unit_us = _unit_us([operation.time_us for operation in stages.problem.operations])
     unit_bytes = max(budget_bytes, 1) / SCALED_BUDGET
@@ -89,12 +89,12 @@ def scaled_model(stages: Stages, budget_bytes: int) -> tuple[StageModel, float]:
 class _Answer:
     """What HiGHS said; the bound is on the time of re-runs, infinite where there is no plan."""
 
-    plan: Plan | None
+    plan: CheckmatePlan | None
     bound_us: float
     complete: bool
 
 
-def _solve(stages: Stages, budget_bytes: int, work: int) -> _Answer:
+def _solve(stages: CheckmateStages, budget_bytes: int, work: int) -> _Answer:
     scaled, unit_us = scaled_model(stages, budget_bytes)
     if not scaled.feasible:
         return _Answer(None, inf, True)

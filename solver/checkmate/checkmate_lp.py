@@ -20,8 +20,8 @@ import numpy as np
 from scipy.optimize import OptimizeWarning, linprog
 
 from remat_gen.solver.checkmate.checkmate import CLASS, scaled_model
-from remat_gen.solver.checkmate.checkmate_model import Plan
-from remat_gen.solver.checkmate.checkmate_stages import Stage, Stages, stages_of
+from remat_gen.solver.checkmate.checkmate_model import CheckmatePlan
+from remat_gen.solver.checkmate.checkmate_stages import CheckmateStage, CheckmateStages, stages_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.published.candidate_judge import Judge
@@ -60,7 +60,7 @@ def search(
     return replace(judge.found(), bound_for=CLASS)
 
 
-def rounded(stages: Stages, plan: Plan, threshold: float) -> list[int]:
+def rounded(stages: CheckmateStages, plan: CheckmatePlan, threshold: float) -> list[int]:
     """Return the runs in which S is rounded at a threshold and R is the least that S needs."""
     runs = list(range(stages.problem.forward_count))
     there: set[int] | None = None
@@ -75,7 +75,7 @@ def rounded(stages: Stages, plan: Plan, threshold: float) -> list[int]:
     return runs
 
 
-def _relaxed(stages: Stages, budget_bytes: int) -> Plan | None:
+def _relaxed(stages: CheckmateStages, budget_bytes: int) -> CheckmatePlan | None:
     """Return the relaxation's solution, None where it has none."""
     scaled, _ = scaled_model(stages, budget_bytes)
     if not scaled.feasible:
@@ -93,7 +93,9 @@ def _relaxed(stages: Stages, budget_bytes: int) -> Plan | None:
     return None if result.x is None else scaled.plan(result.x)
 
 
-def _wanted(stages: Stages, plan: Plan, stage: Stage, threshold: float) -> set[int]:
+def _wanted(
+    stages: CheckmateStages, plan: CheckmatePlan, stage: CheckmateStage, threshold: float
+) -> set[int]:
     """Return what is carried into a stage: also all that cannot be made again."""
     operations = stages.problem.operations
     return {
@@ -103,7 +105,9 @@ def _wanted(stages: Stages, plan: Plan, stage: Stage, threshold: float) -> set[i
     }
 
 
-def _least_reruns(stages: Stages, stage: Stage, there: set[int], wanted: set[int]) -> list[int]:
+def _least_reruns(
+    stages: CheckmateStages, stage: CheckmateStage, there: set[int], wanted: set[int]
+) -> list[int]:
     """Return the re-runs for the stage's own operation and for what is carried on."""
     operations = stages.problem.operations
     missing = set(stages.decided(operations[stage.last].inputs)) | wanted

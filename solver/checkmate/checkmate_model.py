@@ -17,13 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from remat_gen.solver.checkmate.checkmate_stages import Stage, Stages
+from remat_gen.solver.checkmate.checkmate_stages import CheckmateStage, CheckmateStages
 from remat_gen.solver.checkmate.linear_model import Floats, LinearModel
 from remat_gen.solver.checkmate.memory_rows import MemoryRows
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckmatePlan:
     """Values of the variables: R by (stage, operation), S by (stage, value)."""
 
     reruns: dict[tuple[int, int], float]
@@ -34,22 +34,22 @@ class Plan:
 class StageModel:
     """The program of one budget; without a solution if something exceeds it in any case."""
 
-    stages: Stages
+    stages: CheckmateStages
     model: LinearModel
     feasible: bool
 
-    def plan(self, x: Floats) -> Plan:
+    def plan(self, x: Floats) -> CheckmatePlan:
         """Return R and S at a solution."""
         reruns, carried = {}, {}
         for stage in self.stages.stages:
             t = stage.last
             reruns.update({(t, p): float(x[self.model.at("R", t, p)]) for p in stage.again})
             carried.update({(t, v): float(x[self.model.at("S", t, v)]) for v in stage.carried})
-        return Plan(reruns, carried)
+        return CheckmatePlan(reruns, carried)
 
 
 def stage_model(
-    stages: Stages, budget_bytes: int, *, unit_bytes: float, unit_us: float
+    stages: CheckmateStages, budget_bytes: int, *, unit_bytes: float, unit_us: float
 ) -> StageModel:
     """Return the program; sizes and times are divided by the units."""
     model = LinearModel()
@@ -67,7 +67,7 @@ def stage_model(
     return StageModel(stages, model, memory.add())
 
 
-def _add_reads(model: LinearModel, stages: Stages, stage: Stage) -> None:
+def _add_reads(model: LinearModel, stages: CheckmateStages, stage: CheckmateStage) -> None:
     """An operation that runs finds its inputs carried or made again, and none of them both."""
     t, operations = stage.last, stages.problem.operations
     for p in stage.again:
@@ -82,7 +82,9 @@ def _add_reads(model: LinearModel, stages: Stages, stage: Stage) -> None:
             model.at_most([(index, 1.0) for index in sources], 1.0)
 
 
-def _add_carried(model: LinearModel, stages: Stages, stage: Stage, following: Stage) -> None:
+def _add_carried(
+    model: LinearModel, stages: CheckmateStages, stage: CheckmateStage, following: CheckmateStage
+) -> None:
     """What is carried on was carried into this stage or is made in it."""
     for v in following.carried:
         if stages.producer[v] != stage.last:
@@ -90,7 +92,9 @@ def _add_carried(model: LinearModel, stages: Stages, stage: Stage, following: St
             model.at_most([(model.at("S", following.last, v), 1.0), *terms], 0.0)
 
 
-def _sources(model: LinearModel, stages: Stages, stage: Stage, v: int) -> list[int]:
+def _sources(
+    model: LinearModel, stages: CheckmateStages, stage: CheckmateStage, v: int
+) -> list[int]:
     """Return the variables S[t,v] and R[t, producer of v], those that there are."""
     t = stage.last
     found = (model.get("S", t, v), model.get("R", t, stages.producer[v]))

@@ -22,7 +22,7 @@ from remat_gen.solver.law.problem import Held, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CheckmateStage:
     """Re-runs that may help, in order, then `last`; `fixed_bytes` are there all the time.
 
     `carried` are the values that may be there already when the stage begins.
@@ -43,12 +43,12 @@ class ForwardStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class CheckmateStages:
     """The stages of a problem; `producer` has the values that stages decide about."""
 
     problem: Problem
     forward: tuple[ForwardStep, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[CheckmateStage, ...]
     producer: dict[int, int]
 
     def made_bytes(self, p: int) -> int:
@@ -62,7 +62,7 @@ class Stages:
         return [v for v in dict.fromkeys(values) if v in self.producer]
 
 
-def stages_of(problem: Problem, chain: Chain | None) -> Stages:
+def stages_of(problem: Problem, chain: Chain | None) -> CheckmateStages:
     """Return the stages of a problem; `chain` has the segments of a training problem."""
     decided = _decided(problem)
     producer = {v: p for v, p in problem.producers().items() if v in decided}
@@ -80,8 +80,8 @@ def stages_of(problem: Problem, chain: Chain | None) -> Stages:
             for v, p in producer.items()
             if p < (problem.forward_count or t) and until[v] >= t and v not in barred
         )
-        stages.append(Stage(t, again, carried, fixed[t]))
-    return Stages(problem, _forward_steps(problem, producer), tuple(stages), producer)
+        stages.append(CheckmateStage(t, again, carried, fixed[t]))
+    return CheckmateStages(problem, _forward_steps(problem, producer), tuple(stages), producer)
 
 
 def _decided(problem: Problem) -> set[int]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 Floats: TypeAlias = NDArray[np.float64]
-Term: TypeAlias = tuple[int, float]
+LinearTerm: TypeAlias = tuple[int, float]
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class LinearModel:
         """Return the index of a variable, None where there is none."""
         return self._index.get(name)
 
-    def at_most(self, terms: Iterable[Term], limit: float) -> None:
+    def at_most(self, terms: Iterable[LinearTerm], limit: float) -> None:
         """Add the row: the sum of factor times variable over all terms is at most `limit`."""
         for column, factor in terms:
             self._rows.append(len(self.limits))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from remat_gen.solver.checkmate.checkmate_stages import Stage, Stages
-from remat_gen.solver.checkmate.linear_model import LinearModel, Term
+from remat_gen.solver.checkmate.checkmate_stages import CheckmateStage, CheckmateStages
+from remat_gen.solver.checkmate.linear_model import LinearModel, LinearTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class _Need:
 class MemoryRows:
     """Adds variables E and the rows of all steps to the model of one budget."""
 
-    stages: Stages
+    stages: CheckmateStages
     model: LinearModel
     budget_bytes: int
     unit_bytes: float
@@ -55,7 +55,7 @@ class MemoryRows:
             kept = [(self.model.get("S", first, v), self._size(v)) for v in step.retained]
             self._within([(i, size) for i, size in kept if i is not None], step.inside_bytes)
 
-    def _needs(self, stage: Stage, following: Stage | None) -> dict[int, _Need]:
+    def _needs(self, stage: CheckmateStage, following: CheckmateStage | None) -> dict[int, _Need]:
         """Return the needs of all values that may be there in a stage; add their variables E."""
         operations = self.stages.problem.operations
         readers: dict[int, list[int]] = {}
@@ -71,7 +71,7 @@ class MemoryRows:
             needs[v] = _Need(always=True) if v in own else need
         return needs
 
-    def _line(self, stage: Stage, v: int, readers: list[int], after: int | None) -> _Need:
+    def _line(self, stage: CheckmateStage, v: int, readers: list[int], after: int | None) -> _Need:
         """Go from the last reader to the first: needed there, or further on."""
         variables = [after]
         for p in reversed(readers):
@@ -86,7 +86,12 @@ class MemoryRows:
         return _Need(tuple(readers), tuple(reversed(variables)))
 
     def _add_row(
-        self, stage: Stage, needs: dict[int, _Need], p: int, terms: list[Term], fixed_bytes: int
+        self,
+        stage: CheckmateStage,
+        needs: dict[int, _Need],
+        p: int,
+        terms: list[LinearTerm],
+        fixed_bytes: int,
     ) -> None:
         """Bound what is there while operation p runs in a stage."""
         fixed_bytes += stage.fixed_bytes
@@ -100,7 +105,7 @@ class MemoryRows:
                 terms.append((there, self._size(v)))
         self._within(terms, fixed_bytes)
 
-    def _within(self, terms: list[Term], fixed_bytes: int) -> None:
+    def _within(self, terms: list[LinearTerm], fixed_bytes: int) -> None:
         room = (self.budget_bytes - fixed_bytes) / self.unit_bytes
         if room < 0:
             self.feasible = False

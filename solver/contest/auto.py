@@ -22,14 +22,14 @@ from remat_gen.solver.contest.bisection import Bisection
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.stages_entrant import SketchEntrant
+from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Progress
 
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
-Searching: TypeAlias = ExactEntrant | SketchEntrant | FrontEntrant
+Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
 
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 
@@ -43,7 +43,7 @@ class Auto:
 
     subject: Subject
     short: ExactEntrant | None
-    stages: SketchEntrant | None
+    stages: StagesEntrant | None
     rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None

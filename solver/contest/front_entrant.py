@@ -12,8 +12,8 @@ from typing import Protocol
 from remat_gen.solver.chain.program_front import Front, build_front
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.improve.budget_grid import Ladder, bare_ladder
-from remat_gen.solver.improve.retain_more import Candidate
+from remat_gen.solver.improve.budget_grid import BudgetGrid, bare_ladder
+from remat_gen.solver.improve.retain_more import MeasuredProgram
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
 
@@ -62,14 +62,16 @@ class FrontEntrant:
             if candidate is not None:
                 contest.offer(self.name, self._on_whole(candidate.program))
 
-    def candidates(self, budget_units: int) -> tuple[Candidate | None, Candidate | None]:
+    def candidates(
+        self, budget_units: int
+    ) -> tuple[MeasuredProgram | None, MeasuredProgram | None]:
         """Return the quickest program that fits as it was found, and the quickest improved."""
         budget = budget_units // self.front.unit
         programs = self.ladder if self._orders_freely() else self.front
         return programs.known(budget), programs.best(budget, self.progress)
 
     @cached_property
-    def ladder(self) -> Ladder:
+    def ladder(self) -> BudgetGrid:
         """Return the front's programs of a bare graph, improved with runs in any order."""
         programs = [self.subject.unstaged(c.program) for c in self.front.candidates]
         programs = [self.subject.plain(), *programs]

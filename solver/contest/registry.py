@@ -8,8 +8,8 @@ from importlib import import_module
 from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import Entrant, FrontEntrant
-from remat_gen.solver.contest.search_entrant import Search, SearchEntrant
-from remat_gen.solver.contest.stages_entrant import SketchEntrant
+from remat_gen.solver.contest.search_entrant import SearchEntrant, SearchFunction
+from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.search_types import Effort, Progress, silent
 
@@ -22,9 +22,9 @@ class _Published:
     staged: bool = True
     quick: bool = True
 
-    def search(self) -> Search:
+    def search(self) -> SearchFunction:
         """Return its search."""
-        found: Search = import_module(f"remat_gen.solver.{self.module}").search
+        found: SearchFunction = import_module(f"remat_gen.solver.{self.module}").search
         return found
 
 
@@ -64,7 +64,7 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     return Auto(
         subject,
         short=ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None,
-        stages=SketchEntrant(subject, effort, near) if size in SKETCHED else None,
+        stages=StagesEntrant(subject, effort, near) if size in SKETCHED else None,
         rotor=FrontEntrant(subject, "rotor", progress, effort),
         rockmate=FrontEntrant(subject, "rockmate", progress, effort),
         long=ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None,

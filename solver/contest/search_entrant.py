@@ -13,7 +13,7 @@ from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 
 
-class Search(Protocol):
+class SearchFunction(Protocol):
     """A search of a whole graph within a budget."""
 
     def __call__(
@@ -33,7 +33,7 @@ class SearchEntrant:
 
     subject: Subject
     name: str
-    search: Search
+    search: SearchFunction
     effort: Effort
     staged: bool
     quick: bool = True

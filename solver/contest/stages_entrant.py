@@ -13,7 +13,7 @@ from random import Random
 
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.improve.add_reruns import Taste
+from remat_gen.solver.improve.add_reruns import PriceRule
 from remat_gen.solver.improve.drop_reruns import pruned
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
@@ -24,7 +24,7 @@ from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
 from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.plan_runs import expand, tight_turns
-from remat_gen.solver.stages.stage_program import Outcome, sketch_stages
+from remat_gen.solver.stages.stage_program import StageSolution, sketch_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 
 NAME = "stages"
@@ -38,7 +38,7 @@ PATIENCE = 2  # rounds in a row that plan for less and need no less: the next on
 
 
 @dataclass(frozen=True, slots=True)
-class SketchEntrant:
+class StagesEntrant:
     """Offers what some rounds of plan and repair find."""
 
     subject: Subject
@@ -106,7 +106,7 @@ class _Sketch:
         self._repair(judged)
         return self._tighten(judged)
 
-    def _bound(self, outcome: Outcome) -> None:
+    def _bound(self, outcome: StageSolution) -> None:
         if self.share == 1.0 and not outcome.infeasible:
             self.bound_us = max(self.bound_us, outcome.bound_us)
 
@@ -116,7 +116,7 @@ class _Sketch:
         plain_us, limit_us = self.graph.total_us, float("inf")
         moving = ANYWHERE if bare else IN_SEGMENTS
         window = Window(contest.budget_units, plain_us, plain_us, Random(0), moving)
-        fitting = window.fit(self._trial(judged), limit_us, Taste())
+        fitting = window.fit(self._trial(judged), limit_us, PriceRule())
         if fitting is None:
             return
         fitting = retain_more(fitting, contest.budget_units)

@@ -14,7 +14,7 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.improve.memory_excess import Excess
+from remat_gen.solver.improve.memory_excess import MemoryExcess
 from remat_gen.solver.improve.problem_arrays import READ, ProblemArrays
 from remat_gen.solver.improve.retain_more import Trial
 from remat_gen.solver.improve.run_timeline import Timeline
@@ -39,7 +39,7 @@ class Addition:
     gain: int
 
 
-class Taste:
+class PriceRule:
     """How chains are chosen: a missing input is made again where that costs at most `depth` times
     the price of the value itself, else it is retained. Prices of different chains vary by a factor
     of up to `spread`; those of the same chain in identical layers by the same one.
@@ -59,15 +59,15 @@ class Taste:
         return self._factors[kind]
 
 
-def random_taste(random: Random) -> Taste:
+def random_taste(random: Random) -> PriceRule:
     """Return the usual taste, or mostly another one."""
     if random.random() < OFTEN:
-        return Taste()
-    return Taste(DEPTHS[int(random.random() * len(DEPTHS))], SPREAD)
+        return PriceRule()
+    return PriceRule(DEPTHS[int(random.random() * len(DEPTHS))], SPREAD)
 
 
 def additions(
-    trial: Trial, excess: Excess, time_left: float, taste: Taste, random: Random
+    trial: Trial, excess: MemoryExcess, time_left: float, taste: PriceRule, random: Random
 ) -> list[Addition]:
     """Return what can be added within `time_left`, the cheapest first."""
     timeline = trial.timeline
@@ -104,7 +104,7 @@ def alike(found: list[Addition], total: int) -> list[Addition]:
 
 
 def _promising(
-    timeline: Timeline, excess: Excess, time_left: float
+    timeline: Timeline, excess: MemoryExcess, time_left: float
 ) -> Iterator[tuple[int, int, float]]:
     """Yield values that lie idle over the budget, where they are read next, and a least price."""
     arrays = timeline.arrays
@@ -144,7 +144,9 @@ def _chain(timeline: Timeline, v: int, at: int, dearest: float) -> tuple[int, ..
     return tuple(sorted(chosen))
 
 
-def _gains(timeline: Timeline, excess: Excess, made: tuple[int, ...], at: int) -> Iterator[int]:
+def _gains(
+    timeline: Timeline, excess: MemoryExcess, made: tuple[int, ...], at: int
+) -> Iterator[int]:
     """Yield what the area falls by, at most, for each value made again at a position."""
     arrays, touches = timeline.arrays, timeline.touch_list
     for p in made:

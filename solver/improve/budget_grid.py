@@ -13,10 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from remat_gen.solver.improve.add_reruns import Taste
+from remat_gen.solver.improve.add_reruns import PriceRule
 from remat_gen.solver.improve.drop_reruns import pruned
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import Candidate, Trial, retain_more, started, trial_of
+from remat_gen.solver.improve.retain_more import (
+    MeasuredProgram,
+    Trial,
+    retain_more,
+    started,
+    trial_of,
+)
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.improve.work_limits import Work, bare_work
@@ -28,21 +34,21 @@ ABOVE = 2  # programs just over a rung that are repaired to fit it
 
 
 @dataclass(slots=True)
-class Ladder:
+class BudgetGrid:
     """`candidates` by rising peak and falling time; `plain` runs everything once."""
 
     arrays: ProblemArrays
-    plain: Candidate
-    candidates: list[Candidate]
+    plain: MeasuredProgram
+    candidates: list[MeasuredProgram]
     work: Work
     moving: Moving = STILL
-    _rungs: dict[int, Candidate | None] = field(default_factory=dict)
+    _rungs: dict[int, MeasuredProgram | None] = field(default_factory=dict)
 
-    def known(self, budget: int) -> Candidate | None:
+    def known(self, budget: int) -> MeasuredProgram | None:
         """Return the quickest program that fits without improving any."""
         return quickest(self.candidates, budget)
 
-    def best(self, budget: int, progress: Progress = silent) -> Candidate | None:
+    def best(self, budget: int, progress: Progress = silent) -> MeasuredProgram | None:
         """Return the quickest program that fits, of those known and of all rungs up to it."""
         known = self.known(budget)
         if known is None or known.time_us <= self.plain.time_us:
@@ -63,7 +69,7 @@ class Ladder:
     def _budget(self, rung: int) -> int:
         return self.plain.peak_bytes * rung // self.work.rungs
 
-    def _climbed(self, rung: int) -> Candidate | None:
+    def _climbed(self, rung: int) -> MeasuredProgram | None:
         budget = self._budget(rung)
         below = self._rungs.get(rung - 1) if rung % self.work.group else None
         starts = [c for c in (self.known(budget), below) if c is not None]
@@ -90,14 +96,14 @@ class Ladder:
         """Return the best of a program and those just over the budget, repaired."""
         above = [c for c in self.candidates if c.peak_bytes > window.budget][:ABOVE]
         for candidate in above:
-            fitting = window.fit(started(self.arrays, candidate), best.time_us, Taste())
+            fitting = window.fit(started(self.arrays, candidate), best.time_us, PriceRule())
             repaired = retain_more(fitting, window.budget) if fitting else best
             if window.floor_us <= repaired.time_us < best.time_us:
                 best = repaired
         return best
 
 
-def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -> Ladder:
+def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -> BudgetGrid:
     """Return the ladder of a bare graph: runs move, any operation may run again.
 
     It starts from `programs`, the first of which is the plain one, and from lowering its peak.
@@ -107,27 +113,27 @@ def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -
     low = [first, *lowered(first, started(arrays, first), first.time_us, ANYWHERE)]
     candidates = pareto([*low, *others])
     work = bare_work(len(problem.operations), effort)
-    return Ladder(arrays, first, candidates, work, ANYWHERE)
+    return BudgetGrid(arrays, first, candidates, work, ANYWHERE)
 
 
-def started_from(arrays: ProblemArrays, program: Program) -> Candidate:
+def started_from(arrays: ProblemArrays, program: Program) -> MeasuredProgram:
     """Measure a program without the re-runs that nobody reads."""
     return trial_of(pruned(timeline_of(arrays, program))).candidate()
 
 
-def by_time(c: Candidate) -> tuple[float, int, int]:
+def by_time(c: MeasuredProgram) -> tuple[float, int, int]:
     """Return the order of preference: quick, of low peak, short."""
     return (c.time_us, c.peak_bytes, len(c.program.flat()))
 
 
-def quickest(candidates: Iterable[Candidate], budget: int) -> Candidate | None:
+def quickest(candidates: Iterable[MeasuredProgram], budget: int) -> MeasuredProgram | None:
     """Return the candidate of least time that fits a budget, or None."""
     return min((c for c in candidates if c.peak_bytes <= budget), key=by_time, default=None)
 
 
-def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
+def pareto(candidates: Iterable[MeasuredProgram]) -> list[MeasuredProgram]:
     """Return the candidates that no other beats, by rising peak."""
-    front: list[Candidate] = []
+    front: list[MeasuredProgram] = []
     for c in sorted(candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments)):
         if not front or c.time_us < front[-1].time_us:
             front.append(c)

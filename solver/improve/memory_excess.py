@@ -11,7 +11,7 @@ import numpy as np
 from remat_gen.solver.improve.retain_more import Trial
 
 
-class Excess:
+class MemoryExcess:
     """Bytes over the budget inside each run, as running sums."""
 
     def __init__(self, trial: Trial, budget: int) -> None:

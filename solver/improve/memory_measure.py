@@ -18,7 +18,7 @@ from remat_gen.solver.law.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class MemoryMeasure:
     """Bytes inside each run, their maximum, and the summed time."""
 
     peak_bytes: int
@@ -26,15 +26,15 @@ class Measure:
     inside: Ints
 
 
-def measure(problem: Problem, program: Program) -> Measure:
+def measure(problem: Problem, program: Program) -> MemoryMeasure:
     """Measure a legal program; nothing is checked."""
     return measured(timeline_of(arrays_of(problem), program))
 
 
-def measured(timeline: Timeline) -> Measure:
+def measured(timeline: Timeline) -> MemoryMeasure:
     """Measure a legal program by its timeline."""
     inside = _inside(timeline)
-    return Measure(int(inside.max(initial=0)), timeline.time_us, inside)
+    return MemoryMeasure(int(inside.max(initial=0)), timeline.time_us, inside)
 
 
 def _inside(timeline: Timeline) -> Ints:

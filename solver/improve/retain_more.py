@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.improve.drop_reruns import without
-from remat_gen.solver.improve.memory_measure import Measure, measured
+from remat_gen.solver.improve.memory_measure import MemoryMeasure, measured
 from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
 from remat_gen.solver.improve.slack import Rerun, removable, surely_over
@@ -21,7 +21,7 @@ WORK = 200_000  # runs measured in all, per improvement
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MeasuredProgram:
     """A program with its figures."""
 
     peak_bytes: int
@@ -34,7 +34,7 @@ class Trial:
     """A timeline with its figures, while it is being improved."""
 
     timeline: Timeline
-    figures: Measure
+    figures: MemoryMeasure
 
     @property
     def peak_bytes(self) -> int:
@@ -46,9 +46,9 @@ class Trial:
         """Return the time of all runs."""
         return self.figures.time_us
 
-    def candidate(self) -> Candidate:
+    def candidate(self) -> MeasuredProgram:
         """Return the program with its figures."""
-        return Candidate(self.peak_bytes, self.time_us, self.timeline.program())
+        return MeasuredProgram(self.peak_bytes, self.time_us, self.timeline.program())
 
 
 def trial_of(timeline: Timeline) -> Trial:
@@ -59,7 +59,7 @@ def trial_of(timeline: Timeline) -> Trial:
     return Trial(timeline, measured(timeline))
 
 
-def started(arrays: ProblemArrays, candidate: Candidate) -> Trial:
+def started(arrays: ProblemArrays, candidate: MeasuredProgram) -> Trial:
     """Return a candidate as a trial."""
     return trial_of(timeline_of(arrays, candidate.program))
 

@@ -15,10 +15,10 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.improve.add_reruns import Addition, Taste, additions, alike, random_taste
+from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
 from remat_gen.solver.improve.drop_reruns import pruned, without_all
-from remat_gen.solver.improve.memory_excess import Excess, over_budget
-from remat_gen.solver.improve.retain_more import Candidate, Trial, retain_more, trial_of
+from remat_gen.solver.improve.memory_excess import MemoryExcess, over_budget
+from remat_gen.solver.improve.retain_more import MeasuredProgram, Trial, retain_more, trial_of
 from remat_gen.solver.improve.run_order import reordered
 from remat_gen.solver.improve.run_timeline import Timeline
 
@@ -75,17 +75,17 @@ class Window:
                 best = current
         return best
 
-    def fit(self, trial: Trial, limit_us: float, taste: Taste) -> Trial | None:
+    def fit(self, trial: Trial, limit_us: float, taste: PriceRule) -> Trial | None:
         """Add re-runs until a program fits; None if it would take `limit_us` or nothing helps."""
         trial = reordered(trial, self.budget, self.moving.first)
-        excess = Excess(trial, self.budget)
+        excess = MemoryExcess(trial, self.budget)
         for _ in range(ADDED):
             if not excess.total or trial.time_us >= limit_us:
                 break
             added = self._added(trial, excess, limit_us - trial.time_us, taste)
             if added is None:
                 return None
-            trial, excess = added, Excess(added, self.budget)
+            trial, excess = added, MemoryExcess(added, self.budget)
         return trial if not excess.total and trial.time_us < limit_us else None
 
     def _tried(self, current: Trial) -> Trial | None:
@@ -95,7 +95,9 @@ class Window:
         fitting = self.fit(less, limit, random_taste(self.random))
         return retain_more(fitting, self.budget) if fitting else None
 
-    def _added(self, trial: Trial, excess: Excess, time_left: float, taste: Taste) -> Trial | None:
+    def _added(
+        self, trial: Trial, excess: MemoryExcess, time_left: float, taste: PriceRule
+    ) -> Trial | None:
         found = additions(trial, excess, time_left, taste, self.random)
         together = alike(found, excess.total)
         choices = [together] * (len(together) > 1)
@@ -115,15 +117,15 @@ def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
 
 
 def lowered(
-    start: Candidate, trial: Trial, plain_us: float, moving: Moving = STILL
-) -> list[Candidate]:
+    start: MeasuredProgram, trial: Trial, plain_us: float, moving: Moving = STILL
+) -> list[MeasuredProgram]:
     """Return programs of ever lower peak, from adding re-runs to one of a low peak."""
-    found: list[Candidate] = []
+    found: list[MeasuredProgram] = []
     peak = start.peak_bytes
     step = max(1, peak // STEP_DOWN)
     while step and len(found) < LOWERED:
         window = Window(peak - step, plain_us, plain_us, Random(0), moving)
-        fitting = window.fit(trial, float("inf"), Taste())
+        fitting = window.fit(trial, float("inf"), PriceRule())
         if fitting is None:
             step //= 2
             continue

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from remat_gen.solver.published.division import Dag, Segment
+from remat_gen.solver.published.division import Dag, DivisionSegment
 
 ROW_LIMIT = 300  # vertices of a row whose spans are all taken as limits
 DEPTH = 100  # levels of the tree; deeper segments keep all or nothing
@@ -27,16 +27,16 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DivisionNode:
     """A segment with the bytes held inside, and its parts.
 
     The parts of a linear division meet at `row` (the ends among them); `upto[i]` is held up to its
     vertex i, `before[i]` before it.
     """
 
-    segment: Segment
+    segment: DivisionSegment
     held: int
-    children: tuple[Node, ...] = ()
+    children: tuple[DivisionNode, ...] = ()
     row: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
     upto: tuple[int, ...] = ()
@@ -57,17 +57,17 @@ class Choice:
 NOTHING = Choice(0, frozenset())
 
 
-def division_tree(dag: Dag, weights: Weights) -> Node:
+def division_tree(dag: Dag, weights: Weights) -> DivisionNode:
     """Divide down to single edges; the tree is as deep as the graph is nested, up to a limit."""
     return _node(dag, weights, dag.whole(), 0)
 
 
-def limits(root: Node) -> list[int]:
+def limits(root: DivisionNode) -> list[int]:
     """Return the bytes that a segment between checkpoints may hold, increasing."""
     return sorted(set(_held_by_spans(root)))
 
 
-def cheapest(node: Node, weights: Weights, limit: int) -> Choice:
+def cheapest(node: DivisionNode, weights: Weights, limit: int) -> Choice:
     """Return the checkpoints of least bytes with which no segment holds more than `limit`."""
     if node.held <= limit or not node.children:
         return NOTHING
@@ -80,24 +80,24 @@ def cheapest(node: Node, weights: Weights, limit: int) -> Choice:
     return Choice(stored, frozenset(ends).union(*(choice.checkpoints for choice in inner)))
 
 
-def _node(dag: Dag, weights: Weights, segment: Segment, depth: int) -> Node:
+def _node(dag: Dag, weights: Weights, segment: DivisionSegment, depth: int) -> DivisionNode:
     held = sum(weights.held[v] for v in segment.inside)
     if not segment.inside:
-        return Node(segment, held)
+        return DivisionNode(segment, held)
     division = dag.divide(segment) if depth < DEPTH else dag.shatter(segment)
     children = tuple(_node(dag, weights, part, depth + 1) for part in division.parts)
     if not division.linear:
-        return Node(segment, held, children)
+        return DivisionNode(segment, held, children)
     row = [segment.source]
     before, upto = [0], [weights.held[segment.source]]
     for child in children:
         row.append(child.segment.target)
         before.append(upto[-1] + child.held)
         upto.append(before[-1] + weights.held[row[-1]])
-    return Node(segment, held, children, tuple(row), tuple(before), tuple(upto))
+    return DivisionNode(segment, held, children, tuple(row), tuple(before), tuple(upto))
 
 
-def _held_by_spans(node: Node) -> Iterator[int]:
+def _held_by_spans(node: DivisionNode) -> Iterator[int]:
     yield node.held
     step = 1 + len(node.row) // ROW_LIMIT
     for i in range(0, len(node.row), step):
@@ -106,7 +106,9 @@ def _held_by_spans(node: Node) -> Iterator[int]:
         yield from _held_by_spans(child)
 
 
-def _cheapest_in_row(node: Node, weights: Weights, limit: int, inner: list[Choice]) -> Choice:
+def _cheapest_in_row(
+    node: DivisionNode, weights: Weights, limit: int, inner: list[Choice]
+) -> Choice:
     """Find the shortest path along the row: each step skips what may run again together."""
     last = len(node.row) - 1
     best = [(0, 0, 0)]  # stored bytes, checkpoints, predecessor

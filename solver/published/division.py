@@ -20,7 +20,7 @@ from remat_gen.solver.published.separation import components, separations
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class DivisionSegment:
     """An independent segment; `direct` tells whether the edge source → target belongs to it."""
 
     source: int
@@ -33,11 +33,11 @@ class Segment:
 class Division:
     """The parts of a segment; `linear` ones stand in a row from its source to its target."""
 
-    parts: tuple[Segment, ...]
+    parts: tuple[DivisionSegment, ...]
     linear: bool
 
 
-_Counted: TypeAlias = tuple[Segment, list[tuple[int, int]]]
+_Counted: TypeAlias = tuple[DivisionSegment, list[tuple[int, int]]]
 
 
 class Dag:
@@ -47,12 +47,12 @@ class Dag:
         self.successors = [sorted(set(targets)) for targets in successors]
         self._found: list[tuple[frozenset[int], list[_Counted]]] = []  # by segments, widest first
 
-    def whole(self) -> Segment:
+    def whole(self) -> DivisionSegment:
         """Return the segment of all vertices."""
         last = len(self.successors) - 1
-        return Segment(0, last, tuple(range(1, last)), last in self.successors[0])
+        return DivisionSegment(0, last, tuple(range(1, last)), last in self.successors[0])
 
-    def divide(self, segment: Segment) -> Division:
+    def divide(self, segment: DivisionSegment) -> Division:
         """Divide a segment that has vertices inside; each part has fewer edges."""
         row = self._splitting(segment)
         if len(row) > 2:
@@ -65,19 +65,19 @@ class Dag:
             return Division(_branches(segment, groups), False)
         return Division(self._largest(segment, edges), False)
 
-    def shatter(self, segment: Segment) -> Division:
+    def shatter(self, segment: DivisionSegment) -> Division:
         """Divide a segment into its edges."""
         edges = self.edges(segment)
-        return Division(tuple(Segment(a, b, (), True) for a, b in edges), False)
+        return Division(tuple(DivisionSegment(a, b, (), True) for a, b in edges), False)
 
-    def edges(self, segment: Segment) -> list[tuple[int, int]]:
+    def edges(self, segment: DivisionSegment) -> list[tuple[int, int]]:
         """Return the edges that belong to a segment."""
         to = {*segment.inside, segment.target}
         from_source = {*segment.inside, segment.target} if segment.direct else {*segment.inside}
         edges = [(segment.source, b) for b in self.successors[segment.source] if b in from_source]
         return edges + [(a, b) for a in segment.inside for b in self.successors[a] if b in to]
 
-    def _splitting(self, segment: Segment) -> list[int]:
+    def _splitting(self, segment: DivisionSegment) -> list[int]:
         """Return the vertices that no edge passes by, the ends among them."""
         line = [segment.source, *segment.inside, segment.target]
         farthest = {v: v for v in line}
@@ -90,7 +90,7 @@ class Dag:
             reach = max(reach, farthest[v])
         return row
 
-    def _row(self, segment: Segment, row: list[int]) -> tuple[Segment, ...]:
+    def _row(self, segment: DivisionSegment, row: list[int]) -> tuple[DivisionSegment, ...]:
         parts, start = [], 0
         for a, b in pairwise(row):
             stop = start
@@ -98,10 +98,12 @@ class Dag:
                 stop += 1
             inside = segment.inside[start:stop]
             start = stop + 1
-            parts.append(Segment(a, b, inside, b in self.successors[a]))
+            parts.append(DivisionSegment(a, b, inside, b in self.successors[a]))
         return tuple(parts)
 
-    def _largest(self, segment: Segment, edges: list[tuple[int, int]]) -> tuple[Segment, ...]:
+    def _largest(
+        self, segment: DivisionSegment, edges: list[tuple[int, int]]
+    ) -> tuple[DivisionSegment, ...]:
         """Return independent segments that share no edge and have all, the largest first."""
         left = dict.fromkeys(edges)
         parts = []
@@ -110,9 +112,9 @@ class Dag:
                 parts.append(part)
                 for edge in own:
                     del left[edge]
-        return (*parts, *(Segment(a, b, (), True) for a, b in left))
+        return (*parts, *(DivisionSegment(a, b, (), True) for a, b in left))
 
-    def _within(self, segment: Segment, edges: list[tuple[int, int]]) -> list[_Counted]:
+    def _within(self, segment: DivisionSegment, edges: list[tuple[int, int]]) -> list[_Counted]:
         """Return all independent segments between two vertices of one, and their edges.
 
         Only the whole is searched: what falls off between two vertices of a part falls off there,
@@ -129,14 +131,19 @@ class Dag:
                     and (part.source, part.target) != (segment.source, segment.target)
                 ]
         pairs = separations((segment.source, *segment.inside, segment.target), edges)
-        parts = [Segment(a, b, inside, b in self.successors[a]) for (a, b), inside in pairs.items()]
+        parts = [
+            DivisionSegment(a, b, inside, b in self.successors[a])
+            for (a, b), inside in pairs.items()
+        ]
         found = [(part, self.edges(part)) for part in parts]
         found.sort(key=lambda counted: (-len(counted[1]), counted[0].source, counted[0].target))
         self._found.append((line, found))
         return found
 
 
-def _branches(segment: Segment, groups: list[tuple[int, ...]]) -> tuple[Segment, ...]:
+def _branches(
+    segment: DivisionSegment, groups: list[tuple[int, ...]]
+) -> tuple[DivisionSegment, ...]:
     source, target = segment.source, segment.target
-    direct = [Segment(source, target, (), True)] if segment.direct else []
-    return (*direct, *(Segment(source, target, group, False) for group in groups))
+    direct = [DivisionSegment(source, target, (), True)] if segment.direct else []
+    return (*direct, *(DivisionSegment(source, target, group, False) for group in groups))

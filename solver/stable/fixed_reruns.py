@@ -14,7 +14,7 @@ from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FixedReruns:
     """`operations[i]` of the problem is operation `original[i]` of the one that was frozen."""
 
     problem: Problem
@@ -25,7 +25,7 @@ class Frozen:
         return tuple(self.original[p] for p in found)
 
 
-def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Frozen:
+def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> FixedReruns:
     """Freeze `runs` but for the operations in `free`.
 
     Forward ones of these may run again, and their re-runs are left out; backward ones may move.
@@ -50,7 +50,7 @@ def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Froz
             newest.update(zip(operation.outputs, decided.outputs, strict=True))
             original.append(p)
     left = replace(problem, operations=tuple(operations), values=tuple(values))
-    return Frozen(left, tuple(original))
+    return FixedReruns(left, tuple(original))
 
 
 def _decided(

@@ -31,7 +31,7 @@ _FEWEST = 3  # layers; a pair of them is no row
 
 
 @dataclass(frozen=True)
-class Alike:
+class LayersAlike:
     """Schedules of a subject whose layers are more alike than those of a contest's best."""
 
     subject: Subject

@@ -38,7 +38,7 @@ WIDENED = (0, 1, 2, 4)  # layers that are decided again
 
 
 @dataclass(frozen=True)
-class Steady:
+class WarmStart:
     """A committed schedule, as the contest of a budget on `subject` sees it.
 
     Without `searching` nothing is decided again: a strategy's schedule stays that strategy's.

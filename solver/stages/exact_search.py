@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
-from remat_gen.solver.stages.incumbent import Best
+from remat_gen.solver.stages.incumbent import IncumbentSchedule
 from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.plan_runs import sequence_of
 from remat_gen.solver.stages.stage_program import Answers
-from remat_gen.solver.stages.stage_refinement import TOLERANCE, Staged
+from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.state_search import Expander, StateSearch
 
@@ -69,7 +69,9 @@ def search(
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
-    return _Search(graph, Best(budget_bytes, hear), LIMITS[effort], on_bound).run(incumbent)
+    return _Search(graph, IncumbentSchedule(budget_bytes, hear), LIMITS[effort], on_bound).run(
+        incumbent
+    )
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class _Search:
     """`bound_us` holds for all schedules, `bound_in_blocks_us` for those block by block."""
 
     graph: BitGraph
-    best: Best
+    best: IncumbentSchedule
     limits: Limits
     on_bound: Callable[[float], None] | None = None
     bound_us: float = 0.0
@@ -157,8 +159,10 @@ class _Search:
             if self.best.judged is known:
                 return
 
-    def _staged(self, order: FirstRuns, work: int) -> Staged:
-        staged = Staged(self.graph, order, self.best, work, self.limits.order, self.answers)
+    def _staged(self, order: FirstRuns, work: int) -> StageRefinement:
+        staged = StageRefinement(
+            self.graph, order, self.best, work, self.limits.order, self.answers
+        )
         return staged.search(self.plain)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:

@@ -10,7 +10,7 @@ from remat_gen.solver.states.bit_graph import NEVER
 
 
 @dataclass(slots=True)
-class Best:
+class IncumbentSchedule:
     """The best schedule within a budget; `hear` is called with each better one."""
 
     budget_bytes: int

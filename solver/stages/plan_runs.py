@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.solver.stages.first_run_order import FirstRuns
 from remat_gen.solver.stages.judged_runs import Judged
-from remat_gen.solver.stages.stage_program import Plan
+from remat_gen.solver.stages.stage_program import StagePlan
 from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import members
 
@@ -34,7 +34,7 @@ class _Expansion:
             self.run(p)
 
 
-def expand(graph: BitGraph, order: FirstRuns, plan: Plan) -> list[int]:
+def expand(graph: BitGraph, order: FirstRuns, plan: StagePlan) -> list[int]:
     """Return a plan's runs: first runs by rank, re-runs as late as possible."""
     expansion = _Expansion(graph)
     for i, planned in enumerate(plan.runs):
@@ -50,7 +50,7 @@ def expand(graph: BitGraph, order: FirstRuns, plan: Plan) -> list[int]:
     return expansion.runs
 
 
-def sequence_of(order: FirstRuns, plan: Plan) -> list[int]:
+def sequence_of(order: FirstRuns, plan: StagePlan) -> list[int]:
     """Return all operations in the order in which a plan runs them first."""
     sequence: list[int] = []
     seen = 0
@@ -63,7 +63,7 @@ def sequence_of(order: FirstRuns, plan: Plan) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Excess:
+class RunExcess:
     """A run over the budget: the operation, by how much, and the last stage that ran first."""
 
     nbytes: int
@@ -72,14 +72,14 @@ class Excess:
     stage: int
 
 
-def excesses(judged: Judged, budget_bytes: int, stages: tuple[int, ...]) -> list[Excess]:
+def excesses(judged: Judged, budget_bytes: int, stages: tuple[int, ...]) -> list[RunExcess]:
     """Return the runs over the budget, in order."""
     found, ran, stage = [], 0, -1
     for moment in judged.replay.timeline:
         p = moment.operation
         first = not ran >> p & 1
         if moment.nbytes > budget_bytes:
-            found.append(Excess(moment.nbytes - budget_bytes, p, first, stage))
+            found.append(RunExcess(moment.nbytes - budget_bytes, p, first, stage))
         if first and p in stages:
             stage = p
         ran |= 1 << p

@@ -8,9 +8,9 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.stages.exact_search import AHEAD, LIMITS
 from remat_gen.solver.stages.first_run_order import first_runs
-from remat_gen.solver.stages.incumbent import Best
+from remat_gen.solver.stages.incumbent import IncumbentSchedule
 from remat_gen.solver.stages.judged_runs import Judged, judge
-from remat_gen.solver.stages.stage_refinement import Staged
+from remat_gen.solver.stages.stage_refinement import StageRefinement
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.state_search import Expander, StateSearch
 
@@ -75,9 +75,9 @@ class _Bisection:
             return judged, True
         if found.complete:
             return None, True
-        best = Best(budget_bytes, lambda judged: None)
+        best = IncumbentSchedule(budget_bytes, lambda judged: None)
         order = first_runs(self.graph, in_blocks=self.graph.chain is not None)
-        staged = Staged(self.graph, order, best, work, limits.order).search(self.plain)
+        staged = StageRefinement(self.graph, order, best, work, limits.order).search(self.plain)
         if best.judged is not None:
             return best.judged, True
         return None, staged.infeasible

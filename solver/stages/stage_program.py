@@ -53,7 +53,7 @@ class Cuts:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagePlan:
     """An optimum of the relaxation: what runs in each interval, what is there at its start."""
 
     stages: tuple[int, ...]
@@ -70,7 +70,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StageSolution:
     """`infeasible` is proved; `bound_us` holds for all schedules that the order admits.
 
     `work` is the number of the program's entries times the nodes of HiGHS's tree, about 8 µs each;
@@ -80,11 +80,11 @@ class Outcome:
 
     infeasible: bool
     bound_us: float
-    plan: Plan | None = None
+    plan: StagePlan | None = None
     work: int = 0
 
 
-Answers: TypeAlias = dict[bytes, Outcome]
+Answers: TypeAlias = dict[bytes, StageSolution]
 """Programs that were solved to their end: two orders may say the same about a few stages."""
 
 
@@ -95,14 +95,14 @@ def solve_stages(
     cuts: Cuts,
     work: int,
     known: Answers | None = None,
-) -> Outcome:
+) -> StageSolution:
     """Solve the program by HiGHS, within about as much work as given; not at all if it is less.
 
     Answers are looked up in `known`, and added to it.
     """
     rows = _rows(graph, order, budget_bytes, cuts)
     if rows is None:
-        return Outcome(True, float("inf"))
+        return StageSolution(True, float("inf"))
     answers = {} if known is None else known
     fingerprint = rows.fingerprint()
     if fingerprint in answers:
@@ -111,7 +111,7 @@ def solve_stages(
     root = ROOT * max(entries, LARGE) // LARGE
     node_work = max(1, entries // ONE_STAGE if len(cuts.stages) == 1 else entries)
     if node_work * root > work:
-        return Outcome(False, 0.0, work=work)
+        return StageSolution(False, 0.0, work=work)
     result = _minimise(rows, 1 + work // node_work - root, EXACT)
     nodes = int(getattr(result, "mip_node_count", 0) or 0)
     outcome = _outcome(rows, result, node_work * (root + nodes))
@@ -122,11 +122,11 @@ def solve_stages(
 
 def sketch_stages(
     graph: BitGraph, order: FirstRuns, budget_bytes: int, stages: tuple[int, ...]
-) -> Outcome:
+) -> StageSolution:
     """Solve the program to `ROUGH` only, at little more than its root: its bound still holds."""
     rows = _rows(graph, order, budget_bytes, Cuts(stages))
     if rows is None:
-        return Outcome(True, float("inf"))
+        return StageSolution(True, float("inf"))
     return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH, STEP), 0, STEP)
 
 
@@ -142,12 +142,12 @@ def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> S
     return rows
 
 
-def _outcome(rows: StageRows, result: Any, work: int, constant: float = 0.0) -> Outcome:
+def _outcome(rows: StageRows, result: Any, work: int, constant: float = 0.0) -> StageSolution:
     if result.status == INFEASIBLE:
-        return Outcome(True, float("inf"), work=work)
+        return StageSolution(True, float("inf"), work=work)
     bound = max(0.0, (result.mip_dual_bound or 0.0) - constant) * _unit(rows)
     plan = None if result.x is None else _plan(rows, result.x)
-    return Outcome(False, rows.graph.total_us + bound, plan, work)
+    return StageSolution(False, rows.graph.total_us + bound, plan, work)
 
 
 def _unit(rows: StageRows) -> float:
@@ -172,10 +172,10 @@ def _minimise(rows: StageRows, node_limit: int, gap: float, constant: float = 0.
     )
 
 
-def _plan(rows: StageRows, x: Any) -> Plan:
+def _plan(rows: StageRows, x: Any) -> StagePlan:
     m, values = len(rows.stages), len(rows.graph.nbytes)
     runs = [
         mask_of(q for q in range(rows.graph.count) if x[rows.x(q, i)] > 0.5) for i in range(m + 1)
     ]
     kept = [mask_of(v for v in range(values) if x[rows.k(v, i)] > 0.5) for i in range(1, m + 1)]
-    return Plan(rows.stages, tuple(runs), (0, *kept))
+    return StagePlan(rows.stages, tuple(runs), (0, *kept))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from remat_gen.solver.stages.first_run_order import FirstRuns, heaviest_chain
-from remat_gen.solver.stages.incumbent import Best
+from remat_gen.solver.stages.incumbent import IncumbentSchedule
 from remat_gen.solver.stages.judged_runs import Judged, judge
-from remat_gen.solver.stages.plan_runs import Excess, excesses, expand
-from remat_gen.solver.stages.stage_program import Answers, Cuts, Plan, solve_stages
+from remat_gen.solver.stages.plan_runs import RunExcess, excesses, expand
+from remat_gen.solver.stages.stage_program import Answers, Cuts, StagePlan, solve_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import mask_of
 from remat_gen.solver.states.state_search import Expander, StateSearch
@@ -27,7 +27,7 @@ WITHIN_A_ROUND = 5
 
 
 @dataclass(slots=True)
-class Staged:
+class StageRefinement:
     """The search: `bound_us` holds for all schedules; `infeasible` is proved; `plan` is the last.
 
     `work` bounds HiGHS's work on all programs, as `Outcome` counts it; `order_work` each search for
@@ -36,17 +36,17 @@ class Staged:
 
     graph: BitGraph
     order: FirstRuns
-    best: Best
+    best: IncumbentSchedule
     work: int
     order_work: int
     answers: Answers = field(default_factory=dict)
     bound_us: float = 0.0
     infeasible: bool = False
-    plan: Plan | None = None
+    plan: StagePlan | None = None
     _chain: int = 0
     _cuts: Cuts = field(default_factory=lambda: Cuts(()))
 
-    def search(self, plain: Judged) -> Staged:
+    def search(self, plain: Judged) -> StageRefinement:
         """Search, beginning with a stage where the plain schedule is tightest; return itself."""
         over = excesses(plain, self.best.budget_bytes, ())
         weights = [1.0] * self.graph.count
@@ -76,7 +76,7 @@ class Staged:
         self.bound_us = max(self.bound_us, min(outcome.bound_us, self.best.time_us))
         return outcome.plan is not None and self._refine(outcome.plan)
 
-    def _refine(self, plan: Plan) -> bool:
+    def _refine(self, plan: StagePlan) -> bool:
         """Replay a plan; add what makes it impossible, or look for another order of it."""
         self.plan = plan
         judged = judge(self.graph, expand(self.graph, self.order, plan))
@@ -106,7 +106,7 @@ class Staged:
         self._cuts = replace(self._cuts, elsewhere=(*self._cuts.elsewhere, reruns))
         return True
 
-    def _add_stages(self, over: list[Excess], most: int) -> bool:
+    def _add_stages(self, over: list[RunExcess], most: int) -> bool:
         """Make the tightest first runs stages, of those that are ordered; tell whether any was."""
         allowed = self._chain & ~mask_of(self._cuts.stages)
         found = [e for e in over if e.first and allowed >> e.operation & 1]
@@ -121,7 +121,7 @@ class Staged:
         self._cuts = replace(self._cuts, stages=stages)
         return bool(picked)
 
-    def _add_within(self, over: list[Excess]) -> bool:
+    def _add_within(self, over: list[RunExcess]) -> bool:
         known = self._cuts.within
         last = self._cuts.stages[-1] if self._cuts.stages else -1
         new = [

@@ -22,7 +22,7 @@ NEVER = float("inf")  # the time of a re-run that the law forbids
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class SearchPhase:
     """What one set of done operations implies.
 
     `made` values have been made once. `needed` ones are read by operations yet to run first;
@@ -68,7 +68,7 @@ class BitGraph:
         self.forced = mask_of(forced(problem))
         self.chain: Chain | None = partition(problem) if problem.forward_count else None
         self._releases = _releases(problem, self)
-        self._phases: dict[int, Phase] = {}
+        self._phases: dict[int, SearchPhase] = {}
 
     def limited(self, rerunnable: int) -> BitGraph:
         """Return the same graph in which at most these operations run again."""
@@ -96,14 +96,14 @@ class BitGraph:
         """Return the bytes of a set of values."""
         return sum(self.nbytes[v] for v in members(values))
 
-    def phase(self, done: int) -> Phase:
+    def phase(self, done: int) -> SearchPhase:
         """Return what a set of done operations implies."""
         found = self._phases.get(done)
         if found is None:
             found = self._phases[done] = self._phase_of(done)
         return found
 
-    def reruns(self, resident: int, phase: Phase) -> tuple[int, float]:
+    def reruns(self, resident: int, phase: SearchPhase) -> tuple[int, float]:
         """Return the operations that must run again, and their time: the must-run closure.
 
         They are the producers of the values which are not there and which an operation yet to run,
@@ -147,7 +147,7 @@ class BitGraph:
     def _held(self, held: Held) -> int:
         return mask_of(v for v, value in enumerate(self.problem.values) if value.held is held)
 
-    def _phase_of(self, done: int) -> Phase:
+    def _phase_of(self, done: int) -> SearchPhase:
         undone = self.all & ~done
         in_forward = bool(undone & self.forward)
         made = self.made_by(done) | (0 if in_forward else self.given)
@@ -164,7 +164,7 @@ class BitGraph:
             allowed = undone & -undone
         else:
             allowed = self._allowed(done)
-        return Phase(made, needed, self._useful(needed, done), pinned, allowed, rest_us)
+        return SearchPhase(made, needed, self._useful(needed, done), pinned, allowed, rest_us)
 
     def _reads_of(self, operations: int) -> int:
         read = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from remat_gen.solver.states.bit_graph import NEVER, BitGraph, Phase
+from remat_gen.solver.states.bit_graph import NEVER, BitGraph, SearchPhase
 from remat_gen.solver.states.bit_sets import members
 
 
@@ -26,7 +26,7 @@ class Evictions:
     """
 
     graph: BitGraph
-    phase: Phase
+    phase: SearchPhase
     resident: int
     made: int
     base_us: float

@@ -17,7 +17,7 @@ from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.bit_sets import members
 from remat_gen.solver.states.evictions import Evictions
 
-State: TypeAlias = tuple[int, int]  # resident values, done operations
+SearchState: TypeAlias = tuple[int, int]  # resident values, done operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Child:
     time_us: float
     spent_us: float
     nbytes: int
-    state: State
+    state: SearchState
     operation: int
 
 
@@ -141,8 +141,8 @@ class StateSearch:
     bound_us: float = 0.0
     complete: bool = False
     _heap: list[tuple[float, float, int, int, float, Child]] = field(default_factory=list)
-    _spent: dict[State, float] = field(default_factory=dict)
-    _parent: dict[State, tuple[State, int]] = field(default_factory=dict)
+    _spent: dict[SearchState, float] = field(default_factory=dict)
+    _parent: dict[SearchState, tuple[SearchState, int]] = field(default_factory=dict)
     _pushed: int = 0
 
     def search(self) -> StateSearch:
@@ -198,7 +198,7 @@ class StateSearch:
         )
         heapq.heappush(self._heap, item)
 
-    def _path(self, state: State) -> tuple[int, ...]:
+    def _path(self, state: SearchState) -> tuple[int, ...]:
         runs = []
         while state in self._parent:
             state, operation = self._parent[state]

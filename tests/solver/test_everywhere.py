@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from solver_problems import problems, uniform_chain
 
-from remat_gen.solver.all_sizes import EverywhereSolver, InfeasibleElsewhereError
+from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
@@ -48,11 +48,11 @@ def cases(
 
 def search(
     problem: Problem, elsewhere: tuple[Elsewhere, ...], strategy: str = "rotor"
-) -> EverywhereSolver:
+) -> AllSizesSolver:
     def make(one: Problem) -> Solver:
         return Solver(one, strategy)
 
-    return EverywhereSolver(make(problem), elsewhere, make)
+    return AllSizesSolver(make(problem), elsewhere, make)
 
 
 def highest(problem: Problem, elsewhere: tuple[Elsewhere, ...], schedule: Schedule) -> int:
@@ -163,6 +163,6 @@ def test_a_later_search_that_is_interrupted_says_so() -> None:
     def make(one: Problem) -> Solver:
         return Interrupted(one, "auto")
 
-    found = EverywhereSolver(Solver(problem, "auto"), elsewhere, make).solve(100).solution
+    found = AllSizesSolver(Solver(problem, "auto"), elsewhere, make).solve(100).solution
     assert found.interrupted
     assert found.notes == (INTERRUPTED,)

@@ -18,7 +18,7 @@ from strategy_problems import (
 )
 
 from remat_gen.solver.checkmate import checkmate_lp
-from remat_gen.solver.checkmate.checkmate_model import Plan
+from remat_gen.solver.checkmate.checkmate_model import CheckmatePlan
 from remat_gen.solver.checkmate.checkmate_stages import stages_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
@@ -58,7 +58,7 @@ def test_promises_on_hard_training_problems(problem: Problem, share: float) -> N
 def test_any_rounding_can_run(problem: Problem, carried: float, threshold: float) -> None:
     """Nothing carried: all runs again; everything carried: nothing does."""
     stages = stages_of(problem, Judge(problem, 0).chain)
-    plan = Plan({}, {(s.last, v): carried for s in stages.stages for v in s.carried})
+    plan = CheckmatePlan({}, {(s.last, v): carried for s in stages.stages for v in s.carried})
     runs = checkmate_lp.rounded(stages, plan, threshold)
     figures = Judge(problem, 0).judged(runs).replay
     assert not figures.reruns or carried < threshold
