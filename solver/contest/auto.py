@@ -100,7 +100,8 @@ class Auto:
     def _smaller_units(self, units: int) -> list[int]:
         plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
         count = GRID if len(self.subject.whole.operations) <= FINE else COARSE_GRID
-        return sorted({plain * k // count for k in range(1, count)} & set(range(1, units)))[::-1]
+        shares = {plain * k // count for k in range(1, count)}
+        return sorted((share for share in shares if 0 < share < units), reverse=True)
 
     def _searched(self, units: int) -> Contest:
         """Return the contest of one of the smaller budgets, which is searched once."""
