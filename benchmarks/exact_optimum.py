@@ -19,12 +19,12 @@ from exact_oracle import Node, bare
 from solver_problems import GptShape, gpt_like
 
 from remat_gen.bare.graph_file import read_graph
-from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.judge import judge
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort, Found
-from remat_gen.solver.strategies import checkmate
+from remat_gen.solver.checkmate import checkmate
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found
+from remat_gen.solver.stages.exact_search import search
+from remat_gen.solver.stages.judged_runs import judge
+from remat_gen.solver.states.bit_graph import BitGraph
 
 PROVED = {"vgg16": (95, 90, 85, 83), "unet": (90, 80, 60, 50, 39)}  # DESIGN.md, section 8
 SHARES = (90, 70, 50, 30)

@@ -14,7 +14,7 @@ from gpt2_model import Shape, step_of
 from planned import print_table
 
 from remat_gen.capture.profile.roofline import Rates
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.solve import InfeasibleError, Solver
 
 SHARES = (90, 60, 50, 30, 10)

@@ -20,9 +20,9 @@ from planned import print_table
 from vision import RATES
 from vision_models import ROWS
 
-from remat_gen.solver.bare import BareGraph, Node
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 
 NODES, WIDTH = 1000, 10

@@ -24,10 +24,10 @@ from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs
 from remat_gen.plan.planning import rounded
 from remat_gen.plan.step_problem import problem_of
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
 
 SHARE = 0.6

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 
 from solver_problems import gpt_like, unet_like
 
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.solve import STRATEGIES, InfeasibleError, Solver
 
 SHARES = (90, 80, 70, 60, 50, 40, 30)

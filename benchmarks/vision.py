@@ -14,12 +14,12 @@ from fake_step import fake_problem
 from vision_models import ROWS, Row
 
 from remat_gen.capture.profile.roofline import Rates
-from remat_gen.solver.contest import Contest
-from remat_gen.solver.entrants import Entrant
-from remat_gen.solver.registry import entrant_for
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.search import Effort
-from remat_gen.solver.subject import Subject, subject_of
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.front_entrant import Entrant
+from remat_gen.solver.contest.registry import entrant_for
+from remat_gen.solver.contest.subject import Subject, subject_of
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.search_types import Effort
 
 RATES = Rates(flops_per_us=40e6, bytes_per_us=2e6, launch_us=0.0)
 AROUND = 16  # points of a cut around OGC's within which the deepest is looked for

@@ -14,8 +14,8 @@ from remat_gen.codegen.now import Now
 from remat_gen.codegen.reach import Reach, apart, partly_reached, reach_of
 from remat_gen.codegen.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule
 
 _MIND_MASKS = frozenset(
     f"aten.{norm}_backward.default"

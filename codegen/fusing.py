@@ -12,11 +12,11 @@ from remat_gen.codegen.marks import compiled
 from remat_gen.codegen.part_text import PartText, write_part
 from remat_gen.codegen.statements import Body, Statement
 from remat_gen.ir.graph import Graph
-from remat_gen.solver.fused import PartFigures, fuse
-from remat_gen.solver.parts import Ends, Part, ends_of
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.compiled.fused import PartFigures, fuse
+from remat_gen.solver.compiled.parts import Ends, Part, ends_of
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from remat_gen.codegen.forms import method_of, part_of
 from remat_gen.codegen.updates import updates_in_place
 from remat_gen.codegen.written_over import Fits
 from remat_gen.ir.graph import Graph
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(slots=True)

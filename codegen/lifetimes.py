@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule
 
 
 @dataclass(slots=True)

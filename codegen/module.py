@@ -38,10 +38,10 @@ from remat_gen.codegen.part_names import NamedPart, name_parts
 from remat_gen.codegen.planned_forward import ForwardText, ForwardWriter
 from remat_gen.codegen.shared_views import share_views
 from remat_gen.codegen.tables import Tables
-from remat_gen.solver.fused import PartFigures
-from remat_gen.solver.parts import Part
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.compiled.fused import PartFigures
+from remat_gen.solver.compiled.parts import Part
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
     """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output

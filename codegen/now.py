@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from remat_gen.codegen.lifetimes import Lifetime, Lifetimes, moments
 from remat_gen.codegen.marks import Mark, kept, tangent, value
 from remat_gen.ir.graph import Graph, Kind, Operation
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule
 
 
 @dataclass(slots=True)

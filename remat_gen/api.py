@@ -25,7 +25,7 @@ from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.review.difference import Difference, difference
 from remat_gen.review.revisions import read_named_plan
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 

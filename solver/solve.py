@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from remat_gen.solver.alike import Alike
-from remat_gen.solver.bare import BareGraph
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.contest import ALL, Contest, Entry
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort, News, Progress, silent
-from remat_gen.solver.steady import Steady
-from remat_gen.solver.subject import subject_of
+from remat_gen.solver.contest.contest import ALL, Contest, Entry
+from remat_gen.solver.contest.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.bare_graph import BareGraph
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort, News, Progress, silent
+from remat_gen.solver.stable.committed_schedule import Committed
+from remat_gen.solver.stable.layers_alike import LayersAlike
+from remat_gen.solver.stable.warm_start import WarmStart
 
 __all__ = [
     "STRATEGIES",
@@ -55,7 +55,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SmallestBudget:
-    """The least budget a strategy can meet, and the index of the operation that sets it."""
+    """The least budget for which a strategy finds a schedule, and the operation that sets it."""
 
     nbytes: int
     operation: int
@@ -112,8 +112,8 @@ class Solver:
     ) -> None:
         """Set up; nothing is searched yet. `news` hears how far each search has come.
 
-        A `committed` schedule is kept where it is about as good (see `steady`). With `alike`, auto
-        plans layers alike where that is about as good.
+        A `committed` schedule is kept where it is about as good (see `warm_start`). With `alike`,
+        auto plans layers alike where that is about as good.
 
         Raises:
             ValueError: the strategy is unknown.
@@ -126,17 +126,18 @@ class Solver:
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._least: Program | None = None
         self._news = news
-        self._steady: Steady | None = None
+        self._steady: WarmStart | None = None
         if committed is not None:
             searching = strategy == AUTO and len(self.problem.operations) <= SHORT_SEARCH
-            self._steady = Steady(self.subject, committed, effort, searching)
-        self._alike = Alike(self.subject, effort) if alike and strategy == AUTO else None
+            self._steady = WarmStart(self.subject, committed, effort, searching)
+        self._alike = LayersAlike(self.subject, effort) if alike and strategy == AUTO else None
 
     def solve(self, budget_bytes: int) -> Solution:
         """Return the quickest schedule found within the budget.
 
         Raises:
             InfeasibleError: no schedule of the strategy fits.
+            Exception: a search failed, and no other one found anything.
             KeyboardInterrupt: the search was interrupted before it had found any schedule.
         """
         contest = Contest(self.subject, budget_bytes, news=self._news)
@@ -152,6 +153,8 @@ class Solver:
             contest.offer(self.strategy, self._least_program())
         slower = contest.give_way(kept) if kept else None
         if contest.best is None:
+            for error in contest.failures.values():
+                raise error  # it may be why nothing was found
             smallest = self.smallest_budget()
             raise InfeasibleError(
                 smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
@@ -169,8 +172,11 @@ class Solver:
         The committed schedule may be that of layers planned alike: then nothing has changed since,
         and it is called what it was called when it was found, so that the file stays the same.
         """
-        alike = self._alike.kept(contest) if self._alike else None
-        steady = self._steady.kept(contest) if self._steady else None
+        alike = steady = None
+        with contest.tolerating("layers alike"):
+            alike = self._alike.kept(contest) if self._alike else None
+        with contest.tolerating("committed schedule"):
+            steady = self._steady.kept(contest) if self._steady else None
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady
@@ -187,6 +193,7 @@ class Solver:
         unproved, asked = self._entrant.unproved() if by_z3 else (0, 0)
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
+        notes += [f"{name} failed: {error!r}" for name, error in contest.failures.items()]
         notes += [INTERRUPTED] * interrupted
         return Solution(
             best.strategy,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from remat_gen.ask.budget import Optimizer
 from remat_gen.ask.request import Strategy
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
 

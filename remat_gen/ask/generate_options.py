@@ -21,7 +21,7 @@ from remat_gen.ask.request import (
     make_dynamic,
     make_limit,
 )
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from fnmatch import fnmatchcase
 
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Kind
-from remat_gen.solver.pins import pinned, recomputable
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.pins import pinned, recomputable
+from remat_gen.solver.law.problem import Problem
 
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
 _NEAR = 3  # names that a message suggests

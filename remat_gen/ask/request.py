@@ -21,7 +21,7 @@ from remat_gen.ask.budget import (
 )
 from remat_gen.ask.pin_patterns import Pins
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute")

@@ -14,10 +14,11 @@ from remat_gen.ask.budget import parse_budget
 from remat_gen.bare.graph_file import read_graph
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Run, Schedule
-from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort
+from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import (
     InfeasibleError,
     SmallestBudget,
@@ -25,7 +26,6 @@ from remat_gen.solver.solve import (
     Solver,
     Status,
 )
-from remat_gen.solver.strategies.errors import TooLargeError
 from remat_gen.terminal.interrupt import Interruptible
 
 _NAMED_AT_MOST = 40  # nodes that run again
@@ -33,14 +33,17 @@ _NAMED_AT_MOST = 40  # nodes that run again
 
 @dataclass(frozen=True, slots=True)
 class BareResult:
-    """What was asked and found; `ruled_out` where no schedule of any kind fits the budget."""
+    """What was asked and found; `ruled_out` where no schedule of any kind fits the budget.
+
+    The `smallest` budget is looked for where nothing was found: that may take longer than the rest.
+    """
 
     problem: Problem
     strategy: str
     budget_text: str
     budget_bytes: int
     plain: Replay
-    smallest: SmallestBudget
+    smallest: SmallestBudget | None
     solution: Solution | None
     ruled_out: bool = False
 
@@ -57,11 +60,12 @@ def solve_graph(
     graph = read_graph(path)
     solver = Solver(graph, strategy, progress.stage("solve"), effort, progress.news)
     budget_bytes = budget.resolve(solver.plain.peak_bytes)
-    solution, ruled_out = None, False
+    solution, smallest, ruled_out = None, None, False
     try:
         solution = solver.solve(budget_bytes)
         progress.pardon()
     except InfeasibleError as error:
+        smallest = SmallestBudget(error.smallest_bytes, error.operation_index)
         ruled_out = error.proved
     except TooLargeError as error:
         raise UsageError(f"{path}: {error}; --strategy auto searches any graph") from error
@@ -71,22 +75,15 @@ def solve_graph(
         budget_text=budget.text,
         budget_bytes=budget_bytes,
         plain=solver.plain,
-        smallest=_smallest(solver, solution),
+        smallest=smallest,
         solution=solution,
         ruled_out=ruled_out,
     )
 
 
-def _smallest(solver: Solver, solution: Solution | None) -> SmallestBudget:
-    """Return the smallest budget known; the schedule found may need less than the strategy's."""
-    known = solver.smallest_budget()
-    if solution is None or known.nbytes <= solution.replay.peak_bytes:
-        return known
-    return SmallestBudget(solution.replay.peak_bytes, solution.replay.peak_at)
-
-
 def infeasible(result: BareResult) -> InfeasibleBudgetError:
     """Return the error that says so, with the smallest budget and what sets it."""
+    assert result.smallest is not None
     share = 100 * result.smallest.nbytes / max(result.plain.peak_bytes, 1)
     node = result.problem.operations[result.smallest.operation].name
     what = "no schedule" if result.ruled_out else f"no schedule of strategy {result.strategy}"
@@ -109,7 +106,7 @@ def result_json(result: BareResult) -> dict[str, Any]:
         "time_ratio": _ratio(result, found) if found else None,
         "peak_bytes": found.replay.peak_bytes if found else None,
         "lower_bound": _plain_number(found.lower_bound_us) if found else None,
-        "min_budget": result.smallest.nbytes,
+        "min_budget": result.smallest.nbytes if result.smallest else None,
         "schedule": _steps(result.problem, found.schedule) if found else None,
         "budget_bytes": result.budget_bytes,
         "plain_peak_bytes": result.plain.peak_bytes,
@@ -165,10 +162,6 @@ def _lines(result: BareResult) -> list[tuple[str, str]]:
         ),
         ("bound", _bound(found)),
         ("solver", "; ".join([found.strategy, found.status.value, *notes])),
-        (
-            "smallest",
-            f"{size(result.smallest.nbytes)} is the smallest budget for {result.strategy}",
-        ),
     ]
     if found.replay.reruns:
         lines.append(("run again", _named(result.problem, found.replay.reruns)))

@@ -16,7 +16,7 @@ from typing import Any
 from remat_gen.ir import coding
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.reading import errors_name
-from remat_gen.solver.bare import BareGraph, Node
+from remat_gen.solver.law.bare_graph import BareGraph, Node
 
 _MOST_BYTES = 2**61  # together: searches count in 64 bits
 _MOST_TIME = 1e300

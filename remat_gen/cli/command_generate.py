@@ -18,7 +18,7 @@ from remat_gen.ir.errors import RematError, UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 

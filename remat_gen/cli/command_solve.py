@@ -10,7 +10,7 @@ from rich.console import Console
 
 from remat_gen.ask.request import Strategy
 from remat_gen.cli import option_texts as o
-from remat_gen.solver.search import INTERRUPTED, Effort
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 
@@ -31,7 +31,8 @@ def solve(
 
     GRAPH.json has {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names]}, ...]} in
     topological order, and may list "outputs": names of values that live to the end. A node runs
-    with its inputs and its output resident; any node may run again. --json prints the schedule.
+    with its inputs and its output resident; any node may run again. --json prints the schedule;
+    where none fits, the smallest budget for which one was found.
     """
     from remat_gen.bare.bare_result import infeasible, result_json, result_table, solve_graph
 

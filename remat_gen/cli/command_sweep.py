@@ -12,7 +12,7 @@ from rich.console import Console
 from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 

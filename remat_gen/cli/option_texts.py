@@ -9,7 +9,7 @@ import typer
 
 from remat_gen.ask.budget import Optimizer
 from remat_gen.ask.request import Strategy
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 
 ModelFile = Annotated[Path | None, typer.Argument(metavar="MODEL.py", show_default=False)]
 GeneratedFile = Annotated[Path, typer.Argument(metavar="MODEL_remat.py", show_default=False)]

@@ -14,19 +14,19 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.additions import Taste, random_taste
-from remat_gen.solver.arrays import arrays_of
-from remat_gen.solver.cascade import without
-from remat_gen.solver.improve import Trial, trial_of
-from remat_gen.solver.liveness import prune, to_schedule
-from remat_gen.solver.pins import pinned
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program, first_runs
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.schedule import Run, Schedule
-from remat_gen.solver.sums import added
-from remat_gen.solver.timeline import timeline_of
-from remat_gen.solver.window import Window
+from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
+from remat_gen.solver.improve.drop_reruns import without
+from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.retain_more import Trial, trial_of
+from remat_gen.solver.improve.ruin_and_recreate import Window
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.law.liveness import prune, to_schedule
+from remat_gen.solver.law.pins import pinned
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program, first_runs
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.sums import added
 
 WAYS = 24  # to choose re-runs where a schedule has to be repaired
 TRIALS = 60  # to improve the best of them
@@ -165,7 +165,7 @@ def _repaired(problem: Problem, trial: Trial, budget_bytes: int) -> Trial | None
     for seed in range(WAYS):
         random = Random(seed)
         window = Window(budget_bytes, plain_us, plain_us, random)
-        taste = random_taste(random) if seed else Taste()
+        taste = random_taste(random) if seed else PriceRule()
         fitted = window.fit(trial, float("inf"), taste)
         found += [fitted] if fitted is not None else []
     best = min(found, key=lambda t: t.time_us, default=None)

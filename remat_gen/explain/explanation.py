@@ -13,8 +13,8 @@ from remat_gen.explain.explain_other import Other, retained_instead, run_again_i
 from remat_gen.ir.graph import Graph, Operation, Source
 from remat_gen.picture.timeline_owners import Part, Residence, Stay, residence_of
 from remat_gen.review.retrace import Retraced, retrace_file
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.sums import added
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.sums import added
 
 
 class Fate(Enum):

@@ -3,8 +3,8 @@
 A *stay* is the time that one run's result is in memory. What it is follows from who made it and
 how long it stays: *retained* (made in forward, there when backward begins; told apart by module),
 *run again*, a *gradient* (made in backward, or coming in), or *transient* (the rest, and what an
-operation needs only while it runs). The sums are those of `solver/replay.py`: a test holds them to
-it.
+operation needs only while it runs). The sums are those of `solver/law/replay.py`: a test holds them
+to it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.replay import freed_next
-from remat_gen.solver.schedule import Run, Schedule
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.replay import freed_next
+from remat_gen.solver.law.schedule import Run, Schedule
 
 
 class Part(Enum):

@@ -9,10 +9,10 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.graph import Graph
 from remat_gen.picture.timeline_bands import Band, bands_of, total_bytes
 from remat_gen.picture.timeline_owners import residence_of
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.subject import subject_of
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
 from remat_gen.plan.planning import Planned
 from remat_gen.plan.smaller_problems import elsewhere_of
-from remat_gen.solver.gather import gathered
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
+from remat_gen.solver.compiled.gather import gathered
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
 from remat_gen.terminal.progress import Step
 
 Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]

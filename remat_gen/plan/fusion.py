@@ -20,13 +20,13 @@ from remat_gen.ir.costs import PartCost
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Compiled
-from remat_gen.solver.fused import PartFigures, fuse, replay_fused
-from remat_gen.solver.parts import Part, ends_of, longest_parts
-from remat_gen.solver.pieces import cheapest, pieces_of, stretches
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.sums import added
+from remat_gen.solver.compiled.fused import PartFigures, fuse, replay_fused
+from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
+from remat_gen.solver.compiled.pieces import cheapest, pieces_of, stretches
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.sums import added
 
 # Returns what candidates cost, by key.
 Measure: TypeAlias = Callable[[Sequence[Candidate]], Mapping[str, PartCost]]

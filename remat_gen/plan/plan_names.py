@@ -8,9 +8,9 @@ from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Block, PlannedSegment
 from remat_gen.ir.steps import FREE, RUN, read_step, runs_in, step_line
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.stable.committed_schedule import Committed
 
 
 def planned_schedule(problem: Problem, schedule: Schedule) -> tuple[PlannedSegment, ...]:

@@ -20,15 +20,15 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import plan_there
 from remat_gen.plan.fusion import Fusion
 from remat_gen.plan.plan_names import committed_runs
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError, Peak
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.room import Elsewhere
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort, News
+from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError, Peak
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import Effort, News
+from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
-from remat_gen.solver.strategies.errors import TooLargeError
+from remat_gen.solver.stable.committed_schedule import Committed
+from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.terminal.progress import Step
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class Search:
     committed: Committed | None = None
     alike: bool = True
 
-    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> EverywhereSolver:
+    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> AllSizesSolver:
         """Return the search of a problem that has other sizes `elsewhere`."""
-        return EverywhereSolver(self._one(problem), elsewhere, self._one)
+        return AllSizesSolver(self._one(problem), elsewhere, self._one)
 
     def _one(self, problem: Problem) -> Solver:
         return Solver(

@@ -9,7 +9,7 @@ from remat_gen.codegen.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
-from remat_gen.solver import problem as plain
+from remat_gen.solver.law import problem as plain
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 

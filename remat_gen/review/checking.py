@@ -28,7 +28,7 @@ from remat_gen.plan.plan_names import schedule_of
 from remat_gen.plan.step_problem import problem_of
 from remat_gen.review.generated_module import Existing
 from remat_gen.review.retrace import retrace
-from remat_gen.solver.replay import IllegalScheduleError, replay
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
 
 _EDITED = "was edited by hand"
 

@@ -17,9 +17,9 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.plan.plan_names import schedule_of
 from remat_gen.plan.step_problem import problem_of
 from remat_gen.review.generated_module import Existing
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import IllegalScheduleError, Replay, replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from remat_gen.ir.byte_text import size
-from remat_gen.solver.committed import NAME as KEPT
-from remat_gen.solver.search import INTERRUPTED
+from remat_gen.solver.law.search_types import INTERRUPTED
+from remat_gen.solver.stable.committed_schedule import NAME as KEPT
 
 if TYPE_CHECKING:
     from remat_gen.ir.plan import Plan, Predicted

@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from remat_gen.ir.errors import Interruption
-from remat_gen.solver.search import Standing
+from remat_gen.solver.law.search_types import Standing
 from remat_gen.terminal.progress import Progress, Step
 
 

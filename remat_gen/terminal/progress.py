@@ -17,7 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from remat_gen.solver.search import Standing
+from remat_gen.solver.law.search_types import Standing
 
 # What is being done, how much of it is done, and how much there is.
 Step: TypeAlias = Callable[[str, int, int], None]

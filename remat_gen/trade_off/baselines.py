@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import IllegalScheduleError, Replay
-from remat_gen.solver.straight import per_layer
-from remat_gen.solver.subject import Subject
+from remat_gen.solver.blocks.simple_programs import per_layer
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import IllegalScheduleError, Replay
 
 
 @dataclass(frozen=True, slots=True)

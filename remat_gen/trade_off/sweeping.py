@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from remat_gen.ask.request import Strategy
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.replay import Replay
-from remat_gen.solver.search import Effort
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.replay import Replay
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
-from remat_gen.solver.strategies.errors import TooLargeError
-from remat_gen.solver.subject import subject_of
 from remat_gen.terminal.progress import Progress, Silent, Step
 from remat_gen.trade_off.baselines import Peer, layered_peers
 from remat_gen.trade_off.sweep_problem import Measured, Source, measured

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from remat_gen.solver.bare import BareGraph, Node
+from remat_gen.solver.law.bare_graph import BareGraph, Node
 
 
 def uniform_chain(length: int) -> BareGraph:

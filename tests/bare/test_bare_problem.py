@@ -8,11 +8,11 @@ import pytest
 from bare_graphs import bare_graphs, largest_node_bytes, uniform_chain
 from hypothesis import given, settings
 
-from remat_gen.solver.bare import BareGraph, Node
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import IllegalScheduleError
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import IllegalScheduleError
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.subject import subject_of
 
 _DIAMOND = BareGraph(
     (

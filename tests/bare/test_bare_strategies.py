@@ -7,8 +7,8 @@ from bare_graphs import bare_graphs, largest_node_bytes, scaled, training_graphs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.solver.bare import BareGraph, Node
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import STRATEGIES, InfeasibleError, Solution, Solver, Status
 
 GRAPHS = bare_graphs() | bare_graphs(layered=True) | training_graphs()

@@ -17,10 +17,10 @@ from remat_gen.explain.explain_other import retained_instead, run_again_instead
 from remat_gen.explain.explain_text import details
 from remat_gen.explain.explanation import Explained, Explanation, Fate, explain_file
 from remat_gen.review.retrace import Retraced, retrace_file
-from remat_gen.solver.liveness import to_schedule
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.liveness import to_schedule
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from remat_gen.bare.graph_file import parse_graph
 from remat_gen.ir.errors import GraphError
-from remat_gen.solver.bare import BareGraph
+from remat_gen.solver.law.bare_graph import BareGraph
 
 BAD_FILES = {
     "empty": ("", "is no JSON"),

@@ -16,10 +16,11 @@ from signalled import signalled
 
 from remat_gen.ir.header import split_header
 from remat_gen.ir.plan import read_plan
-from remat_gen.solver.auto import Auto
-from remat_gen.solver.contest import Contest
-from remat_gen.solver.exact_entrant import ExactEntrant
-from remat_gen.solver.search import INTERRUPTED
+from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.exact_entrant import ExactEntrant
+from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.law.search_types import INTERRUPTED, Effort, silent
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import Silent
 
@@ -27,7 +28,7 @@ from remat_gen.terminal.progress import Silent
 _PROGRAM = """
 import sys, time
 from remat_gen.cli.app import main
-from remat_gen.solver.auto import Auto
+from remat_gen.solver.contest.auto import Auto
 
 def slow(self, contest):
     print("SOLVING", file=sys.stderr, flush=True)
@@ -86,9 +87,10 @@ class _Finalised:
 def test_a_sigint_that_a_finaliser_swallows_comes_back(
     existing: Path, remat: Remat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the search at the next report of progress; by then there is a cheap schedule."""
+    """It ends the search at the next report of progress; here there is a schedule by then."""
 
     def enter(self: ExactEntrant, contest: Contest) -> None:
+        FrontEntrant(self.subject, "rotor", silent, Effort.NORMAL).enter(contest)
         assert contest.best is not None
         _Finalised()
 

@@ -9,7 +9,7 @@ import pytest
 from cli_runs import Remat
 from rich.console import Console
 
-from remat_gen.solver.search import Standing
+from remat_gen.solver.law.search_types import Standing
 from remat_gen.terminal import progress as module
 from remat_gen.terminal.progress import progress_for, standing_text
 

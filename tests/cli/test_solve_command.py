@@ -69,7 +69,7 @@ def test_json_says_what_was_found(strategy: str, chain: Path, remat: Remat) -> N
         assert result["peak_bytes"] <= result["budget_bytes"]
         assert result["time_ratio"] == result["time"] / 9
         assert 9 <= result["lower_bound"] <= result["time"]
-        assert result["min_budget"] <= result["peak_bytes"]
+        assert result["min_budget"] is None  # looked for only where nothing fits
         assert (result["status"] == "optimal") == (result["lower_bound"] == result["time"])
 
 
@@ -96,7 +96,7 @@ def test_people_get_a_table(chain: Path, remat: Remat) -> None:
     assert lines["budget"].startswith("5 B, 83.3% of the plain peak")
     assert lines["peak"].startswith("5 B planned, 6 B plain")
     assert "10 planned, 9 plain: × 1.1111, 1 node runs again" in lines["time"]
-    assert "bound" in lines and "solver" in lines and "smallest" in lines
+    assert "bound" in lines and "solver" in lines
     assert lines["run"].startswith("again  f")
     assert remat("solve", chain, "--budget", "5", "--quiet").out == ""
 

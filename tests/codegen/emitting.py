@@ -18,11 +18,11 @@ from remat_gen.codegen.module import emit_body
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.plan.step_problem import problem_of
-from remat_gen.solver.fused import PartFigures
-from remat_gen.solver.parts import Part
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.compiled.fused import PartFigures
+from remat_gen.solver.compiled.parts import Part
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match, compare
 from remat_gen.verification.outcome import State, run_steps

@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import TraceError
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.step import training_step
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from remat_gen.solver.arrays import arrays_of
-from remat_gen.solver.liveness import prune, to_schedule
-from remat_gen.solver.order import span
-from remat_gen.solver.partition import partition
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.straight import keep_all
-from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_programs import keep_all
+from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.run_order import span
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.law.liveness import prune, to_schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.schedule import Schedule
 
 
 def random_schedule(problem: Problem, seed: int, limit: int, share: float) -> Schedule:

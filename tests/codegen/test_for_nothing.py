@@ -13,9 +13,9 @@ from torch import Tensor
 
 from remat_gen.codegen.fusible import fusible_in
 from remat_gen.ir.graph import Graph, Phase
-from remat_gen.solver.parts import Part, ends_of, longest_parts
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule
 from remat_gen.verification.compare import Match
 
 # a GRU cell's trace has copies that its backward alone reads

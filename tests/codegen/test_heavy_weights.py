@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from emitting import CPU, HEAD, Emitted, assert_bitwise, emit, keep_all
 
-from remat_gen.solver.partition import partition
+from remat_gen.solver.blocks.partition import partition
 from remat_gen.verification.peak import model_peak
 
 FOOT = """

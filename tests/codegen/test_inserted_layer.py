@@ -22,11 +22,11 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.plan import read_plan
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import committed_runs, planned_schedule
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.solve import Solver
+from remat_gen.solver.stable.committed_schedule import Committed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt.py"
 GPT = EXAMPLE.read_text(encoding="utf-8")

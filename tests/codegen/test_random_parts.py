@@ -15,10 +15,10 @@ from remat_gen.codegen.fusible import fusible_in
 from remat_gen.codegen.fusing import write_fused
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
-from remat_gen.solver.fused import PartFigures
-from remat_gen.solver.parts import Part, ends_of, longest_parts
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Run, Schedule
+from remat_gen.solver.compiled.fused import PartFigures
+from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Run, Schedule
 
 quick = settings(
     max_examples=25,

@@ -9,8 +9,8 @@ import pytest
 import torch
 from emitting import CPU, HEAD, Emitted, assert_bitwise, emit
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.peak import model_peak
 

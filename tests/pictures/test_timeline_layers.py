@@ -11,8 +11,8 @@ from remat_gen.picture.timeline_bands import MODULES, bands_of, total_bytes
 from remat_gen.picture.timeline_owners import Part, bytes_by_run, residence_of
 from remat_gen.picture.timeline_view import thinned
 from remat_gen.review.retrace import Retraced
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 
 

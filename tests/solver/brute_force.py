@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from itertools import combinations
 
-from remat_gen.solver.problem import Held, Problem
+from remat_gen.solver.law.problem import Held, Problem
 
 
 def least_time(problem: Problem, budget_bytes: int) -> float | None:

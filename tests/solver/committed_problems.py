@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from solver_problems import GptShape, gpt_like
 
-from remat_gen.solver.committed import Committed
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Run, Schedule, Segment
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Run, Schedule, Segment
 from remat_gen.solver.solve import Solution, Solver
+from remat_gen.solver.stable.committed_schedule import Committed
 
 SMALL = GptShape(batch=2, tokens=64, width=64, heads=2, vocabulary=64)
 

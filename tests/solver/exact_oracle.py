@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from remat_gen.solver.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 
 State = tuple[frozenset[int], frozenset[int]]
 Node = tuple[float, int, Sequence[int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
-from remat_gen.solver.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 
 FLOPS_PER_US = 100e6
 BYTES_PER_US = 1.5e6

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.search import Effort, Found, Incumbent
-from remat_gen.solver.strategies.judge import Judge
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.published.candidate_judge import Judge
 
 Search = Callable[[Problem, int, Effort, Incumbent | None], Found]
 State = tuple[int, ...]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from committed_problems import gpt, written
 
-from remat_gen.solver.alike import TOLERANCE
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solution, Solver
-from remat_gen.solver.transfer import Transfer
+from remat_gen.solver.stable.layer_transfer import Transfer
+from remat_gen.solver.stable.layers_alike import TOLERANCE
 
 
 def solved(problem: Problem, percent: int, effort: Effort, *, alike: bool) -> Solution:

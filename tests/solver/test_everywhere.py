@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from solver_problems import problems, uniform_chain
 
-from remat_gen.solver.everywhere import EverywhereSolver, InfeasibleElsewhereError
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.replay import replay
-from remat_gen.solver.room import Elsewhere, room_bytes, roomy
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import INTERRUPTED
+from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
+from remat_gen.solver.workspace_headroom import Elsewhere, room_bytes, roomy
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -48,11 +48,11 @@ def cases(
 
 def search(
     problem: Problem, elsewhere: tuple[Elsewhere, ...], strategy: str = "rotor"
-) -> EverywhereSolver:
+) -> AllSizesSolver:
     def make(one: Problem) -> Solver:
         return Solver(one, strategy)
 
-    return EverywhereSolver(make(problem), elsewhere, make)
+    return AllSizesSolver(make(problem), elsewhere, make)
 
 
 def highest(problem: Problem, elsewhere: tuple[Elsewhere, ...], schedule: Schedule) -> int:
@@ -163,6 +163,6 @@ def test_a_later_search_that_is_interrupted_says_so() -> None:
     def make(one: Problem) -> Solver:
         return Interrupted(one, "auto")
 
-    found = EverywhereSolver(Solver(problem, "auto"), elsewhere, make).solve(100).solution
+    found = AllSizesSolver(Solver(problem, "auto"), elsewhere, make).solve(100).solution
     assert found.interrupted
     assert found.notes == (INTERRUPTED,)

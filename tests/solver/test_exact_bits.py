@@ -7,8 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.solver.exact.bits import mask_of, members, transposed
-from remat_gen.solver.exact.order import FirstRuns, heaviest_chain
+from remat_gen.solver.stages.first_run_order import FirstRuns, heaviest_chain
+from remat_gen.solver.states.bit_sets import mask_of, members, transposed
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from exact_oracle import dense, ladder, nine_nodes, uniform
 
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.exact.smallest import smallest
-from remat_gen.solver.liveness import to_schedule
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import replay
+from remat_gen.solver.law.liveness import to_schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.stages.exact_search import search
+from remat_gen.solver.stages.smallest_budget import smallest
 
 
 def _optimum(problem: Problem, slots: int) -> float | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from remat_gen.bare.graph_file import read_graph
-from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.judge import judge
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.exact.smallest import smallest
+from remat_gen.solver.stages.exact_search import search
+from remat_gen.solver.stages.judged_runs import judge
+from remat_gen.solver.stages.smallest_budget import smallest
+from remat_gen.solver.states.bit_graph import BitGraph
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs are not here")

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import problems
 
-from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.judge import judge
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.exact.smallest import smallest
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort, Found
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found
+from remat_gen.solver.stages.exact_search import search
+from remat_gen.solver.stages.judged_runs import judge
+from remat_gen.solver.stages.smallest_budget import smallest
+from remat_gen.solver.states.bit_graph import BitGraph
 
 BUDGETS = st.integers(0, 30)
 

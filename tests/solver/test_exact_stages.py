@@ -9,25 +9,25 @@ from exact_oracle import bare, dags, ladder, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remat_gen.solver.exact import stages
-from remat_gen.solver.exact.best import Best
-from remat_gen.solver.exact.bit_graph import BitGraph
-from remat_gen.solver.exact.judge import judge
-from remat_gen.solver.exact.order import FirstRuns, first_runs
-from remat_gen.solver.exact.staged import TOLERANCE, Staged
-from remat_gen.solver.exact.stages import Answers, Cuts, solve_stages
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.stages import stage_program as stages
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
+from remat_gen.solver.stages.incumbent import IncumbentSchedule
+from remat_gen.solver.stages.judged_runs import judge
+from remat_gen.solver.stages.stage_program import Answers, Cuts, solve_stages
+from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
+from remat_gen.solver.states.bit_graph import BitGraph
 
 WORK = 1_000_000
 
 
-def _staged(problem: Problem, budget_bytes: int, order: FirstRuns | None = None) -> Staged:
+def _staged(problem: Problem, budget_bytes: int, order: FirstRuns | None = None) -> StageRefinement:
     graph = BitGraph(problem)
     plain = judge(graph, range(graph.count))
     assert plain is not None
-    best = Best(budget_bytes, lambda judged: None)
+    best = IncumbentSchedule(budget_bytes, lambda judged: None)
     best.offer(plain)
-    staged = Staged(graph, order or first_runs(graph), best, WORK, order_work=10_000)
+    staged = StageRefinement(graph, order or first_runs(graph), best, WORK, order_work=10_000)
     return staged.search(plain)
 
 

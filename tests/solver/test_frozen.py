@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from solver_problems import problems
 
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.frozen import frozen
-from remat_gen.solver.liveness import prune, to_schedule
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import Replay, replay
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.liveness import prune, to_schedule
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.stable.fixed_reruns import frozen
+from remat_gen.solver.stages.exact_search import search
 
 
 def judged(problem: Problem, runs: tuple[int, ...]) -> Replay:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import problems
 
-from remat_gen.solver.fused import PartFigures, fuse, replay_fused
-from remat_gen.solver.parts import Part, ends_of, longest_parts
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Free, Run, Schedule, Segment
+from remat_gen.solver.compiled.fused import PartFigures, fuse, replay_fused
+from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
 from remat_gen.solver.solve import Solver
 
 # f0 makes a (100); f1: a -> b (10); f2: b -> c (10); g: c, a -> w (5), and w is held

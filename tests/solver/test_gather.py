@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import problems
 
-from remat_gen.solver.gather import gathered
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Free, Run, Schedule, Segment
+from remat_gen.solver.compiled.gather import gathered
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
 from remat_gen.solver.solve import Solver
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.ir.paths import OUTERMOST
-from remat_gen.solver.layers import Kind, kinds_of, matched
+from remat_gen.solver.stable.layer_kinds import Kind, kinds_of, matched
 
 
 def layers(kinds: str, first: int = 0) -> dict[str, Kind]:

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import gpt_like, problems, unet_like
 
-from remat_gen.solver.blocks import build_chain
-from remat_gen.solver.liveness import prune, to_schedule
-from remat_gen.solver.measure import measure
-from remat_gen.solver.partition import partition
-from remat_gen.solver.problem import Held, Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import replay
-from remat_gen.solver.schedule import Free, Run
-from remat_gen.solver.straight import keep_all, per_layer
+from remat_gen.solver.blocks.block_chain import build_chain
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
+from remat_gen.solver.improve.memory_measure import measure
+from remat_gen.solver.law.liveness import prune, to_schedule
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Free, Run
 
 
 @st.composite

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from solver_problems import Builder
 
-from remat_gen.solver.partition import SMALL_LAYER, block_ranges, partition
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.blocks.partition import SMALL_LAYER, block_ranges, partition
+from remat_gen.solver.law.problem import Problem
 
 
 def step(rows: list[tuple[str, str]]) -> Problem:

@@ -6,7 +6,7 @@ from brute_force import least_time
 from hypothesis import given, settings
 from solver_problems import problems, uniform_chain
 
-from remat_gen.solver.problem import Problem
+from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.solve import InfeasibleError, Solver
 
 TINY = problems(max_forward=4, hard=False)

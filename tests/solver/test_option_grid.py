@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from solver_problems import GptShape, gpt_like
 
-from remat_gen.solver.local import LocalBlock, gradients, localise
-from remat_gen.solver.option_grid import Grid, grid_choices
-from remat_gen.solver.options import simple_choices
-from remat_gen.solver.partition import partition
+from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localise
+from remat_gen.solver.blocks.option_grid import Grid, grid_choices
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_options import simple_choices
 
 
 def _layer() -> LocalBlock:

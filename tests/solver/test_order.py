@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import gpt_like, problems
 
-from remat_gen.solver.arrays import arrays_of
-from remat_gen.solver.bare import BareGraph, Node
-from remat_gen.solver.exact.search import search
-from remat_gen.solver.improve import Trial, trial_of
-from remat_gen.solver.ladder import bare_ladder
-from remat_gen.solver.liveness import to_schedule
-from remat_gen.solver.measure import measured
-from remat_gen.solver.order import reordered, span
-from remat_gen.solver.partition import partition
-from remat_gen.solver.problem import Operation, Problem, Value
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import IllegalScheduleError, replay
-from remat_gen.solver.search import Effort
-from remat_gen.solver.straight import keep_all, per_layer
-from remat_gen.solver.timeline import Timeline, timeline_of
-from remat_gen.solver.window import Window
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
+from remat_gen.solver.improve.budget_grid import bare_ladder
+from remat_gen.solver.improve.memory_measure import measured
+from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.retain_more import Trial, trial_of
+from remat_gen.solver.improve.ruin_and_recreate import Window
+from remat_gen.solver.improve.run_order import reordered, span
+from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
+from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.liveness import to_schedule
+from remat_gen.solver.law.problem import Operation, Problem, Value
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.stages.exact_search import search
 
 
 def plain(problem: Problem) -> Trial:

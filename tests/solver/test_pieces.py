@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.solver.parts import Part
-from remat_gen.solver.pieces import cheapest, joined, pieces_of, stretches
-from remat_gen.solver.problem import Operation, Problem, Value
-from remat_gen.solver.schedule import Free, Run, Schedule, Segment
+from remat_gen.solver.compiled.parts import Part
+from remat_gen.solver.compiled.pieces import cheapest, joined, pieces_of, stretches
+from remat_gen.solver.law.problem import Operation, Problem, Value
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
 
 # a → b → c in a chain, then e of w alone, between them a value that dies
 PROBLEM = Problem(

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from solver_problems import gpt_like, problems, uniform_chain
 
-from remat_gen.solver.liveness import to_schedule
-from remat_gen.solver.pins import forced, honoured, pinned, recomputable
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.replay import IllegalScheduleError, replay
-from remat_gen.solver.schedule import Free, Run, Schedule
+from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.liveness import to_schedule
+from remat_gen.solver.law.pins import forced, honoured, pinned, recomputable
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
+from remat_gen.solver.law.schedule import Free, Run, Schedule
 from remat_gen.solver.solve import STRATEGIES, InfeasibleError, Solution, Solver, Status
-from remat_gen.solver.subject import subject_of
 
 
 @st.composite

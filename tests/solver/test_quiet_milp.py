@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from solver_problems import gpt_like
 
-from remat_gen.solver import quiet_milp
-from remat_gen.solver.quiet_milp import quiet_stdout
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
+from remat_gen.solver.stages import milp as quiet_milp
+from remat_gen.solver.stages.milp import quiet_stdout
 
 
 def test_what_a_library_writes_stays_off_stdout(capfd: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +27,7 @@ def test_what_a_library_writes_stays_off_stdout(capfd: pytest.CaptureFixture[str
 def test_what_the_buffer_of_c_holds_does_not_come_later() -> None:
     program = (
         "import ctypes\n"
-        "from remat_gen.solver.quiet_milp import quiet_stdout\n"
+        "from remat_gen.solver.stages.milp import quiet_stdout\n"
         "libc = ctypes.CDLL(None)\n"
         "libc.printf(b'before ')\n"
         "with quiet_stdout():\n"
@@ -59,7 +59,7 @@ def test_a_talkative_solver(
 def test_standard_output_may_be_closed() -> None:
     program = (
         "import os\n"
-        "from remat_gen.solver.quiet_milp import quiet_stdout\n"
+        "from remat_gen.solver.stages.milp import quiet_stdout\n"
         "os.close(1)\n"
         "with quiet_stdout():\n"
         "    pass\n"

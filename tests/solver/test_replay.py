@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from remat_gen.solver.problem import Held, Operation, Problem, Value
-from remat_gen.solver.replay import IllegalScheduleError, replay
-from remat_gen.solver.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
 
 
 def _problem(held: Held = Held.FREE) -> Problem:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like
 from test_liveness import programs
 
-from remat_gen.solver.arrays import READ, arrays_of
-from remat_gen.solver.cascade import pruned, without
-from remat_gen.solver.measure import measured
-from remat_gen.solver.partition import partition
-from remat_gen.solver.slack import removable, surely_over
-from remat_gen.solver.straight import per_layer
-from remat_gen.solver.timeline import Timeline, timeline_of
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_programs import per_layer
+from remat_gen.solver.improve.drop_reruns import pruned, without
+from remat_gen.solver.improve.memory_measure import measured
+from remat_gen.solver.improve.problem_arrays import READ, arrays_of
+from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
+from remat_gen.solver.improve.slack import removable, surely_over
 
 
 def check(timeline: Timeline, budget: int) -> list[tuple[bool, bool]]:

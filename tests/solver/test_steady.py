@@ -8,13 +8,13 @@ import pytest
 from committed_problems import committed, gpt, renamed, solved, written
 
 from remat_gen.ir.paths import OUTERMOST
-from remat_gen.solver.committed import NAME, Committed
-from remat_gen.solver.pins import pinned
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.schedule import Schedule
-from remat_gen.solver.search import Effort
+from remat_gen.solver.law.pins import pinned
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.steady import TOLERANCE, WIDENED
+from remat_gen.solver.stable.committed_schedule import NAME, Committed
+from remat_gen.solver.stable.warm_start import TOLERANCE, WIDENED
 
 MOST = TOLERANCE[Effort.NORMAL]
 

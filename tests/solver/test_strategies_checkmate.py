@@ -19,11 +19,11 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort, Found
-from remat_gen.solver.strategies import checkmate
-from remat_gen.solver.strategies.errors import TooLargeError
-from remat_gen.solver.strategies.judge import Judge
+from remat_gen.solver.checkmate import checkmate
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found
+from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.published.size_limit import TooLargeError
 
 NINE = graph(  # DESIGN.md, section 8: names x t a s b v z0 z y
     [[], [0], [1], [0], [3], [2, 4], [5], [6], [7, 2, 4]], [1, 3, 1, 2, 1, 1, 4, 1, 1]

@@ -17,13 +17,13 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.search import Effort
-from remat_gen.solver.strategies import checkmate_lp
-from remat_gen.solver.strategies.errors import TooLargeError
-from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.stage_model import Plan
-from remat_gen.solver.strategies.stages import stages_of
+from remat_gen.solver.checkmate import checkmate_lp
+from remat_gen.solver.checkmate.checkmate_model import CheckmatePlan
+from remat_gen.solver.checkmate.checkmate_stages import stages_of
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.published.size_limit import TooLargeError
 
 
 def _not_below_the_optimum(problem: Problem, budget: int) -> float | None:
@@ -58,7 +58,7 @@ def test_promises_on_hard_training_problems(problem: Problem, share: float) -> N
 def test_any_rounding_can_run(problem: Problem, carried: float, threshold: float) -> None:
     """Nothing carried: all runs again; everything carried: nothing does."""
     stages = stages_of(problem, Judge(problem, 0).chain)
-    plan = Plan({}, {(s.last, v): carried for s in stages.stages for v in s.carried})
+    plan = CheckmatePlan({}, {(s.last, v): carried for s in stages.stages for v in s.carried})
     runs = checkmate_lp.rounded(stages, plan, threshold)
     figures = Judge(problem, 0).judged(runs).replay
     assert not figures.reruns or carried < threshold

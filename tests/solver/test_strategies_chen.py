@@ -23,9 +23,9 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.strategies import chen_greedy, chen_sqrt
-from remat_gen.solver.strategies.articulation import articulation_cuts
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.published import chen_greedy, chen_sqrt
+from remat_gen.solver.published.articulation import articulation_cuts
 
 BOTH = pytest.mark.parametrize("search", [chen_sqrt.search, chen_greedy.search])
 

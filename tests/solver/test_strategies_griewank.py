@@ -19,8 +19,8 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.strategies import griewank
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.published import griewank
 
 
 @given(problems(), st.floats(0, 1.1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from strategy_problems import bare, chain, graph
 
-from remat_gen.solver.replay import IllegalScheduleError
-from remat_gen.solver.strategies.judge import Judge
-from remat_gen.solver.strategies.local_forwards import droppable_values, with_local_forwards
+from remat_gen.solver.law.replay import IllegalScheduleError
+from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.published.local_forwards import droppable_values, with_local_forwards
 
 CHAIN = chain(4, flagged=True)
 ONCE = tuple(range(9))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like, problems
 from strategy_problems import check, graph, graphs, least_time_anyhow, plain_peak, time_us
 
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.strategies import ogc
-from remat_gen.solver.strategies.checkpoints import Weights, cheapest, division_tree, limits
-from remat_gen.solver.strategies.division import Dag, Segment
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.published import ogc
+from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
+from remat_gen.solver.published.division import Dag, DivisionSegment
 
 
 @given(problems(), st.floats(0, 1.1))
@@ -66,7 +66,7 @@ def test_an_indivisible_segment_falls_into_the_largest_independent_ones() -> Non
     dag = Dag([[1, 2], [3, 5], [5], [4], [6], [6], []])
     division = dag.divide(dag.whole())
     assert not division.linear
-    assert Segment(1, 6, (3, 4), False) in division.parts
+    assert DivisionSegment(1, 6, (3, 4), False) in division.parts
     edges = [edge for part in division.parts for edge in dag.edges(part)]
     assert sorted(edges) == [(a, b) for a in range(7) for b in dag.successors[a]]
 

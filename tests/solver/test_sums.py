@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.solver.sums import added
+from remat_gen.solver.law.sums import added
 
 
 def test_rounding_errors_are_not_carried_along() -> None:

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like
 from test_liveness import programs
 
-from remat_gen.solver.arrays import MADE, READ, arrays_of
-from remat_gen.solver.cascade import pruned, without
-from remat_gen.solver.liveness import prune
-from remat_gen.solver.measure import measure, measured
-from remat_gen.solver.partition import partition
-from remat_gen.solver.problem import Problem
-from remat_gen.solver.program import Program
-from remat_gen.solver.straight import per_layer
-from remat_gen.solver.timeline import timeline_of
+from remat_gen.solver.blocks.partition import partition
+from remat_gen.solver.blocks.simple_programs import per_layer
+from remat_gen.solver.improve.drop_reruns import pruned, without
+from remat_gen.solver.improve.memory_measure import measure, measured
+from remat_gen.solver.improve.problem_arrays import MADE, READ, arrays_of
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.law.liveness import prune
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
 
 
 def _left_out(problem: Problem, program: Program, position: int) -> Program:

@@ -1,0 +1,154 @@
+"""Solve a problem for all its sizes: a schedule must fit at smaller ones, too, where it may not.
+
+A step of fewer samples holds less, but some operations need more workspace in it. Searches see one
+problem, that of the example's sizes. Its best schedule is replayed at the sizes where an operation
+needs more room; mostly it fits there. If not, the search is done again, with as much more workspace
+as the schedule lacked; then with all that is needed as if nothing else were smaller, for what fits
+then fits at all sizes. Below that there is the schedule with the least peak of the first problem.
+
+Predictions are of the example's sizes, and so are bounds: fewer schedules cannot be quicker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from remat_gen.solver.contest.contest import reaches
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.search_types import INTERRUPTED
+from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
+from remat_gen.solver.workspace_headroom import (
+    Elsewhere,
+    lacking,
+    larger,
+    room_bytes,
+    roomy,
+    with_more,
+)
+
+_ROUNDS = 3  # of searches with as much more workspace as the last schedule lacked
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The highest peak of a schedule; `where` is "" at the example's sizes."""
+
+    nbytes: int
+    operation: int
+    where: str = ""
+
+
+class InfeasibleElsewhereError(InfeasibleError):
+    """No schedule of the strategy fits at all sizes; `where` is what sets the smallest budget."""
+
+    def __init__(self, smallest: Peak, strategy: str, *, proved: bool = False) -> None:
+        super().__init__(smallest.nbytes, smallest.operation, strategy, proved=proved)
+        self.where = smallest.where
+
+
+@dataclass(frozen=True, slots=True)
+class AllSizesSolution:
+    """A schedule that fits at all sizes, and its highest peak at any."""
+
+    solution: Solution
+    peak: Peak
+
+
+@dataclass(frozen=True, slots=True)
+class AllSizesSolver:
+    """A strategy's search for schedules that fit at all sizes.
+
+    `solver` is the search of the problem at the example's sizes, `make` sets up one of another.
+    """
+
+    solver: Solver
+    elsewhere: tuple[Elsewhere, ...]
+    make: Callable[[Problem], Solver]
+
+    def solve(self, budget_bytes: int) -> AllSizesSolution:
+        """Return the quickest schedule found.
+
+        Raises:
+            InfeasibleError: no schedule of the strategy fits, here or elsewhere.
+        """
+        try:
+            first = self.solver.solve(budget_bytes)
+        except InfeasibleError as error:
+            if not self.elsewhere:
+                raise
+            raise self._infeasible(proved=error.proved) from error
+        for found in self._candidates(first, budget_bytes):
+            peak = self._peak(found)
+            if peak.nbytes <= budget_bytes:
+                return AllSizesSolution(found, peak)
+        raise self._infeasible(proved=False)
+
+    def _candidates(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
+        """Yield schedules at the example's sizes, the quickest first."""
+        yield first
+        with contextlib.suppress(InfeasibleError):
+            yield from self._nearer(first, budget_bytes)
+        with contextlib.suppress(InfeasibleError):
+            yield self._judged(self.make(self._roomy()).solve(budget_bytes), first)
+        yield self._judged(self._least(), first)
+
+    def _nearer(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
+        """Yield schedules of problems with as much more workspace as the last one lacked.
+
+        Raises:
+            InfeasibleError: that is too much.
+        """
+        found, problem = first, self.solver.problem
+        for _ in range(_ROUNDS):
+            more = lacking(self.solver.problem, self.elsewhere, found.schedule, budget_bytes)
+            problem = larger(problem, with_more(self.solver.problem, more))
+            found = self._judged(self.make(problem).solve(budget_bytes), first)
+            yield found
+
+    def _judged(self, found: Solution, first: Solution) -> Solution:
+        """Return a solution with the figures of the example's sizes, and the bound of the first."""
+        figures = replay(self.solver.problem, found.schedule)
+        optimal = reaches(figures.time_us, first.lower_bound_us)
+        interrupted = first.interrupted or found.interrupted
+        return replace(
+            found,
+            replay=figures,
+            eager=first.eager,
+            notes=(INTERRUPTED,) * interrupted,
+            status=Status.OPTIMAL if optimal else Status.FEASIBLE,
+            lower_bound_us=first.lower_bound_us,
+            interrupted=interrupted,
+        )
+
+    def _roomy(self) -> Problem:
+        return roomy(self.solver.problem, self.elsewhere)
+
+    def _least(self) -> Solution:
+        """Return the schedule within the smallest budget, the same whatever was searched before."""
+        solver = self.make(self.solver.problem)
+        return solver.solve(solver.smallest_budget().nbytes)
+
+    def _peak(self, found: Solution) -> Peak:
+        highest = Peak(found.replay.peak_bytes, found.replay.peak_at)
+        for other in self.elsewhere:
+            figures = replay(other.problem, found.schedule)
+            if figures.peak_bytes > highest.nbytes:
+                highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
+        return highest
+
+    def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
+        least = self._peak(self._least())
+        room = self.make(self._roomy()).smallest_budget()
+        own = self.solver.smallest_budget()  # the search of the roomy problem may do better
+        found = max(room, own, key=lambda budget: budget.nbytes)
+        if found.nbytes < least.nbytes:
+            least = Peak(found.nbytes, found.operation, self._most_room(found.operation))
+        return InfeasibleElsewhereError(least, self.solver.strategy, proved=proved)
+
+    def _most_room(self, p: int) -> str:
+        """Return where an operation needs the most room; "" at the example's sizes."""
+        here = Elsewhere("", self.solver.problem)
+        return max((here, *self.elsewhere), key=lambda other: room_bytes(other.problem, p)).where

@@ -1,0 +1,169 @@
+"""A chain of blocks over the forward operations, and which values must outlive their segment.
+
+Frontier f_i is the set of storages made before block i and used in it or after it (DESIGN: a cut's
+frontier); f_0 and f_n are empty. Three kinds of value are in no frontier, since no schedule decides
+about them: those held until the step ends, those that a forward operation makes which cannot run
+again while backward needs them (*pinned*), and those that only leave the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from remat_gen.solver.law.problem import Held, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ChainBlock:
+    """Forward operations start … stop-1 and the backward operations that go with them."""
+
+    start: int
+    stop: int
+    backward: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Blocks in forward order; `frontiers[i]` enters block i, `pinned` stays once it is made.
+
+    Backward, or a re-run for it, may read `needed`; the rest of a frontier is for the first run.
+    """
+
+    blocks: tuple[ChainBlock, ...]
+    frontiers: tuple[frozenset[int], ...]
+    pinned: frozenset[int]
+    needed: frozenset[int]
+
+
+def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
+    """Cut the forward operations at `cuts` (positions, increasing) and assign the backward ones."""
+    bounds = (0, *cuts, problem.forward_count)
+    block_of = [b for b, (start, stop) in enumerate(pairwise(bounds)) for _ in range(start, stop)]
+    pinned = pinned_values(problem)
+    made, used = _made_and_used(problem, block_of, pinned)
+    n = len(bounds) - 1
+    backward = _assign_backward(problem, made, used, n)
+    frontiers = tuple(frozenset(v for v in made if made[v] < i <= used[v]) for i in range(n + 1))
+    blocks = tuple(
+        ChainBlock(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds))
+    )
+    return Chain(blocks, frontiers, pinned, needed_values(problem))
+
+
+def gradient_bytes(problem: Problem) -> list[int]:
+    """Return for each forward operation the bytes of parameter gradients made for it.
+
+    Of an operation that shares its block with others they stay until the whole block's backward
+    returns; eager adds each to its parameter at once.
+    """
+    total = problem.forward_count
+    if not total:
+        return []
+    alone = list(range(total))  # as if each operation were a block
+    made, used = _made_and_used(problem, alone, pinned_values(problem))
+    found = [0] * total
+    for p, backward in enumerate(_assign_backward(problem, made, used, total)):
+        for v in (v for b in backward for v in problem.operations[b].outputs):
+            if problem.values[v].held is Held.SEGMENT:
+                found[p] += problem.values[v].nbytes
+    return found
+
+
+def _made_and_used(
+    problem: Problem, block_of: list[int], pinned: frozenset[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return for each value that a frontier may hold its block, and the last that reads it."""
+    made = {
+        v: block
+        for block, operation in zip(block_of, problem.operations, strict=False)
+        for v in operation.outputs
+        if v not in pinned and problem.values[v].held is not Held.STEP
+    }
+    used = dict(made)
+    for block, operation in zip(block_of, problem.operations, strict=False):
+        for v in operation.inputs:
+            if v in used:
+                used[v] = max(used[v], block)
+    return made, used
+
+
+def needed_values(problem: Problem) -> frozenset[int]:
+    """Return the forward values that backward, or a re-run for it, may read."""
+    producers = problem.producers()
+    forward = problem.forward_count
+    stack = [v for operation in problem.operations[forward:] for v in operation.inputs]
+    needed: set[int] = set()
+    while stack:
+        v = stack.pop()
+        p = producers.get(v, forward)
+        if p >= forward or v in needed:
+            continue
+        needed.add(v)
+        if problem.operations[p].rerunnable:
+            stack.extend(problem.operations[p].inputs)
+    return frozenset(needed)
+
+
+def pinned_values(problem: Problem) -> frozenset[int]:
+    """Return the forward values that backward may need and no re-run can give back."""
+    producers = problem.producers()
+    return frozenset(
+        v
+        for v in needed_values(problem)
+        if problem.values[v].held is Held.SEGMENT
+        or (problem.values[v].held is Held.FREE and not problem.operations[producers[v]].rerunnable)
+    )
+
+
+def _assign_backward(
+    problem: Problem, made: dict[int, int], used: dict[int, int], n: int
+) -> list[list[int]]:
+    """Give each backward operation a block, never rising; extend `used` where a value is missing.
+
+    An operation's own place is the largest block k whose frontier and own values hold all that it
+    reads. One that stands before operations that need values of higher blocks waits for none of
+    them: it runs with them, and what it reads is carried there. One that reads nothing of forward
+    follows its predecessor. What a later operation *could* run with (a rotary table that all
+    blocks share) holds nobody back: only what it cannot do without does. The last gradients, of
+    parameters that meet the step's inputs (an embedding's), go with block 0.
+    """
+    start = problem.forward_count
+    reads = [[v for v in o.inputs if v in made] for o in problem.operations[start:]]
+    newest = [max((made[v] for v in read), default=-1) for read in reads]
+    needed = [-1] * (len(reads) + 1)  # the highest block that this operation or a later one needs
+    for t in range(len(reads) - 1, -1, -1):
+        needed[t] = max(newest[t], needed[t + 1])
+    backward: list[list[int]] = [[] for _ in range(n)]
+    current = n - 1
+    last = _last_gradients(problem, reads)
+    for t, read in enumerate(reads):
+        if t == last:
+            current = 0
+        if read:
+            current = min(current, max(_own_place(read, made, used), needed[t + 1]))
+        backward[current].append(start + t)
+        for v in read:
+            used[v] = max(used[v], current)
+    return backward
+
+
+def _last_gradients(problem: Problem, reads: list[list[int]]) -> int:
+    """Return where the gradients begin behind which backward reads nothing of forward any more."""
+    start = problem.forward_count
+    found = len(reads)
+    for t in range(len(reads) - 1, -1, -1):
+        if reads[t]:
+            break
+        outputs = problem.operations[start + t].outputs
+        if any(problem.values[v].held is Held.SEGMENT for v in outputs):
+            found = t
+    return found
+
+
+def _own_place(read: list[int], made: dict[int, int], used: dict[int, int]) -> int:
+    """Return the largest block at which all of `read` are there; -1 where nothing is read."""
+    if not read:
+        return -1
+    newest = max(made[v] for v in read)
+    return max(newest, min(used[v] for v in read))

@@ -1,0 +1,134 @@
+"""The options of a block as a weighted MaxSAT problem for z3, one (saved, peak) budget at a time.
+
+Each operation is re-run at most once. Letters follow Checkmate (Jain et al., 2020), with stages
+t = the backward operations that read forward values:
+- K[v]: value v is retained from forward (S[v,0] there);
+- X[p,t]: operation p was re-run in stage t or before, so R[p,t] = X[p,t] and not X[p,t-1];
+- a read of u in stage t needs K[u] or X[producer(u), t].
+The memory inside a step is a pseudo-Boolean row over "v is there and still needed". Rows are added
+only where a solution, measured exactly, exceeds the peak; measured solutions are never cheaper in
+memory than the rows say, so the last one is optimal for the model with all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import z3
+
+from remat_gen.solver.blocks.block_option import Option, RerunStages, evaluate
+from remat_gen.solver.blocks.local_block import LocalBlock, Role
+from remat_gen.solver.blocks.z3_rows import Rows
+from remat_gen.solver.blocks.z3_variables import Variables
+from remat_gen.solver.law.sums import added
+
+ENGINE = "rc2"
+WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
+
+
+class Z3Status(Enum):
+    """What z3 said about a budget."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetPoint:
+    """Budgets for an option; with `exits_free` the frontier behind the block is there anyway."""
+
+    saved_bytes: int
+    peak_bytes: int
+    exits_free: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An option within a point's budgets, or None, and what is known about it."""
+
+    option: Option | None
+    status: Z3Status
+
+
+class BlockModel:
+    """The model of one block, in a z3 context of its own: no other block's history reaches it."""
+
+    def __init__(self, block: LocalBlock, rlimit: int) -> None:
+        """Set the rules up; `rlimit` bounds z3's work per point in its own deterministic units."""
+        self.block = block
+        self.context = z3.Context()
+        self.optimizer = z3.Optimize(ctx=self.context)
+        # Without ctrl_c=False z3 swallows an interrupt and answers unknown.
+        self.optimizer.set(maxsat_engine=ENGINE, rlimit=rlimit, ctrl_c=False)
+        self.variables = Variables(block, self.context)
+        self.rows = Rows(block, self.variables, self.optimizer)
+        self._add_rules()
+        self._add_weights()
+
+    def solve(self, point: BudgetPoint) -> Answer:
+        """Find the option of least re-run time within a point's budgets."""
+        self.optimizer.push()
+        self._add_saved_row(point)
+        self.rows.begin(point.peak_bytes)
+        answer = self._refine(point)
+        self.optimizer.pop()
+        self.rows.end()
+        return answer
+
+    def _refine(self, point: BudgetPoint) -> Answer:
+        """Solve, measure exactly, add the rows that were exceeded, until none is."""
+        while True:
+            result = self.optimizer.check()
+            if result == z3.unsat:
+                return Answer(None, Z3Status.INFEASIBLE)
+            if result != z3.sat:
+                return Answer(None, Z3Status.UNKNOWN)
+            option = evaluate(self.block, self._stages_of(self.optimizer.model()))
+            if option.peak_bytes <= point.peak_bytes:
+                return Answer(option, Z3Status.OPTIMAL)
+            if not self.rows.add_exceeded(option):
+                return Answer(None, Z3Status.UNKNOWN)
+
+    def _add_rules(self) -> None:
+        variables, add = self.variables, self.optimizer.add
+        gone = [v for v in variables.values if self.block.values[v].recompute]
+        add(*(z3.Not(variables.kept[v]) for v in gone))
+        for s, t in enumerate(variables.stages):
+            add(*(variables.there(v, s) for v in variables.own(self.block.backward[t].inputs)))
+            for p in variables.operations:
+                now = variables.ran[p, s]
+                if s:
+                    add(z3.Implies(variables.ran[p, s - 1], now))
+                for v in variables.own(self.block.forward[p].inputs):
+                    add(z3.Implies(now, variables.there(v, s)))
+
+    def _add_saved_row(self, point: BudgetPoint) -> None:
+        free = Role.EXIT if point.exits_free else None
+        terms = [
+            (literal, self.block.values[v].nbytes)
+            for v, literal in self.variables.kept.items()
+            if self.block.values[v].role is not free
+        ]
+        self.rows.at_most(terms, point.saved_bytes - self.block.bytes_of(Role.PINNED))
+
+    def _add_weights(self) -> None:
+        """Weigh each re-run by its time; one unit more, so that fewer re-runs break ties."""
+        times = {p: self.block.forward[p].time_us for p in self.variables.operations}
+        total = added(times.values()) or 1.0
+        for p, time_us in times.items():
+            weight = round(time_us / total * WEIGHT_UNITS) + 1
+            self.optimizer.add_soft(z3.Not(self.variables.ran[p, self.variables.last]), weight)
+
+    def _stages_of(self, model: z3.ModelRef) -> RerunStages:
+        stages: list[list[int]] = [[] for _ in self.block.backward]
+        variables = self.variables
+        for p in variables.operations:
+            if z3.is_true(model[variables.ran[p, variables.last]]):
+                first = next(s for s in range(len(variables.stages)) if self._ran(model, p, s))
+                stages[variables.stages[first]].append(p)
+        return tuple(tuple(stage) for stage in stages)
+
+    def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
+        return bool(z3.is_true(model[self.variables.ran[p, s]]))

@@ -1,0 +1,126 @@
+"""Parts of a schedule that are compiled together: runs of fusible operations, one after another.
+
+A part stands between two calls that cannot be compiled, within one block's forward or backward.
+While it runs, all its inputs and what it hands out are there; what dies inside never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """The steps `start` … `stop` - 1 of a segment: from one run to another, frees between them."""
+
+    segment: int
+    start: int
+    stop: int
+
+    def runs(self, schedule: Schedule) -> tuple[int, ...]:
+        """Return the operations that it runs, by index."""
+        return tuple(s.operation for s in self._steps(schedule) if isinstance(s, Run))
+
+    def frees(self, schedule: Schedule) -> tuple[int, ...]:
+        """Return the values that are freed while it runs, by index."""
+        return tuple(s.value for s in self._steps(schedule) if isinstance(s, Free))
+
+    def halves(self, schedule: Schedule) -> tuple[Part, ...]:
+        """Return the two parts that it falls into; none where it is a single operation."""
+        steps = schedule.segments[self.segment].steps
+        runs = [i for i in range(self.start, self.stop) if isinstance(steps[i], Run)]
+        middle = len(runs) // 2
+        if not middle:
+            return ()
+        first = Part(self.segment, self.start, runs[middle - 1] + 1)
+        return first, Part(self.segment, runs[middle], self.stop)
+
+    def _steps(self, schedule: Schedule) -> tuple[Run | Free, ...]:
+        return schedule.segments[self.segment].steps[self.start : self.stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What goes into a part and what leaves it, by index of the value, in order of appearance."""
+
+    inputs: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+def longest_parts(
+    problem: Problem, schedule: Schedule, fusible: Sequence[bool]
+) -> tuple[Part, ...]:
+    """Return the longest runs of fusible operations, in order; a single operation is one too.
+
+    `fusible` tells for each operation, by index, whether it can be part of what is compiled.
+    """
+    finder = _Finder(problem, fusible)
+    return tuple(
+        part
+        for index, segment in enumerate(schedule.segments)
+        for part in finder.parts(index, segment.steps)
+    )
+
+
+def ends_of(problem: Problem, schedule: Schedule, part: Part) -> Ends:
+    """Return what a part reads of others, and what others read of it."""
+    made: dict[int, None] = {}
+    inputs: dict[int, None] = {}
+    for p in part.runs(schedule):
+        operation = problem.operations[p]
+        inputs.update((v, None) for v in operation.inputs if v not in made)
+        made.update(dict.fromkeys(operation.outputs))
+    after = schedule.segments[part.segment].steps[part.stop :]
+    frees = takewhile(lambda step: isinstance(step, Free), after)
+    dying = {*part.frees(schedule), *(step.value for step in frees if isinstance(step, Free))}
+    held = problem.values
+    results = (v for v in made if held[v].held is not Held.FREE or v not in dying)
+    return Ends(tuple(inputs), tuple(results))
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Walks through a schedule with what is resident: a name stands for one value in a part.
+
+    What was freed and is made again is another value, and an operation that makes again what is
+    there hands out a part of its results only: both stay outside.
+    """
+
+    problem: Problem
+    fusible: Sequence[bool]
+    resident: set[int] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)  # values that the part read or made
+
+    def parts(self, segment: int, steps: tuple[Run | Free, ...]) -> Iterator[Part]:
+        start, stop = -1, -1
+        for index, step in enumerate(steps):
+            if isinstance(step, Free):
+                self.resident.discard(step.value)
+                continue
+            if start >= 0 and not self._goes_on(step.operation):
+                yield Part(segment, start, stop)
+                start = -1
+            if self._may_join(step.operation):
+                start = index if start < 0 else start
+                stop = index + 1
+                self._see(step.operation, first=start == index)
+            self.resident.update(self.problem.operations[step.operation].outputs)
+        if start >= 0:
+            yield Part(segment, start, stop)
+
+    def _may_join(self, p: int) -> bool:
+        return self.fusible[p] and self.resident.isdisjoint(self.problem.operations[p].outputs)
+
+    def _goes_on(self, p: int) -> bool:
+        return self._may_join(p) and self.seen.isdisjoint(self.problem.operations[p].outputs)
+
+    def _see(self, p: int, *, first: bool) -> None:
+        operation = self.problem.operations[p]
+        if first:
+            self.seen.clear()
+        self.seen.update(operation.inputs, operation.outputs)

@@ -1,0 +1,1 @@
+"""Strategies offer programs for a budget, the replay judges, and the best one stays."""

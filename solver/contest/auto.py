@@ -1,0 +1,143 @@
+"""Strategy auto: the best of what suits the size of the problem.
+
+In this order, until something is known to be the best:
+1. the plain program, where it fits;
+2. the exact search by the stage program: it ends on most models, however large, since a few tight
+   places decide;
+3. plans of a few stages, repaired, up to some thousand operations;
+4. where a gap is left, the chain programs: rotor's, which take next to no time, then rockmate's,
+   with options of blocks from z3. On small problems the exact search then goes on for longer.
+
+Where a gap is left still, what is found within smaller budgets is taken as well, so that more
+memory costs no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.exact_entrant import ExactEntrant
+from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.stages_entrant import StagesEntrant
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.search_types import Progress
+
+LARGE = 500  # operations of a bare graph: rockmate takes minutes there
+FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
+Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
+
+GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """See the module's text; `short` and `long` are the exact searches, if any.
+
+    `near`: what part of the time above the bound is hardly anything.
+    """
+
+    subject: Subject
+    short: ExactEntrant | None
+    stages: StagesEntrant | None
+    rotor: FrontEntrant
+    rockmate: FrontEntrant
+    long: ExactEntrant | None
+    near: float
+    progress: Progress
+    name: str = "auto"
+    smaller: dict[int, Contest] = field(default_factory=dict)
+
+    def enter(self, contest: Contest) -> None:
+        """Offer all that is found, for this budget and for smaller ones."""
+        contest.offer("none", self.subject.plain())
+        self._search(contest, (self.short, self.stages, self.rotor, self.rockmate, self.long))
+        if contest.best is not None and self._has_gap(contest):
+            self._take_smaller(contest)
+
+    def _search(self, contest: Contest, entrants: Iterable[Searching | None]) -> None:
+        """Let entrants offer what they find, in order, as far as they are wanted."""
+        known = [entrant for entrant in entrants if entrant is not None]
+        for number, entrant in enumerate(known, 1):
+            if not contest.settled and self._wants(entrant, contest):
+                self.progress(entrant.name, number, len(known))
+                with contest.tolerating(entrant.name):
+                    entrant.enter(contest)
+
+    def _wants(self, entrant: Searching, contest: Contest) -> bool:
+        """Tell whether an entrant's time is worth what it may gain."""
+        if isinstance(entrant, FrontEntrant) and contest.within(self.near):
+            return False
+        return entrant is not self.rockmate or contest.best is None or not self._too_large()
+
+    def _has_gap(self, contest: Contest) -> bool:
+        return not contest.settled and not contest.within(self.near)
+
+    def _too_large(self) -> bool:
+        bare = self.subject.chain is None
+        return bare and len(self.subject.whole.operations) > LARGE and self.near > 0
+
+    def _take_smaller(self, contest: Contest) -> None:
+        """Offer what is found within smaller budgets, which fits as well, the largest first.
+
+        They are fixed shares of the plain peak: what is found within one does not depend on the
+        budget asked for. So more memory costs no time, between these at least.
+        """
+        budgets = self._smaller_units(contest.budget_units)
+        for number, units in enumerate(budgets, 1):
+            self.progress("smaller budgets", number, len(budgets))
+            below = self._searched(units)
+            if below.best is None:
+                return
+            contest.offer(below.best.strategy, below.best.program)
+            if not self._has_gap(below):
+                return
+
+    def _smaller_units(self, units: int) -> list[int]:
+        plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
+        count = GRID if len(self.subject.whole.operations) <= FINE else COARSE_GRID
+        shares = {plain * k // count for k in range(1, count)}
+        return sorted((share for share in shares if 0 < share < units), reverse=True)
+
+    def _searched(self, units: int) -> Contest:
+        """Return the contest of one of the smaller budgets, which is searched once."""
+        if units not in self.smaller:
+            found = Contest(self.subject, units * self.subject.unit)
+            long = self.long if len(self.subject.whole.operations) <= FINE else None
+            self._search(found, (self.short, self.stages, self.rotor, long))
+            self.smaller[units] = found
+        return self.smaller[units]
+
+    def smallest(self) -> Program:
+        """Return the program of least peak that is found, in a number of searches that is bounded.
+
+        Another search may find one of a lower peak, unless the graph is small and it is proved.
+        """
+        self.progress("smallest budget", 1, 2)
+        if self.short is not None and self.short.proves_smallest:
+            return self.short.smallest(self.subject.plain())
+        known = [self.subject.plain(), self.rotor.smallest()]
+        if not self._too_large():
+            known.append(self.rockmate.smallest())
+        self.progress("smallest budget", 2, 2)
+        least = min(known, key=self._peak_bytes)
+        return Bisection(self.subject, self._attempt, quick=False).least(least)
+
+    def _attempt(self, units: int) -> Program | None:
+        """Return a program within a budget that a short search finds."""
+        contest = Contest(self.subject, units * self.subject.unit)
+        for entrant in (self.short, self.stages):
+            if entrant is not None and contest.best is None and not contest.settled:
+                entrant.enter(contest)
+        return None if contest.best is None else contest.best.program
+
+    def _peak_bytes(self, program: Program) -> int:
+        return self.subject.judge(program)[1].peak_bytes
+
+    def unproved(self) -> tuple[int, int]:
+        """Return how many block options were not proved, of how many."""
+        return self.rockmate.unproved()

@@ -1,0 +1,54 @@
+"""The least budget that a search meets, by bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+
+FINENESS = 1 << 7  # steps of the peak to which it is known where a search takes long
+QUICK_OPERATIONS = 150
+
+Attempt: TypeAlias = Callable[[int], Program | None]
+"""Search within a budget in units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """What it finds is feasible; a smaller budget between those that were tried may be, too."""
+
+    subject: Subject
+    attempt: Attempt
+    quick: bool = True
+
+    def least(self, known: Program) -> Program:
+        """Return the program of least peak, starting from a known one."""
+        best, peak = known, self._peak(known)
+        operations = len(self.subject.problem.operations)
+        exact = self.quick and operations <= QUICK_OPERATIONS
+        least, step = floor_of(self.subject.whole), 1 if exact else peak // FINENESS + 1
+        while peak - least >= step:
+            middle = (least + peak - 1) // 2
+            found = self.attempt(middle)
+            if found is None:
+                least = middle + 1
+            else:
+                best, peak = found, min(self._peak(found), middle)
+        return best
+
+    def _peak(self, program: Program) -> int:
+        return self.subject.judge(program)[1].peak_bytes // self.subject.unit
+
+
+def floor_of(problem: Problem) -> int:
+    """Return the most that one operation alone needs: no schedule has a lower peak."""
+
+    def alone(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> int:
+        return sum(problem.values[v].nbytes for v in {*inputs, *outputs})
+
+    operations = problem.operations
+    return max((alone(o.inputs, o.outputs) + problem.extra_bytes(o) for o in operations), default=0)

@@ -1,0 +1,78 @@
+"""All strategies by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.exact_entrant import ExactEntrant
+from remat_gen.solver.contest.front_entrant import Entrant, FrontEntrant
+from remat_gen.solver.contest.search_entrant import SearchEntrant, SearchFunction
+from remat_gen.solver.contest.stages_entrant import StagesEntrant
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.search_types import Effort, Progress, silent
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """A strategy of its own file, imported when it is asked for: scipy's solvers load slowly."""
+
+    module: str
+    staged: bool = True
+    quick: bool = True
+
+    def search(self) -> SearchFunction:
+        """Return its search."""
+        found: SearchFunction = import_module(f"remat_gen.solver.{self.module}").search
+        return found
+
+
+AUTO = "auto"
+FRONTS = ("rockmate", "rotor", "per-layer", "none")
+PUBLISHED = {
+    "checkmate": _Published("checkmate.checkmate", staged=False, quick=False),
+    "checkmate-lp": _Published("checkmate.checkmate_lp", staged=False, quick=False),
+    "ogc": _Published("published.ogc"),
+    "chen-sqrt": _Published("published.chen_sqrt"),
+    "chen-greedy": _Published("published.chen_greedy"),
+    "griewank": _Published("published.griewank"),
+}
+STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
+SHORT_SEARCH = 10_000
+LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
+"""Operations up to which auto searches for the optimum, for long after it did so shortly."""
+NEAR = {Effort.QUICK: 5e-3, Effort.NORMAL: 2e-3, Effort.THOROUGH: 0.0}
+"""What part of a step's time is not worth rockmate's: measured costs are not as exact."""
+SKETCHED = range(100, 6001)
+"""Operations for which auto plans by a few stages."""
+
+
+def entrant_for(
+    name: str, subject: Subject, effort: Effort, progress: Progress = silent
+) -> Entrant:
+    """Return a strategy on a subject; `name` is one of STRATEGIES."""
+    if name == AUTO:
+        return _auto(subject, effort, progress)
+    if name in FRONTS:
+        return FrontEntrant(subject, name, progress, effort)
+    return _published(name, subject, effort)
+
+
+def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
+    size, near = len(subject.problem.operations), NEAR[effort]
+    return Auto(
+        subject,
+        short=ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None,
+        stages=StagesEntrant(subject, effort, near) if size in SKETCHED else None,
+        rotor=FrontEntrant(subject, "rotor", progress, effort),
+        rockmate=FrontEntrant(subject, "rockmate", progress, effort),
+        long=ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None,
+        near=near,
+        progress=progress,
+    )
+
+
+def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:
+    found = PUBLISHED[name]
+    return SearchEntrant(subject, name, found.search(), effort, found.staged, found.quick)

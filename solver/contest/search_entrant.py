@@ -1,0 +1,78 @@
+"""A strategy that searches anew for each budget, as the contest of a budget sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+
+
+class SearchFunction(Protocol):
+    """A search of a whole graph within a budget."""
+
+    def __call__(
+        self,
+        problem: Problem,
+        budget_bytes: int,
+        effort: Effort = ...,
+        on_better: Incumbent | None = ...,
+    ) -> Found:
+        """Search; `on_better` hears of every better schedule."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEntrant:
+    """A search with a name. `staged` ones need a forward and a backward half of a bare graph."""
+
+    subject: Subject
+    name: str
+    search: SearchFunction
+    effort: Effort
+    staged: bool
+    quick: bool = True
+
+    def enter(self, contest: Contest) -> None:
+        """Offer every better schedule as it is found."""
+        hear = contest.listen(self.name)
+
+        def on_better(runs: tuple[int, ...], time_us: float) -> None:
+            hear(self._unstaged(runs), time_us)
+
+        contest.take(self.name, self._found(contest.budget_units, self.effort, on_better))
+
+    def smallest(self) -> Program:
+        """Return the program of least peak that bisection finds; else the plain one."""
+        values, operations = self.subject.whole.values, self.subject.whole.operations
+        most = 2 * sum(value.nbytes for value in values)
+        most += max((operation.workspace_bytes for operation in operations), default=0)
+        known = self._attempt(most)
+        if known is None:
+            return self.subject.plain()
+        return Bisection(self.subject, self._attempt, self.quick).least(known)
+
+    def unproved(self) -> tuple[int, int]:
+        """Return that z3 was asked for no block options."""
+        return 0, 0
+
+    def _attempt(self, budget_units: int) -> Program | None:
+        """Return a program within a budget."""
+        effort = Effort.QUICK if self.quick else self.effort
+        runs = self._found(budget_units, effort, None).runs
+        return None if runs is None else self.subject.program(runs)
+
+    def _found(self, budget_units: int, effort: Effort, on_better: Incumbent | None) -> Found:
+        problem = self.subject.staged if self.staged else self.subject.whole
+        found = self.search(problem, budget_units, effort=effort, on_better=on_better)
+        if found.runs is None:
+            return found
+        return replace(found, runs=self._unstaged(found.runs))
+
+    def _unstaged(self, runs: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self.subject.order[p] for p in runs) if self.staged else runs

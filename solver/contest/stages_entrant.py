@@ -1,0 +1,152 @@
+"""Schedules of large graphs from plans of the stage program, repaired to fit.
+
+With a single stage, where the plain schedule is tightest, the stage program is a small one whose
+optimum is close to that of all schedules, and mostly over the budget elsewhere. Each round makes
+a stage of another tight place or, where there are enough, plans for a smaller budget than there is.
+The plan is replayed, re-runs are added until it fits, and it is improved like any other program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.improve.add_reruns import PriceRule
+from remat_gen.solver.improve.drop_reruns import pruned
+from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
+from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.law.search_types import Effort, Found
+from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
+from remat_gen.solver.stages.judged_runs import Judged, judge
+from remat_gen.solver.stages.plan_runs import expand, tight_turns
+from remat_gen.solver.stages.stage_program import StageSolution, sketch_stages
+from remat_gen.solver.states.bit_graph import BitGraph
+
+NAME = "stages"
+ROUNDS = {Effort.QUICK: 5, Effort.NORMAL: 9, Effort.THOROUGH: 24}
+BARE = 1500  # operations of a bare graph times rounds: there a repair may take some ten seconds
+STAGES = 3
+APART = 10  # operations between two stages: neighbours are tight together
+STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
+TRIALS = 20
+PATIENCE = 2  # rounds in a row that plan for less and need no less: the next ones would not either
+
+
+@dataclass(frozen=True, slots=True)
+class StagesEntrant:
+    """Offers what some rounds of plan and repair find."""
+
+    subject: Subject
+    effort: Effort
+    near: float = 0.0  # what part of the time above the bound is hardly anything
+    name: str = NAME
+
+    def enter(self, contest: Contest) -> None:
+        """Offer every repaired plan that fits, and the bound."""
+        sketch = _Sketch(self.subject, contest)
+        for _ in range(self._rounds()):
+            if contest.settled or not sketch.round() or contest.within(self.near):
+                break
+        holds_for = ALL if self.subject.chain is None else IN_BLOCKS
+        contest.take(NAME, Found(None, sketch.bound_us, holds_for))
+
+    def _rounds(self) -> int:
+        most = ROUNDS[self.effort]
+        if self.subject.chain is not None or self.effort is Effort.THOROUGH:
+            return most
+        return max(1, min(most, BARE // len(self.subject.whole.operations)))
+
+
+@dataclass(slots=True)
+class _Sketch:
+    """What the rounds carry on: the stages so far, the share of the budget that is planned for."""
+
+    subject: Subject
+    contest: Contest
+    graph: BitGraph = field(init=False)
+    order: FirstRuns = field(init=False)
+    arrays: ProblemArrays = field(init=False)
+    comparable: int = field(init=False)
+    stages: tuple[int, ...] = ()
+    share: float = 1.0
+    bound_us: float = 0.0
+    least_bytes: float = float("inf")
+    in_vain: int = 0
+
+    def __post_init__(self) -> None:
+        """Make the plain schedule's tightest place the first stage."""
+        self.graph = BitGraph(self.subject.whole)
+        self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
+        self.arrays = arrays_of(self.subject.whole)
+        self.comparable = self.graph.all
+        plain = judge(self.graph, range(self.graph.count))
+        assert plain is not None, "the given order is not topological"
+        tight = tight_turns(plain, self.contest.budget_units)
+        weights = [1.0] * self.graph.count
+        for rank, p in enumerate(tight):
+            weights[p] += float((len(tight) - rank) * len(weights))
+        self.comparable = heaviest_chain(self.order, weights)
+        self._add_stage(tight)
+
+    def round(self) -> bool:
+        """Plan, repair and offer; tell whether another round can differ."""
+        budget = int(self.contest.budget_units * self.share)
+        outcome = sketch_stages(self.graph, self.order, budget, self.stages)
+        self._bound(outcome)
+        if outcome.plan is None:
+            return False
+        judged = judge(self.graph, expand(self.graph, self.order, outcome.plan))
+        if judged is None:
+            return False
+        self._repair(judged)
+        return self._tighten(judged)
+
+    def _bound(self, outcome: StageSolution) -> None:
+        if self.share == 1.0 and not outcome.infeasible:
+            self.bound_us = max(self.bound_us, outcome.bound_us)
+
+    def _repair(self, judged: Judged) -> None:
+        """Offer a plan's runs, with re-runs added where they do not fit."""
+        contest, bare = self.contest, self.subject.chain is None
+        plain_us, limit_us = self.graph.total_us, float("inf")
+        moving = ANYWHERE if bare else IN_SEGMENTS
+        window = Window(contest.budget_units, plain_us, plain_us, Random(0), moving)
+        fitting = window.fit(self._trial(judged), limit_us, PriceRule())
+        if fitting is None:
+            return
+        fitting = retain_more(fitting, contest.budget_units)
+        improved = window.improved(fitting, TRIALS)
+        contest.offer(NAME, improved.candidate().program)
+
+    def _trial(self, judged: Judged) -> Trial:
+        return trial_of(pruned(timeline_of(self.arrays, self.subject.program(judged.runs))))
+
+    def _tighten(self, judged: Judged) -> bool:
+        """Add a stage where the plan is over the budget, or plan for less; False where it fits."""
+        budget = self.contest.budget_units
+        peak = judged.replay.peak_bytes
+        if peak <= budget or self._hopeless(peak):
+            return False
+        if len(self.stages) >= STAGES or not self._add_stage(tight_turns(judged, budget)):
+            self.share *= max(STEP_DOWN, budget / peak)
+        return True
+
+    def _hopeless(self, peak: int) -> bool:
+        """Tell whether smaller and smaller plans have needed no less memory for a while."""
+        self.in_vain = 0 if peak < self.least_bytes else self.in_vain + 1
+        self.least_bytes = min(self.least_bytes, peak)
+        return self.in_vain >= PATIENCE
+
+    def _add_stage(self, tight: list[int]) -> bool:
+        rank = self.order.rank
+        for p in tight:
+            apart = all(abs(rank[p] - rank[q]) > APART for q in self.stages)
+            if apart and self.comparable >> p & 1:
+                self.stages = tuple(sorted((*self.stages, p), key=rank.__getitem__))
+                return True
+        return False

@@ -1,0 +1,93 @@
+"""What is solved: the problem that judges, and the two views of it that searches have.
+
+Searches count bytes in their greatest common unit, so that the scale of bytes changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from remat_gen.solver.blocks.block_chain import Chain
+from remat_gen.solver.blocks.partition import block_ranges, partition
+from remat_gen.solver.blocks.simple_programs import in_segments, keep_all
+from remat_gen.solver.law.bare_graph import BareGraph
+from remat_gen.solver.law.liveness import to_schedule
+from remat_gen.solver.law.pins import forced, honoured, unpinned
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.sums import added
+from remat_gen.solver.law.units import in_units
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`problem` judges; `whole` and `staged` are what searches see, in units of `unit` bytes.
+
+    `staged` has its forward operations first, for strategies over a chain; its operation p is
+    operation `order[p]` of the others. `chain` is the default chain of a training problem, None
+    for a bare graph.
+    """
+
+    problem: Problem
+    unit: int
+    whole: Problem
+    staged: Problem
+    order: tuple[int, ...]
+    chain: Chain | None
+
+    def plain(self) -> Program:
+        """Return the program that runs everything once, in the order that was given."""
+        if self.chain is None:
+            return Program(((), tuple(range(len(self.problem.operations)))))
+        return keep_all(self.whole, self.chain)
+
+    def program(self, runs: Sequence[int]) -> Program:
+        """Return the program of a search's runs of `whole`."""
+        if self.chain is None:
+            return Program(((), tuple(runs)))
+        return in_segments(self.whole, self.chain, runs)
+
+    def unstaged(self, program: Program) -> Program:
+        """Return the program of `whole` for one of `staged`."""
+        if self.chain is not None:
+            return program
+        return Program(((), tuple(self.order[p] for p in program.flat())))
+
+    def judge(self, program: Program) -> tuple[Schedule, Replay]:
+        """Return the schedule of a program that honours all pins, and its exact figures.
+
+        Raises:
+            IllegalScheduleError: the program cannot run.
+        """
+        schedule = to_schedule(self.problem, honoured(self.problem, program))
+        return schedule, replay(self.problem, schedule)
+
+    def eager(self) -> Replay:
+        """Return the figures of eager's step: the plain program, no pins, nothing written over."""
+        free = unpinned(self.problem).in_new_memory()
+        return replay(free, to_schedule(free, self.plain()))
+
+    def block_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Return the range of forward operations of each block of the default chain."""
+        return block_ranges(self.chain) if self.chain else ()
+
+    def least_time_us(self) -> float:
+        """Return the time of running everything once, and again what pins ask for: no less does."""
+        operations = self.problem.operations
+        again = added(operations[p].time_us for p in forced(self.problem))
+        return added(operation.time_us for operation in operations) + again
+
+
+def subject_of(given: Problem | BareGraph) -> Subject:
+    """Return the views of a training problem or of a bare graph."""
+    if isinstance(given, Problem):
+        scaled, unit = in_units(given)
+        order = tuple(range(len(given.operations)))
+        return Subject(given, unit, scaled, scaled, order, partition(scaled))
+    problem = given.problem()
+    scaled, unit = in_units(problem)
+    staged, order = given.staged()
+    return Subject(problem, unit, scaled, in_units(staged)[0], order, None)

@@ -1,0 +1,1 @@
+"""Improve a program within a budget: add, drop and move re-runs on exact figures."""

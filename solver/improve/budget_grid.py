@@ -1,0 +1,140 @@
+"""Programs improved up to fixed shares of the plain peak, each rung from the one below it.
+
+Improving for a budget itself could make a larger budget slower than a smaller one. Here a budget
+only chooses among programs that do not depend on it: more memory never costs time. On large
+problems rungs come in groups, climbed from the bottom of each, and a budget looks at its own group
+and the one below. What lies lower cannot be quicker: a rung takes no program that is quicker than
+the known one that the rung of its place in the next group has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from remat_gen.solver.improve.add_reruns import PriceRule
+from remat_gen.solver.improve.drop_reruns import pruned
+from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.retain_more import (
+    MeasuredProgram,
+    Trial,
+    retain_more,
+    started,
+    trial_of,
+)
+from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.improve.work_limits import Work, bare_work
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.search_types import Effort, Progress, silent
+
+ABOVE = 2  # programs just over a rung that are repaired to fit it
+
+
+@dataclass(slots=True)
+class BudgetGrid:
+    """`candidates` by rising peak and falling time; `plain` runs everything once."""
+
+    arrays: ProblemArrays
+    plain: MeasuredProgram
+    candidates: list[MeasuredProgram]
+    work: Work
+    moving: Moving = STILL
+    _rungs: dict[int, MeasuredProgram | None] = field(default_factory=dict)
+
+    def known(self, budget: int) -> MeasuredProgram | None:
+        """Return the quickest program that fits without improving any."""
+        return quickest(self.candidates, budget)
+
+    def best(self, budget: int, progress: Progress = silent) -> MeasuredProgram | None:
+        """Return the quickest program that fits, of those known and of all rungs up to it."""
+        known = self.known(budget)
+        if known is None or known.time_us <= self.plain.time_us:
+            return known
+        highest = min(self.work.rungs, self._rung_below(budget))
+        first = max(1, (highest // self.work.group - 1) * self.work.group)
+        for rung in range(first, highest + 1):
+            if rung not in self._rungs:
+                self._rungs[rung] = self._climbed(rung)
+            progress("improve", rung - first + 1, highest - first + 1)
+        rungs = [self._rungs[rung] for rung in range(first, highest + 1)]
+        return min((c for c in (known, *rungs) if c is not None), key=by_time)
+
+    def _rung_below(self, budget: int) -> int:
+        """Return the highest rung whose budget, rounded down, is at most `budget`."""
+        return ((budget + 1) * self.work.rungs - 1) // max(1, self.plain.peak_bytes)
+
+    def _budget(self, rung: int) -> int:
+        return self.plain.peak_bytes * rung // self.work.rungs
+
+    def _climbed(self, rung: int) -> MeasuredProgram | None:
+        budget = self._budget(rung)
+        below = self._rungs.get(rung - 1) if rung % self.work.group else None
+        starts = [c for c in (self.known(budget), below) if c is not None]
+        if not starts:
+            return None
+        floor_us = self._floor_us(rung)
+        trials = [retain_more(started(self.arrays, start), budget) for start in starts]
+        trial = min(
+            (t for t in trials if t.time_us >= floor_us), key=lambda t: t.time_us, default=None
+        )
+        if trial is None or budget == self._budget(rung - 1):
+            return min(starts, key=by_time)
+        window = Window(budget, self.plain.time_us, floor_us, Random(rung), self.moving)
+        trial = self._repaired(window, trial)
+        again = len(trial.timeline.runs) - len(self.arrays.times)
+        return window.improved(trial, min(self.work.trials, again + 1)).candidate()
+
+    def _floor_us(self, rung: int) -> float:
+        """Return the least time that a rung's program may have."""
+        higher = self.known(self._budget(min(self.work.rungs, rung + self.work.group)))
+        return higher.time_us if higher else self.plain.time_us
+
+    def _repaired(self, window: Window, best: Trial) -> Trial:
+        """Return the best of a program and those just over the budget, repaired."""
+        above = [c for c in self.candidates if c.peak_bytes > window.budget][:ABOVE]
+        for candidate in above:
+            fitting = window.fit(started(self.arrays, candidate), best.time_us, PriceRule())
+            repaired = retain_more(fitting, window.budget) if fitting else best
+            if window.floor_us <= repaired.time_us < best.time_us:
+                best = repaired
+        return best
+
+
+def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -> BudgetGrid:
+    """Return the ladder of a bare graph: runs move, any operation may run again.
+
+    It starts from `programs`, the first of which is the plain one, and from lowering its peak.
+    """
+    arrays = arrays_of(problem)
+    first, *others = [started_from(arrays, program) for program in programs]
+    low = [first, *lowered(first, started(arrays, first), first.time_us, ANYWHERE)]
+    candidates = pareto([*low, *others])
+    work = bare_work(len(problem.operations), effort)
+    return BudgetGrid(arrays, first, candidates, work, ANYWHERE)
+
+
+def started_from(arrays: ProblemArrays, program: Program) -> MeasuredProgram:
+    """Measure a program without the re-runs that nobody reads."""
+    return trial_of(pruned(timeline_of(arrays, program))).candidate()
+
+
+def by_time(c: MeasuredProgram) -> tuple[float, int, int]:
+    """Return the order of preference: quick, of low peak, short."""
+    return (c.time_us, c.peak_bytes, len(c.program.flat()))
+
+
+def quickest(candidates: Iterable[MeasuredProgram], budget: int) -> MeasuredProgram | None:
+    """Return the candidate of least time that fits a budget, or None."""
+    return min((c for c in candidates if c.peak_bytes <= budget), key=by_time, default=None)
+
+
+def pareto(candidates: Iterable[MeasuredProgram]) -> list[MeasuredProgram]:
+    """Return the candidates that no other beats, by rising peak."""
+    front: list[MeasuredProgram] = []
+    for c in sorted(candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments)):
+        if not front or c.time_us < front[-1].time_us:
+            front.append(c)
+    return front

@@ -1,0 +1,102 @@
+"""Bare graphs: nodes with a time, one value each, and inputs; no model, no torch.
+
+The cost model is DESIGN's: a node runs while its inputs and its output are resident together,
+freeing is free, every node runs at least once and any node may run again, in any order that its
+inputs allow. As a scheduling problem that is one in which *every* operation is a rerunnable
+backward one, since the replay lets those run at any time. Strategies over a chain of blocks need
+a forward and a backward half: they see the same graph *staged*, forward nodes first, and what they
+find is judged on the bare problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node: `time` in any unit, `inputs` as positions of earlier nodes.
+
+    `layer` names the repeated layer that a forward node belongs to, "" outside of all.
+    """
+
+    name: str
+    time: float
+    nbytes: int
+    backward: bool
+    inputs: tuple[int, ...]
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BareGraph:
+    """Nodes in topological order; the values of `outputs` (positions) live to the end."""
+
+    nodes: tuple[Node, ...]
+    outputs: frozenset[int] = frozenset()
+
+    def problem(self) -> Problem:
+        """Return the problem that judges: value i is what node i makes."""
+        positions = range(len(self.nodes))
+        return Problem(
+            tuple(self._operation(i, i, self.nodes[i].inputs, backward=True) for i in positions),
+            tuple(self._value(i) for i in positions),
+        )
+
+    def staged(self) -> tuple[Problem, tuple[int, ...]]:
+        """Return the graph as forward and backward, and the node behind each of its operations.
+
+        A forward node that reads what backward makes is a backward one. Where no node is flagged,
+        or all are, backward begins at the peak: what is made before it may be made again after it.
+        """
+        backward: list[bool] = []
+        for node, flag in zip(self.nodes, self._flags(), strict=True):
+            backward.append(flag or any(backward[i] for i in node.inputs))
+        order = sorted(range(len(self.nodes)), key=lambda i: backward[i])
+        place = {node: p for p, node in enumerate(order)}
+        operations = (
+            self._operation(
+                i, place[i], tuple(place[j] for j in self.nodes[i].inputs), backward=backward[i]
+            )
+            for i in order
+        )
+        return Problem(tuple(operations), tuple(self._value(i) for i in order)), tuple(order)
+
+    def _flags(self) -> list[bool]:
+        flags = [node.backward for node in self.nodes]
+        if any(flags) and not all(flags):
+            return flags
+        inside = self._inside_bytes()
+        peak = max(range(len(inside)), key=inside.__getitem__, default=0)
+        return [i >= peak for i in range(len(self.nodes))]
+
+    def _inside_bytes(self) -> list[int]:
+        """Return the bytes there while each node runs in the given order, freeing at last use."""
+        last = list(range(len(self.nodes)))
+        for i, node in enumerate(self.nodes):
+            for j in node.inputs:
+                last[j] = i
+        dying: list[list[int]] = [[] for _ in self.nodes]
+        for j, i in enumerate(last):
+            if j not in self.outputs:
+                dying[i].append(j)
+        inside, resident = [], 0
+        for i, node in enumerate(self.nodes):
+            resident += node.nbytes
+            inside.append(resident)
+            resident -= sum(self.nodes[j].nbytes for j in dying[i])
+        return inside
+
+    def _operation(
+        self, i: int, place: int, inputs: tuple[int, ...], *, backward: bool
+    ) -> Operation:
+        node = self.nodes[i]
+        return Operation(
+            node.name, node.time, 0, inputs, (place,), backward, rerunnable=True, layer=node.layer
+        )
+
+    def _value(self, i: int) -> Value:
+        held = Held.STEP if i in self.outputs else Held.FREE
+        return Value(self.nodes[i].name, self.nodes[i].nbytes, held)

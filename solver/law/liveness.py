@@ -1,0 +1,61 @@
+"""From runs to a schedule: drop re-runs that nobody needs, free every value as soon as it is dead.
+
+Both follow from one walk from the end to the start that carries the set of values needed later
+*as they are*: an operation's outputs leave the set where it runs, its inputs enter it. A value that
+is not in the set after a step is dead there, even if it is made again later.
+"""
+
+from __future__ import annotations
+
+from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.program import Program, first_runs
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
+
+
+def prune(problem: Problem, program: Program) -> Program:
+    """Return the program without re-runs whose outputs are not read before they are made again."""
+    runs = program.flat()
+    firsts = first_runs(runs)
+    kept: list[int | None] = list(runs)
+    needed: set[int] = set()
+    for position in range(len(runs) - 1, -1, -1):
+        operation = problem.operations[runs[position]]
+        if not firsts[position] and needed.isdisjoint(operation.outputs):
+            kept[position] = None
+            continue
+        needed.difference_update(operation.outputs)
+        needed.update(operation.inputs)
+    return program.refilled(kept)
+
+
+def to_schedule(problem: Problem, program: Program) -> Schedule:
+    """Return the schedule that runs a program and frees every value as soon as it is dead."""
+    needed: set[int] = set()
+    reversed_segments: list[list[Step]] = []
+    for segment in reversed(program.segments):
+        steps: list[Step] = []
+        for p in reversed(segment):
+            steps.extend(Free(v) for v in reversed(_dead_after(problem, p, needed)))
+            steps.append(Run(p))
+            needed.difference_update(problem.operations[p].outputs)
+            needed.update(problem.operations[p].inputs)
+        reversed_segments.append(steps[::-1])
+    lists = reversed_segments[::-1]
+    n = program.block_count
+    if n:
+        lists[n][:0] = [Free(v) for v in _unread_given(problem)]
+    marks = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
+    return Schedule(
+        tuple(Segment(b, back, tuple(s)) for (b, back), s in zip(marks, lists, strict=True))
+    )
+
+
+def _dead_after(problem: Problem, p: int, needed: set[int]) -> list[int]:
+    operation = problem.operations[p]
+    touched = dict.fromkeys(operation.inputs + operation.outputs)
+    return [v for v in touched if v not in needed and problem.values[v].held is Held.FREE]
+
+
+def _unread_given(problem: Problem) -> list[int]:
+    read = {v for operation in problem.operations for v in operation.inputs}
+    return [v for v in problem.given if v not in read and problem.values[v].held is Held.FREE]

@@ -1,0 +1,60 @@
+"""A schedule without its frees: which operations run, in order, in each segment.
+
+Given the runs, the best frees are known (`liveness.py`): a value goes right after its last use
+before it is made again. So every strategy only says what runs when; a value is *retained* by not
+running its operation again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.sums import added
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Operations run in forward segments 0 … n-1, then in backward segments n-1 … 0."""
+
+    segments: tuple[tuple[int, ...], ...]
+
+    @property
+    def block_count(self) -> int:
+        """Return the number of blocks."""
+        return len(self.segments) // 2
+
+    def flat(self) -> list[int]:
+        """Return all runs in order."""
+        return list(chain.from_iterable(self.segments))
+
+    def starts(self) -> list[int]:
+        """Return the position of each segment's first run, and the number of runs at the end."""
+        starts = [0]
+        for segment in self.segments:
+            starts.append(starts[-1] + len(segment))
+        return starts
+
+    def refilled(self, runs: list[int | None]) -> Program:
+        """Return the same segments with other runs at their positions; None leaves one out."""
+        starts = self.starts()
+        pieces = [runs[a:b] for a, b in pairwise(starts)]
+        return Program(tuple(tuple(p for p in piece if p is not None) for piece in pieces))
+
+
+def first_runs(runs: list[int]) -> list[bool]:
+    """Return for each position whether the operation runs there for the first time."""
+    seen: set[int] = set()
+    firsts = []
+    for p in runs:
+        firsts.append(p not in seen)
+        seen.add(p)
+    return firsts
+
+
+def rerun_time_us(problem: Problem, program: Program) -> float:
+    """Return the time of all runs beyond the first ones."""
+    runs = program.flat()
+    again = [p for p, first in zip(runs, first_runs(runs), strict=True) if not first]
+    return added(problem.operations[p].time_us for p in again)

@@ -1,0 +1,203 @@
+"""Replay a schedule: its exact peak and time. The judge of every strategy.
+
+The memory model is that of the emitted code on the device's allocator:
+- while an operation runs, all that is resident, its outputs and its workspace are allocated; an
+  input that is written over, and freed before anything else runs, is not there beside the output;
+- a re-run of an operation makes *all* its outputs; those still resident are made a second time and
+  dropped when it returns;
+- `Free` takes effect at once; only FREE-held values can be freed, and none twice;
+- SEGMENT-held values need no `Free`: each is released when a backward segment ends, the first that
+  ends after it was made (a given one: the first of all) and after its last use;
+- STEP-held values are never freed;
+- `ordered` operations run first in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from remat_gen.solver.law.problem import Held, Operation, Problem
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
+
+
+class IllegalScheduleError(ValueError):
+    """A schedule that uses a value that is not there, or breaks the order of the segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Memory while one step of the schedule runs: `nbytes` inside it, `resident` after it."""
+
+    segment: int
+    step: int
+    operation: int
+    nbytes: int
+    resident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a schedule costs: `peak_at` is the index of the operation that sets the peak."""
+
+    peak_bytes: int
+    time_us: float
+    peak_at: int
+    reruns: tuple[int, ...]
+    timeline: tuple[Moment, ...]
+
+
+def replay(problem: Problem, schedule: Schedule, *, keep_gradients: bool = False) -> Replay:
+    """Run a schedule on paper.
+
+    `keep_gradients` models the step that starts without `.grad`: parameter gradients (SEGMENT-held
+    values that no operation reads) then stay to the end, and are left out of the peak's baseline.
+
+    Raises:
+        IllegalScheduleError: the schedule cannot run as it stands.
+    """
+    _check_segments(problem, schedule)
+    return _Machine(problem, schedule, keep_gradients).run()
+
+
+def _check_segments(problem: Problem, schedule: Schedule) -> None:
+    n = schedule.block_count
+    expected = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
+    if [(s.block, s.backward) for s in schedule.segments] != expected:
+        raise IllegalScheduleError("segments are not those of blocks 0…n-1 and back")
+    firsts = dict.fromkeys(
+        step.operation for s in schedule.segments for step in s.steps if isinstance(step, Run)
+    )
+    if len(firsts) != len(problem.operations):
+        raise IllegalScheduleError("some operation never runs")
+
+
+@dataclass(slots=True)
+class _Machine:
+    problem: Problem
+    schedule: Schedule
+    keep_gradients: bool
+    resident: set[int] = field(default_factory=set)
+    nbytes: int = 0
+    peak: int = 0
+    peak_at: int = -1
+    time_us: float = 0.0
+    ran: set[int] = field(default_factory=set)
+    ordered: int = -1
+    reruns: list[int] = field(default_factory=list)
+    timeline: list[Moment] = field(default_factory=list)
+
+    def run(self) -> Replay:
+        last_use = _last_use_of_held(self.problem, self.schedule)
+        for index, segment in enumerate(self.schedule.segments):
+            if index == self.schedule.block_count:
+                self._refuse_kept()
+                self._add(self.problem.given)
+            for position, step in enumerate(segment.steps):
+                if isinstance(step, Free):
+                    self._free(step.value)
+                else:
+                    self._run(index, position, step.operation, segment)
+            if segment.backward:
+                self._release_held(index, last_use)
+        return self._result()
+
+    def _run(self, index: int, position: int, p: int, segment: Segment) -> None:
+        operation = self.problem.operations[p]
+        missing = [v for v in operation.inputs if v not in self.resident]
+        if missing:
+            names = ", ".join(self.problem.values[v].name for v in missing)
+            raise IllegalScheduleError(f"{operation.name} needs {names}, which is not there")
+        if operation.backward and not segment.backward:
+            raise IllegalScheduleError(f"{operation.name} belongs to backward")
+        if p in self.ran:
+            self._count_rerun(p, operation)
+        elif segment.backward and not operation.backward:
+            raise IllegalScheduleError(f"{operation.name} runs for the first time in backward")
+        elif operation.ordered:
+            self._keep_order(p, operation)
+        self.ran.add(p)
+        self.time_us += operation.time_us
+        inside = self.nbytes + sum(self.problem.values[v].nbytes for v in operation.outputs)
+        over = operation.over is not None and operation.over in freed_next(segment, position)
+        inside += self.problem.extra_bytes(operation) if over else operation.workspace_bytes
+        if inside > self.peak:
+            self.peak, self.peak_at = inside, p
+        self._add(operation.outputs)
+        self.timeline.append(Moment(index, position, p, inside, self.nbytes))
+
+    def _refuse_kept(self) -> None:
+        kept = sorted(v for v in self.resident if self.problem.values[v].recompute)
+        if kept:
+            names = ", ".join(self.problem.values[v].name for v in kept)
+            raise IllegalScheduleError(f"{names}: to be recomputed, but kept for backward")
+
+    def _count_rerun(self, p: int, operation: Operation) -> None:
+        if not operation.rerunnable:
+            raise IllegalScheduleError(f"{operation.name} cannot run again")
+        self.reruns.append(p)
+
+    def _keep_order(self, p: int, operation: Operation) -> None:
+        if p < self.ordered:
+            after = self.problem.operations[self.ordered].name
+            raise IllegalScheduleError(f"{operation.name} must run before {after}")
+        self.ordered = p
+
+    def _add(self, values: tuple[int, ...]) -> None:
+        for v in values:
+            if v not in self.resident:
+                self.resident.add(v)
+                self.nbytes += self.problem.values[v].nbytes
+
+    def _free(self, v: int) -> None:
+        value = self.problem.values[v]
+        if value.held is not Held.FREE:
+            raise IllegalScheduleError(f"{value.name} is held until the {value.held.value} ends")
+        if v not in self.resident:
+            raise IllegalScheduleError(f"{value.name} is freed but is not there")
+        self._drop(v)
+
+    def _release_held(self, index: int, last_use: dict[int, int]) -> None:
+        for v in sorted(self.resident):
+            held = self.problem.values[v].held is Held.SEGMENT
+            if held and last_use.get(v, -1) <= index and not self._kept(v, last_use):
+                self._drop(v)
+
+    def _kept(self, v: int, last_use: dict[int, int]) -> bool:
+        return self.keep_gradients and v not in last_use and v not in self.problem.given
+
+    def _drop(self, v: int) -> None:
+        self.resident.remove(v)
+        self.nbytes -= self.problem.values[v].nbytes
+
+    def _result(self) -> Replay:
+        left = [v for v in self.resident if self.problem.values[v].held is Held.FREE]
+        if left:
+            names = ", ".join(self.problem.values[v].name for v in sorted(left))
+            raise IllegalScheduleError(f"{names} never freed")
+        kept = sum(
+            self.problem.values[v].nbytes
+            for v in self.resident
+            if self.problem.values[v].held is Held.SEGMENT
+        )
+        return Replay(
+            self.peak - kept, self.time_us, self.peak_at, tuple(self.reruns), tuple(self.timeline)
+        )
+
+
+def _last_use_of_held(problem: Problem, schedule: Schedule) -> dict[int, int]:
+    """Return for each SEGMENT-held value that an operation reads the last segment that does."""
+    return {
+        v: index
+        for index, segment in enumerate(schedule.segments)
+        for step in segment.steps
+        if isinstance(step, Run)
+        for v in problem.operations[step.operation].inputs
+        if problem.values[v].held is Held.SEGMENT
+    }
+
+
+def freed_next(segment: Segment, position: int) -> list[int]:
+    """Return the values that are freed behind a step before anything else runs."""
+    behind = takewhile(lambda step: isinstance(step, Free), segment.steps[position + 1 :])
+    return [step.value for step in behind if isinstance(step, Free)]

@@ -1,0 +1,1 @@
+"""Strategies from papers: Chen et al., Griewank and Walther, Feng and Huang."""

@@ -1,0 +1,107 @@
+"""Strategy `ogc`: optimal gradient checkpoints on arbitrary graphs.
+
+Source: Jianwei Feng and Dong Huang, "Optimal Gradient Checkpoint Search for Arbitrary Computation
+Graphs", CVPR 2021 (arXiv:1808.00079). The forward graph is divided into independent segments
+(`division`); for each limit on what a segment holds, the checkpoints of least bytes are found
+(`checkpoints`); every segment runs forward once more, right before its backward
+(`local_forwards`). The paper knows no budget: it takes the limit that minimises checkpoints plus
+limit. Here the quickest of all limits' schedules that fits the budget is taken.
+
+Vertices are forward operations rather than tensors: several outputs are one checkpoint. A vertex
+holds, inside a segment, the outputs that backward reads; as a checkpoint, all that is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
+from remat_gen.solver.published.division import Dag
+from remat_gen.solver.published.local_forwards import all_local_forwards, droppable_values
+
+LIMITS = {Effort.QUICK: 60, Effort.NORMAL: 250, Effort.THOROUGH: 2000}
+"""Limits on a segment that are tried, evenly among all there are."""
+
+
+def search(
+    problem: Problem,
+    budget_bytes: int,
+    effort: Effort = Effort.NORMAL,
+    on_better: Incumbent | None = None,
+) -> Found:
+    """Return the quickest schedule of the division tree within the budget.
+
+    A bare graph without backward flags has no forward graph to divide: nothing is re-run there.
+    """
+    judge = Judge(problem, budget_bytes, on_better)
+    choices = checkpoint_choices(problem, LIMITS[effort])
+    dropped = dict.fromkeys([frozenset[int](), *choices])
+    judge.offer_all(all_local_forwards(problem, dropped))
+    return judge.found()
+
+
+def checkpoint_choices(problem: Problem, count: int) -> list[frozenset[int]]:
+    """Return the values that are not retained, for at most `count` limits on a segment."""
+    graph = _graph_of(problem)
+    root = division_tree(graph.dag, graph.weights)
+    tried = _thinned(limits(root), count)
+    found = dict.fromkeys(cheapest(root, graph.weights, limit).checkpoints for limit in tried)
+    return [graph.dropped(checkpoints) for checkpoints in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Forward operations with droppable outputs are vertices 1 …; 0 and the last are the ends."""
+
+    dag: Dag
+    weights: Weights
+    outputs: tuple[tuple[int, ...], ...]
+
+    def dropped(self, checkpoints: frozenset[int]) -> frozenset[int]:
+        """Return the values of all vertices that are no checkpoints."""
+        kept = {v for vertex in checkpoints for v in self.outputs[vertex]}
+        return frozenset(v for outputs in self.outputs for v in outputs) - kept
+
+
+def _graph_of(problem: Problem) -> _Graph:
+    droppable = droppable_values(problem)
+    outputs: list[tuple[int, ...]] = [()]
+    vertex_of: dict[int, int] = {}
+    successors: list[list[int]] = [[]]
+    for operation in problem.operations[: problem.forward_count]:
+        made = tuple(v for v in operation.outputs if v in droppable)
+        if not made:
+            continue
+        sources = [vertex_of[v] for v in operation.inputs if v in vertex_of] or [0]
+        for source in sources:
+            successors[source].append(len(outputs))
+        vertex_of.update(dict.fromkeys(made, len(outputs)))
+        outputs.append(made)
+        successors.append([])
+    for targets in successors:
+        if not targets:
+            targets.append(len(outputs))
+    outputs.append(())
+    return _Graph(Dag([*successors, []]), _weights(problem, outputs), tuple(outputs))
+
+
+def _weights(problem: Problem, outputs: list[tuple[int, ...]]) -> Weights:
+    backward = problem.operations[problem.forward_count :]
+    read = {v for operation in backward for v in operation.inputs}
+
+    def nbytes(values: list[int]) -> int:
+        return sum(problem.values[v].nbytes for v in values)
+
+    stored = [nbytes(list(made)) for made in outputs]
+    held = [nbytes([v for v in made if v in read]) for made in outputs]
+    return Weights(stored, held)
+
+
+def _thinned(values: list[int], count: int) -> list[int]:
+    """Return at most `count` of the values, evenly, the first and the last among them."""
+    if len(values) <= count:
+        return values
+    return [values[k * (len(values) - 1) // (count - 1)] for k in range(count)]

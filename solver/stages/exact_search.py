@@ -1,0 +1,189 @@
+"""Search a whole graph for the quickest schedule within a budget, with a proof or a bound.
+
+Two methods: best-first search over states (`state_search.py`), which ends on graphs of up to some
+thirty operations, and the stage program (`stage_refinement.py`), which bounds all schedules and
+whose plans, put in order, are schedules. Both are exact where they come to an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
+from remat_gen.solver.stages.incumbent import IncumbentSchedule
+from remat_gen.solver.stages.judged_runs import Judged, judge
+from remat_gen.solver.stages.plan_runs import sequence_of
+from remat_gen.solver.stages.stage_program import Answers
+from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
+from remat_gen.solver.states.bit_graph import NEVER, BitGraph
+from remat_gen.solver.states.state_search import Expander, StateSearch
+
+ALL = "all schedules"
+FEW = 24  # operations: a search over states mostly ends
+SMALL = 32  # operations: more work on states still may
+SMALL_SHARE = 5  # times as much of it
+REORDERS = 3  # how often the best schedule's order is solved again while that helps
+AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
+PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
+AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
+IN_BLOCKS = "schedules whose backward operations run block by block"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Work on states (before the programs, and after), on programs, and on the order of a plan."""
+
+    first_states: int
+    programs: int
+    order: int
+    last_states: int
+
+
+LIMITS = {
+    Effort.QUICK: Limits(10_000, 400_000, 20_000, 50_000),
+    Effort.NORMAL: Limits(50_000, 3_000_000, 100_000, 500_000),
+    Effort.THOROUGH: Limits(200_000, 30_000_000, 1_000_000, 20_000_000),
+}
+
+
+def search(
+    problem: Problem,
+    budget_bytes: int,
+    effort: Effort = Effort.NORMAL,
+    incumbent: tuple[int, ...] | None = None,
+    on_better: Incumbent | None = None,
+    on_bound: Callable[[float], None] | None = None,
+) -> Found:
+    """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
+
+    `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
+    """
+
+    def hear(judged: Judged) -> None:
+        if on_better is not None:
+            on_better(judged.runs, judged.time_us)
+
+    graph = BitGraph(problem)
+    if not problem.operations:
+        return Found((), complete=True)
+    return _Search(graph, IncumbentSchedule(budget_bytes, hear), LIMITS[effort], on_bound).run(
+        incumbent
+    )
+
+
+@dataclass(slots=True)
+class _Search:
+    """`bound_us` holds for all schedules, `bound_in_blocks_us` for those block by block."""
+
+    graph: BitGraph
+    best: IncumbentSchedule
+    limits: Limits
+    on_bound: Callable[[float], None] | None = None
+    bound_us: float = 0.0
+    bound_in_blocks_us: float = 0.0
+    plain: Judged = field(init=False)
+    answers: Answers = field(default_factory=dict)
+
+    def run(self, incumbent: Sequence[int] | None) -> Found:
+        programs = max(self.limits.programs, PROGRAMS * self.graph.count)
+        self._begin(incumbent)
+        if not self._closed() and self.graph.count <= FEW:
+            self._states(self.limits.first_states)
+        if not self._closed() and self.graph.chain is not None:
+            self._stages(programs, in_blocks=True)
+        if self.bound_us < self.best.time_us:
+            share = 1 if self.graph.chain is None else AGAIN
+            self._stages(programs // share, in_blocks=False)
+        if self.best.judged is None and not self._closed():
+            self._any(self.limits.first_states)
+        if not self._closed():
+            self._states(self._last_states())
+        return self._found()
+
+    def _begin(self, incumbent: Sequence[int] | None) -> None:
+        """Judge what is known, and whether every operation fits by itself."""
+        graph = self.graph
+        plain = judge(graph, range(graph.count))
+        assert plain is not None, "the given order is not topological"
+        self.plain = plain
+        self.best.offer(plain)
+        if incumbent is not None:
+            self.best.offer(judge(graph, incumbent))
+        alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
+        self.bound_us = NEVER if max(alone) > self.best.budget_bytes else graph.total_us
+
+    def _any(self, limit: int) -> None:
+        """Look for any schedule, then for any that is quicker, until none turns up."""
+        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        slack, found = self.graph.total_us * AHEAD, True
+        while found:
+            deep = StateSearch(expander, self.best.time_us, slack, deep=True).search()
+            found = deep.runs is not None
+            if deep.runs is not None:
+                self.best.offer(judge(self.graph, deep.runs))
+            elif deep.complete:
+                self._bound(self.best.time_us, in_blocks=not self.graph.every_order)
+
+    def _last_states(self) -> int:
+        """Return the work on states at the end; it may close a gap on small graphs only."""
+        return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
+
+    def _states(self, limit: int) -> None:
+        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        slack = self.graph.total_us * AHEAD
+        found = StateSearch(expander, self.best.time_us, slack).search()
+        if found.runs is not None:
+            self.best.offer(judge(self.graph, found.runs))
+        bound_us = min(found.bound_us, self.best.time_us)
+        self._bound(bound_us, in_blocks=not self.graph.every_order)
+
+    def _stages(self, work: int, *, in_blocks: bool) -> None:
+        """Solve by stages; where that ends open, also in the last plan's order, and the best one's.
+
+        Those find schedules where the order that all schedules have in common says too little.
+        """
+        order = first_runs(self.graph, in_blocks=in_blocks)
+        staged = self._staged(order, work)
+        self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
+        if staged.plan is None or self._closed():
+            return
+        self._staged(order.in_order(sequence_of(order, staged.plan)), work // 4)
+        for _ in range(REORDERS):
+            known = self.best.judged
+            if known is None or self._closed():
+                return
+            self._staged(order.in_order(list(dict.fromkeys(known.runs))), work // 8)
+            if self.best.judged is known:
+                return
+
+    def _staged(self, order: FirstRuns, work: int) -> StageRefinement:
+        staged = StageRefinement(
+            self.graph, order, self.best, work, self.limits.order, self.answers
+        )
+        return staged.search(self.plain)
+
+    def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
+        if not in_blocks:
+            self.bound_us = max(self.bound_us, bound_us)
+            if self.on_bound is not None:
+                self.on_bound(self.bound_us)
+        self.bound_in_blocks_us = max(self.bound_in_blocks_us, self.bound_us, bound_us)
+
+    def _closed(self) -> bool:
+        return self._reaches(max(self.bound_us, self.bound_in_blocks_us))
+
+    def _reaches(self, bound_us: float) -> bool:
+        """Tell whether a bound is the best time, to what HiGHS answers for, or rules out any."""
+        return self.best.time_us <= bound_us + self.graph.total_us * TOLERANCE
+
+    def _found(self) -> Found:
+        runs = None if self.best.judged is None else self.best.judged.runs
+        time_us = self.best.time_us
+        if self._reaches(self.bound_us):
+            return Found(runs, time_us, ALL, True)
+        if self._reaches(self.bound_in_blocks_us):
+            return Found(runs, time_us, IN_BLOCKS, True)
+        return Found(runs, min(self.bound_us, time_us), ALL, False)
