@@ -21,6 +21,7 @@ from remat_gen.solver.search import Effort, Progress, silent
 from remat_gen.solver.second_process import started_by
 from remat_gen.solver.solve import Solution, Solver
 
+pytestmark = pytest.mark.alone
 Report = tuple[str, int, int]
 WAIT_S = 60.0  # for what comes at once
 
