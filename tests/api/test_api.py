@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from traced_once import traced_once as traced_once
 
 import remat_gen
 from remat_gen.ir.errors import UsageError
