@@ -60,7 +60,10 @@ def _trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
 
 
 def _key(loaded: Loaded, dynamic: tuple[str, ...] | None) -> Key:
-    """Return all that a trace depends on; what was generated beside a file is not read by it."""
+    """Return what a trace depends on, where tests leave torch's and the process's settings alone.
+
+    What was generated beside the file is not read by it.
+    """
     return (
         loaded.path.name,
         _digest(loaded.path.parent),
