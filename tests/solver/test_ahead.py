@@ -21,7 +21,6 @@ from remat_gen.solver.search import Effort, Progress, silent
 from remat_gen.solver.second_process import started_by
 from remat_gen.solver.solve import Solution, Solver
 
-pytestmark = pytest.mark.alone
 Report = tuple[str, int, int]
 WAIT_S = 60.0  # for what comes at once
 
@@ -182,7 +181,11 @@ def test_without_another_thread_nothing_is_searched(
     assert begun[0].poll() is not None
 
 
-@pytest.mark.parametrize("noise", ["one line\\n", "x" * 200_000, "I1\\n.", "no end of a line"])
+@pytest.mark.parametrize(
+    "noise",
+    ["one line\\n", "x" * 200_000, "I1\\n.", "no end of a line"],
+    ids=["line", "long", "mark", "no end"],  # pytest puts them into the environment: no long ones
+)
 def test_what_is_printed_when_python_starts_is_not_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, noise: str
 ) -> None:
@@ -192,6 +195,7 @@ def test_what_is_printed_when_python_starts_is_not_told(
         assert running.wait(silent) == 1 << 20
 
 
+@pytest.mark.alone
 def test_it_ends_though_others_hold_its_output(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: list[subprocess.Popen[bytes]]
 ) -> None:
