@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import nox
@@ -9,6 +10,7 @@ import nox
 TORCH = "2.13.0"
 TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 PYTHONS = ("3.11", "3.12", "3.13")
+WORKERS = min(8, max(2, os.cpu_count() or 2))  # each holds torch, and what its tests plan
 ZOO = ("torchvision==0.29.2", "timm==1.0.31", "peft==0.21.2", "accelerate==1.15.0")
 
 nox.options.sessions = ["tests"]
@@ -22,11 +24,20 @@ def install(session: nox.Session, torch: str, *what: str) -> None:
     session.install(*what)
 
 
+def run_tests(session: nox.Session) -> None:
+    """Run the tests that may share the machine on all cores, then each that needs it alone."""
+    # a choice of tests may have none of one kind, which pytest ends with 5
+    codes = [0, 5] if session.posargs else [0]
+    workers = ("-n", str(WORKERS), "--dist", "worksteal")
+    for options in ((*workers, "-m", "not alone"), ("-m", "alone")):
+        session.run("pytest", *options, *session.posargs, success_codes=codes)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run all tests."""
     install(session, TORCH, "-e", ".[test]")
-    session.run("pytest", *session.posargs)
+    run_tests(session)
 
 
 @nox.session(python=PYTHONS)
@@ -34,7 +45,7 @@ def tests(session: nox.Session) -> None:
 def matrix(session: nox.Session, torch: str) -> None:
     """Run all tests on every Python that is here, with every torch that is supported."""
     install(session, torch, "-e", ".[test]")
-    session.run("pytest", *session.posargs)
+    run_tests(session)
 
 
 @nox.session

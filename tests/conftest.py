@@ -2,11 +2,15 @@
 
 import gc
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # the other cores have workers of their own
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # nothing has imported torch yet
 
 # the machine is shared: how long a draw takes says nothing about the test
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from traced_once import traced_once as traced_once
 
 import remat_gen
+from remat_gen.cli.app import main
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import read_plan
 from remat_gen.trade_off.sweep_text import sweep_json
@@ -80,13 +82,14 @@ def test_a_file_is_planned_verified_checked_and_compared(folder: Path) -> None:
     assert remat_gen.diff(planned.output, planned.output).empty
 
 
-def test_a_file_by_the_function_is_the_file_by_the_command(folder: Path) -> None:
+def test_a_file_by_the_function_is_the_file_by_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     remat_gen.generate("net_file.py", budget="80%", keep=["gelu"], dynamic=["x:0"])
     first = (folder / "net_file_remat.py").read_bytes()
     options = ("--budget", "80%", "--keep", "gelu", "--dynamic", "x:0")
-    command = [sys.executable, "-m", "remat_gen", "net_file.py", *options, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["costs_reused"]
+    assert main(["net_file.py", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["costs_reused"]
     assert (folder / "net_file_remat.py").read_bytes() == first
 
 
@@ -181,13 +184,15 @@ def test_a_budget_that_is_too_small_tells_the_smallest(folder: Path) -> None:
     assert again.plan.predicted.peak_bytes == caught.value.smallest_bytes
 
 
-def test_a_sweep_by_the_function_is_the_sweep_by_the_command(folder: Path) -> None:
+def test_a_sweep_by_the_function_is_the_sweep_by_the_command(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     remat_gen.generate("net_file.py", budget="100%")  # its costs are used again
     found = remat_gen.sweep("net_file.py", strategies=["rotor", "none"], points=3)
     options = ("--strategies", "rotor,none", "--points", "3", "--json")
-    command = [sys.executable, "-m", "remat_gen", "sweep", "net_file.py", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert sweep_json(found) == json.loads(done.stdout)
+    capsys.readouterr()
+    assert main(["sweep", "net_file.py", *options]) == 0
+    assert sweep_json(found) == json.loads(capsys.readouterr().out)
     assert [curve.strategy for curve in found.curves] == ["rotor", "none"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runs import Ended, Remat
 from committed import gpt_remat as gpt_remat
+from traced_once import traced_once as traced_once
 
 from remat_gen.cli.app import main
 

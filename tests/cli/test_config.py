@@ -16,6 +16,7 @@ from remat_gen.cli.command_generate import generate
 from remat_gen.ir.errors import UsageError
 
 TARGET = '[tool.remat-gen.targets.small]\nsource = "small.py"\nbudget = "75%"\n'
+QUICK = 'strategy = "per-layer"\n'  # where the schedule is not looked at
 
 
 def targets(folder: Path, text: str) -> None:
@@ -108,7 +109,8 @@ def test_refused(tmp_path: Path, text: str, message: str) -> None:
 def test_generate_and_check_do_all_targets(folder: Path, remat: Remat) -> None:
     other = (folder / "small.py").read_text().replace("range(2)", "range(3)")
     (folder / "other.py").write_text(other)
-    targets(folder, TARGET + TARGET.replace("small", "other"))
+    small = TARGET + QUICK
+    targets(folder, small + small.replace("small", "other"))
     assert remat().code == 0
     assert (folder / "small_remat.py").exists()
     ended = remat("check", "--json")
@@ -127,10 +129,10 @@ def test_options_belong_to_a_file(folder: Path, remat: Remat) -> None:
 
 
 def test_check_sees_that_a_target_asks_for_something_else(folder: Path, remat: Remat) -> None:
-    targets(folder, TARGET)
+    targets(folder, TARGET + QUICK)
     assert remat("-q").code == 0
     assert remat("check").code == 0
-    targets(folder, TARGET.replace("75%", "80%"))
+    targets(folder, TARGET.replace("75%", "80%") + QUICK)
     ended = remat("check")
     assert ended.code == 1
     assert "stale: pyproject.toml asks for another plan; run: remat-gen small.py" in ended.out
@@ -140,7 +142,7 @@ def test_check_sees_that_a_target_asks_for_something_else(folder: Path, remat: R
 
 def test_targets_behind_one_that_fails_are_written(folder: Path, remat: Remat) -> None:
     low = TARGET.replace("small", "low").replace("75%", "1%").replace("low.py", "small.py")
-    targets(folder, low + 'output = "low_remat.py"\n' + TARGET)
+    targets(folder, low + QUICK + 'output = "low_remat.py"\n' + TARGET + QUICK)
     ended = remat("--json", "-q")
     assert ended.code == 3
     assert "error: target low: " in ended.err

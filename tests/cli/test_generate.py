@@ -22,6 +22,11 @@ from remat_gen.review.generated_module import Existing, emit_again
 from remat_gen.solver.solve import STRATEGIES
 
 
+@pytest.fixture(autouse=True)
+def traced_once() -> None:
+    """Trace in each run: these tests go the whole way."""
+
+
 def test_the_files_are_there(planned: Path) -> None:
     plan = read_plan(planned.with_name("small_remat.plan.json"))
     text = planned.read_text()

@@ -93,6 +93,7 @@ def test_a_long_cycle_is_shown_in_part() -> None:
         parse_graph(json.dumps({"nodes": nodes}))
 
 
+@pytest.mark.alone
 def test_a_long_graph_in_reverse_is_refused_at_once() -> None:
     """Quadratic work would take a minute."""
     nodes = [node(f"n{i}", *([f"n{i - 1}"] if i else [])) for i in reversed(range(20_000))]

@@ -58,6 +58,7 @@ def _contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.alone
 def test_sigint_before_any_schedule_is_found(existing: Path) -> None:
     before = _contents(existing.parent)
     code, rest = signalled(_PROGRAM, existing.parent, "SOLVING", signal.SIGINT)
@@ -66,6 +67,7 @@ def test_sigint_before_any_schedule_is_found(existing: Path) -> None:
     assert _contents(existing.parent) == before
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("module", "seconds"), [("typer", 60), ("remat_gen.cli.command_generate", 60), ("torch", 1)]
 )

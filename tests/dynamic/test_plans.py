@@ -39,7 +39,7 @@ def generated(folder: Path, source: str, dynamic: tuple[str, ...] | None) -> Gen
         dynamic=dynamic,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("remat_gen.capture.profile.profile", modelled)
+        patch.setattr("remat_gen.capture.profile.profile.profile", modelled)
         return generate(request, Silent())
 
 

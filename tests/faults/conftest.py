@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from stages import At
+from traced_once import traced_once as traced_once
 
 from remat_gen.cli.app import main
 

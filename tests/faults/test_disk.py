@@ -145,6 +145,7 @@ def test_two_runs_leave_a_module_and_its_plan_that_belong_together(tmp_path: Pat
     assert {path.name for path in tmp_path.iterdir()} == {"a.plan.json", "a.py"}
 
 
+@pytest.mark.alone
 def test_two_processes_write_the_same_output(folder: Path, contents: Contents) -> None:
     names = contents().keys()
     runs = [

@@ -117,6 +117,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.alone
 def test_a_process_that_is_terminated(folder: Path, contents: Contents) -> None:
     before = contents()
     code, rest = signalled(_PROGRAM, folder, "STAGE", signal.SIGTERM)

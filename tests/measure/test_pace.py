@@ -44,6 +44,7 @@ def test_coverage() -> None:
     assert 10 <= missed <= 50
 
 
+@pytest.mark.alone
 def test_the_slower_step_is_seen() -> None:
     order: list[str] = []
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from traced_once import each_traced_once
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
@@ -103,8 +104,8 @@ def make_pair_of(source: str, limit: str = LOWEST, strategy: str = "rockmate") -
 
 def plan_file(path: Path, limit: str, strategy: str) -> Generated:
     """Run the pipeline with modelled costs: quick, and the same on every machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
+    with pytest.MonkeyPatch.context() as patch, each_traced_once():
+        patch.setattr("remat_gen.capture.profile.profile.profile", modelled_costs)
         if limit != LOWEST:
             return generate(_request(path, limit, strategy), Silent())
         try:

@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         folder / "model.py", parse_budget("60%"), folder / "remat.py", device="cpu", compiled=True
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("remat_gen.capture.profile.profile", modelled_costs)
+        patch.setattr("remat_gen.capture.profile.profile.profile", modelled_costs)
         patch.setattr("remat_gen.plan.fusion._GAIN", float("inf"))
         patch.setattr(
             "remat_gen.plan.fusion.pieces_of", lambda _problem, _schedule, part, _own: (part,)

@@ -13,6 +13,7 @@ from pairs import Pair
 WORKER = Path(__file__).with_name("ddp_worker.py")
 
 
+@pytest.mark.alone  # has two processes itself
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 @pytest.mark.parametrize(("name", "unused"), [("deep", "all"), ("mixed", "unused")])
 def test_gradients_are_those_of_eagers_ddp(
