@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
 from remat_gen.codegen.free_names import VERSION
 from remat_gen.codegen.in_place import InPlace
+from remat_gen.codegen.kernels import kernels_of
 from remat_gen.codegen.lifetimes import moments
 from remat_gen.codegen.marks import Mark, argument, find, tangent
 from remat_gen.codegen.now import Now
@@ -48,6 +49,7 @@ class BodyWriter:
     graph: Graph
     problem: Problem
     schedule: Schedule
+    taken: frozenset[str] = frozenset()  # names of the file's
     now: Now = field(init=False)
     expressions: Expressions = field(init=False)
     in_place: InPlace = field(init=False)
@@ -62,7 +64,9 @@ class BodyWriter:
 
     def __post_init__(self) -> None:
         self.now = Now(self.graph, self.problem, self.schedule)
-        self.expressions = Expressions(self.graph, self.now.place)
+        self.expressions = Expressions(
+            self.graph, self.now.place, kernels_of(self.graph, self.taken)
+        )
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
         self.reach = reach_of(self.graph)

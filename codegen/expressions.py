@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
 from remat_gen.codegen.forms import SLICE, gradient_form, method_of, part_of
+from remat_gen.codegen.kernel import Kernel
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
@@ -26,6 +27,7 @@ _LIKE_INPUT = frozenset(
     _softmax_backward_data _log_softmax_backward_data""".split()
 )
 """Their kernels lay gradients out like an input, where the trace has them contiguous."""
+_CONVOLUTION = "aten.convolution.default"
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -38,6 +40,7 @@ class Expressions:
 
     graph: Graph
     place: Callable[[str], Mark]
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # functions, by operator
     views: Mapping[str, View] = field(init=False)
     loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
@@ -168,14 +171,43 @@ class Expressions:
             return f"torch.empty_like({drawn}).bernoulli_", keep
         if (other := self._cast_to(operation)) is not None:
             return f"{self.argument(operation.args[0])}.to", self.argument(other)
-        if operation.target != BATCH_NORM:
-            return spelling.function(operation.target), self._arguments(operation)
-        # the same kernel, which updates the running statistics in place unless it gets none
-        statistics = operation.args[3:5]
-        args = list(map(self.argument, (*operation.args[:3], None, None, *operation.args[5:])))
-        if not again:
-            args[3:5] = [self._statistic(s) for s in statistics]
-        return "torch.native_batch_norm", ", ".join(args)
+        if operation.target == _CONVOLUTION:
+            return self._convolution(operation)
+        if kernel := self.kernels.get(operation.target):
+            kwargs = {name: self.argument(value) for name, value in operation.kwargs}
+            given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
+            return kernel.name, kernel.call(given | kwargs)
+        if operation.target == BATCH_NORM:
+            return "torch.native_batch_norm", ", ".join(self._args(operation, again))
+        return spelling.function(operation.target), self._arguments(operation)
+
+    def _args(self, operation: Operation, again: bool) -> list[str]:
+        """Write the arguments that go by their place.
+
+        A batch norm updates its running statistics in place, but where it gets none, to run again.
+        """
+        args = list(map(self.argument, operation.args))
+        if operation.target == BATCH_NORM:
+            args[3:5] = ["None" if again else self._statistic(s) for s in operation.args[3:5]]
+        return args
+
+    def _convolution(self, operation: Operation) -> tuple[str, str]:
+        """Write a convolution by its public name, with what is not usual."""
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = (
+            operation.args
+        )
+        (of,) = refs_in((weight,))
+        name = f"conv{'_transpose' if transposed else ''}{len(self.graph.tensors[of].shape) - 2}d"
+        options = [("stride", stride, "1"), ("padding", padding, "0")]
+        options += [("output_padding", output_padding, "0")] * bool(transposed)
+        options += [("dilation", dilation, "1"), ("groups", groups, "1")]
+        words = [self.argument(x), self.argument(weight)]
+        words += [self.argument(bias)] * (bias is not None)
+        for option, value, usual in options:
+            same = isinstance(value, tuple) and len(set(value)) == 1
+            text = self.argument(value[0] if isinstance(value, tuple) and same else value)
+            words += [f"{option}={text}"] * (text != usual)
+        return f"F.{name}", ", ".join(words)
 
     def _cast_to(self, operation: Operation) -> Argument:
         """Return the other dtype that something is copied to, or None where more is another.
@@ -237,14 +269,12 @@ class Expressions:
         """Write one argument."""
         if isinstance(value, Ref):
             return self.tensor(value.name)
-        if isinstance(value, Literal):
-            return literal(value)
         if isinstance(value, Size):
             return written(value)
         if isinstance(value, tuple):
             inner = ", ".join(map(self.argument, value))
             return f"({inner},)" if len(value) == 1 else f"({inner})"
-        return quoted(value) if isinstance(value, str) else repr(value)
+        return constant(value)
 
 
 def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
@@ -255,6 +285,16 @@ def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
             return False
         expected *= length
     return True
+
+
+def constant(value: Argument) -> str:
+    """Write an argument that is no tensor and depends on no length."""
+    if isinstance(value, Literal):
+        return literal(value)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(constant, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def literal(value: Literal) -> str:

@@ -1,6 +1,6 @@
 """The names that a reader of a generated module sees, and the values that they stand for.
 
-A block that occurs several times is written once, so `up` or `own.up` stands for a value of each of
+A block that occurs several times is written once: `up` or `self.up` stands for a value of each of
 its instances. The plan's names (`h.0.mlp.up`) stand for one value.
 """
 
@@ -23,7 +23,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.retrace import Retraced
 
-_FRAME = re.compile(r"^(?:own|step|layer|self|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
+_FRAME = re.compile(r"^(?:self|step|p|g|layer|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
 _NEAR = 4
 

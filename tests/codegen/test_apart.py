@@ -131,4 +131,4 @@ class Net(nn.Module):
 """
     emitted = emit(tmp_path, HEAD + source + BUILD)
     assert_bitwise(emitted)
-    assert re.search(r"own\.y_version = own\.y\._version", emitted.text)
+    assert re.search(r"self\.y_version = self\.y\._version", emitted.text)
