@@ -77,7 +77,7 @@ class Given:
         where = "model:" if start == _MODEL and any(places) else f"{start}:" if start > 0 else ""
         if not _PLAIN.fullmatch(path):
             where = where or "0:"
-        usual = "_".join(path.split(".")[-2:]) == name and where != "0:"
+        usual = short_name(path) == name and where != "0:"
         return f"{where}{path}" if usual else f"{name}={where}{path}"
 
     def arguments(self, body: Body) -> list[str]:
@@ -91,6 +91,11 @@ class Given:
             if own.kind is Kind.INPUT
         )
         return [*places, *inputs]
+
+
+def short_name(path: str) -> str:
+    """Return `qkv_weight` for `attn.qkv.weight`, `conv_0_weight` for `conv.0.weight`."""
+    return re.sub(r".*?(?=([^.]+\.)?(\d+\.)*[^.]+$)", "", path, count=1).replace(".", "_")
 
 
 def read_in_order(graph: Graph, body: Body) -> list[Input]:

@@ -64,9 +64,8 @@ class BodyWriter:
 
     def __post_init__(self) -> None:
         self.now = Now(self.graph, self.problem, self.schedule)
-        self.expressions = Expressions(
-            self.graph, self.now.place, kernels_of(self.graph, self.taken)
-        )
+        kernels = kernels_of(self.graph, self.taken)
+        self.expressions = Expressions(self.graph, self.now.place, helps=True, kernels=kernels)
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
         self.reach = reach_of(self.graph)

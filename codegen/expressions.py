@@ -28,6 +28,13 @@ _LIKE_INPUT = frozenset(
 )
 """Their kernels lay gradients out like an input, where the trace has them contiguous."""
 _CONVOLUTION = "aten.convolution.default"
+_PRODUCTS = {  # how they are written, and of how many dimensions
+    "aten.mm.default": ("torch.mm", 2),
+    "aten.addmm.default": ("torch.addmm", 2),
+    "aten.sum.dim_IntList": ("torch.sum", 2),
+    "aten.bmm.default": ("batch_mm", 3),
+}
+_TRANSPOSED = ("aten.t.default", "aten.transpose.int")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -40,7 +47,8 @@ class Expressions:
 
     graph: Graph
     place: Callable[[str], Mark]
-    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # functions, by operator
+    helps: bool = False  # functions of the generated file may be called
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # those for kernels, by operator
     views: Mapping[str, View] = field(init=False)
     loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
@@ -173,6 +181,10 @@ class Expressions:
             return f"{self.argument(operation.args[0])}.to", self.argument(other)
         if operation.target == _CONVOLUTION:
             return self._convolution(operation)
+        if self.helps and operation.target in _PRODUCTS:
+            return self._product(operation)
+        if self.helps and _copies(operation):
+            return "contiguous_copy", self.argument(operation.args[0])
         if kernel := self.kernels.get(operation.target):
             kwargs = {name: self.argument(value) for name, value in operation.kwargs}
             given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
@@ -190,6 +202,38 @@ class Expressions:
         if operation.target == BATCH_NORM:
             args[3:5] = ["None" if again else self._statistic(s) for s in operation.args[3:5]]
         return args
+
+    def _product(self, operation: Operation) -> tuple[str, str]:
+        """Write a product of matrices, or a sum over rows: dimensions before theirs are together.
+
+        So a linear layer has the batch's rows as one matrix, and attention a batch of matrices.
+        """
+        function, ndim = _PRODUCTS[operation.target]
+        args = spelling.with_lone_dimension(operation.target, operation.args)
+        words = [
+            self._together(a.name, ndim) if isinstance(a, Ref) else self.argument(a) for a in args
+        ]
+        return function, ", ".join(words)
+
+    def _together(self, name: str, ndim: int) -> str:
+        """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
+        view = self.views.get(name)
+        if view and view.target in _TRANSPOSED and isinstance(view.args[0], Ref):
+            inner = self._together(view.base, ndim)
+            if inner != self.tensor(view.base):
+                return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
+        if view is None or not _reshapes(view):
+            return self.tensor(name)
+        base = self._viewed(view)
+        seen, whole = self._shape(name), self._shape(base)
+        matrix = ndim - 1  # dimensions that stay
+        if len(seen) != ndim or len(whole) <= ndim or seen[-matrix:] != whole[-matrix:]:
+            return self.tensor(name)
+        return f"as_rows({self.tensor(base)})" if ndim == 2 else self.tensor(base)
+
+    def _shape(self, name: str) -> tuple[Size | int, ...]:
+        layout = self.graph.layouts.get(name)
+        return layout.shape if layout else self.graph.tensors[name].shape
 
     def _convolution(self, operation: Operation) -> tuple[str, str]:
         """Write a convolution by its public name, with what is not usual."""
@@ -317,6 +361,13 @@ def quoted(text: str) -> str:
         raise EmitError(f"cannot quote {text!r}")
     plain = written.startswith("'") and '"' not in written and "\\" not in written
     return f'"{written[1:-1]}"' if plain else written
+
+
+def _copies(operation: Operation) -> bool:
+    """Tell whether an operation copies a tensor so that its elements lie one after another."""
+    how = dict(operation.kwargs).get("memory_format")
+    contiguous = isinstance(how, Literal) and how.text == "contiguous_format"
+    return operation.target == "aten.clone.default" and contiguous
 
 
 def _reshapes(view: View) -> bool:

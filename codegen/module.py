@@ -45,17 +45,21 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """PlannedBlock PlannedFunction PlannedStep draw_mask compares_53_bits rerun_random check_output
-    pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
-    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES
-    LAYOUT check_planned check_model describe digest_of describe_module described fetch paths_of
-    is_plain layout_of has_hook Watch describe_argument unplanned""".split()
+    """PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
+    incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
+    MODULES ASSUMED HELD ALSO NOT_SET TABLES LAYOUT check_planned check_model describe
+    digest_of describe_module described fetch paths_of is_plain layout_of has_hook Watch
+    describe_argument unplanned""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _HELPERS = (
+    "as_rows",
+    "batch_mm",
+    "contiguous_copy",
     "draw_mask",
     "rerun_random",
     "write_part",
@@ -112,7 +116,7 @@ def emit_body(
     classes = group(graph, bodies, target.model)
     kept_names = KeptNames(graph, classes)
     writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
-    names = name_classes(writers, target.model, graph.layers, taken | helper_names)
+    names = name_classes(classes, target.model, graph.layers, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
         render("block.py.jinja", block=block_fields(writers[c], text))
