@@ -18,7 +18,8 @@ from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
-    """_ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
+    """linear_backward weight_backward matmul_backward
+    _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
     math rerun_random check_output pick_results gradient_came zero_unless_came
     incoming_gradient draw_mask""".split()
 )

@@ -215,6 +215,11 @@ class Expressions:
         ]
         return function, ", ".join(words)
 
+    def matrix(self, name: str) -> str:
+        """Write a matrix for a function that takes all dimensions but the last together itself."""
+        text = self._together(name, 2)
+        return text[len("as_rows(") : -1] if text.startswith("as_rows(") else text
+
     def _together(self, name: str, ndim: int) -> str:
         """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
         view = self.views.get(name)

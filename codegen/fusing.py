@@ -41,6 +41,7 @@ def write_fused(
         offsets.append(total)
         total += max(len(segment.steps), 1)
     writer = FusingWriter(graph, problem, schedule, taken)
+    writer.gradients = {} if parts else writer.gradients
     writer.parts = {offsets[part.segment] + part.start: part for part in parts}
     writer.stops = {offsets[part.segment] + part.stop - 1 for part in writer.parts.values()}
     if parts:
@@ -64,7 +65,6 @@ class FusingWriter(BodyWriter):
     stops: set[int] = field(default_factory=set)
     texts: dict[Part, PartText] = field(default_factory=dict)
     part: Part | None = None
-    outer: list[Statement] = field(default_factory=list)
     dying: list[int] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)  # what runs where the part is not compiled
     calls: tuple[str, str] = ("", "")  # of the operation: compiled, and as it runs alone

@@ -17,8 +17,7 @@ from remat_gen.ir.size import lengths_in
 
 _CALLED = {BATCH_NORM: "aten.native_batch_norm.default"}  # in place of a traced operator
 _STATISTICS = ("running_mean", "running_var")  # a batch norm that runs again is given none
-_FEWEST_ARGUMENTS = 5  # from which on a function is worth its lines
-_FEWEST_SETTINGS = 2
+_FEWEST_TENSORS, _FEWEST_SETTINGS = 3, 2  # from which on a function is worth its lines
 _PUBLIC = frozenset(("aten.convolution.default",))  # written as functions of torch.nn.functional
 
 
@@ -37,11 +36,12 @@ def _kernel(target: str, alike: Sequence[Operation], taken: Collection[str]) -> 
     schema = _schema(called)
     names = [argument.name for argument in schema]
     rows = [dict(zip(names, o.args, strict=False)) | dict(o.kwargs) for o in alike]
-    if len(rows[0]) < _FEWEST_ARGUMENTS or any(row.keys() != rows[0].keys() for row in rows):
+    if any(row.keys() != rows[0].keys() for row in rows):
         return None
     values = {name: [row[name] for row in rows] for name in rows[0]}
     defaults = {name: _default(found) for name, found in values.items()}
-    if sum(default is not None for default in defaults.values()) < _FEWEST_SETTINGS:
+    settings = sum(default is not None for default in defaults.values())
+    if settings < _FEWEST_SETTINGS or sum(map(_tensor, rows[0].values())) < _FEWEST_TENSORS:
         return None
     if target == BATCH_NORM:
         defaults |= dict.fromkeys(_STATISTICS, "None")

@@ -45,7 +45,8 @@ from remat_gen.solver.problem import Problem
 from remat_gen.solver.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    """linear_backward weight_backward matmul_backward
+    PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
     MODULES ASSUMED HELD ALSO NOT_SET TABLES LAYOUT check_planned check_model describe
@@ -57,6 +58,9 @@ _COMPILED_NAMES = frozenset(
 )
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _HELPERS = (
+    "linear_backward",
+    "weight_backward",
+    "matmul_backward",
     "as_rows",
     "batch_mm",
     "contiguous_copy",
