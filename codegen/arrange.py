@@ -25,6 +25,8 @@ from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import Layers
 
+_OF_BLOCKS = frozenset("at backward borrowed constant forward forward_only parameters".split())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockClass:
@@ -192,7 +194,7 @@ class KeptNames:
         # what other blocks read is named first: `x` is what layers hand on, `x_relu` their own
         for role, storages in sorted(members.items(), key=lambda found: found[0] not in handed_on):
             blocks = {owners[s] for s in storages}
-            used = {*keyword.kwlist, *(length.name for length in self.graph.lengths)}
+            used = {*keyword.kwlist, *_OF_BLOCKS, *(length.name for length in self.graph.lengths)}
             used.update(name for c in self.classes for name in c.numbers)
             used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], kept_hint(self.graph, storages[-1])

@@ -1,54 +1,105 @@
-"""How the planned forward hands each block what it reads: of the model, and of the call.
+"""What a block is given: parameters and buffers of the model, by path, and inputs of the call.
 
 Fetching parameters from modules takes longer than all else that a small block does in Python. So
-the forward has them from the look at the model that each step takes anyway: while no object is
-another, they are the same.
+a step finds them once: while no object of the model is another, they are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from torch import nn
-
-from remat_gen.codegen.paths import access
+from remat_gen.codegen.arrange import BlockClass
+from remat_gen.codegen.class_names import layer_of_class
+from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.statements import Body
 from remat_gen.ir.graph import Graph, Input, Kind
 
+_PLAIN = re.compile(r"[^\s=:]+")  # paths that need no marks
+_ONE = re.compile(r"\S+")
+_MODEL = -1  # in place of a place's number
 
-@dataclass(frozen=True, slots=True)
-class BlockParameters:
-    """Writes the arguments of blocks."""
+
+@dataclass(slots=True)
+class Given:
+    """Writes what the blocks of a class are given; `names` are those that their code uses.
+
+    A block stands for one or several `places`, layers mostly; the paths of parameters start there,
+    or at the model.
+    """
 
     graph: Graph
-    model: nn.Module
+    block_class: BlockClass
+    names: Mapping[str, str]  # of arguments
+    places: Mapping[int, tuple[str, ...]] = field(init=False)  # by block
+    _start: list[int] = field(init=False)  # of each parameter: the place that its path starts at
 
-    def kept(self, body: Body, name: str) -> str:
-        """Write what is fetched once for a block of class `name`, from `model`."""
-        layers = self.graph.layers.all_holding(i.path for i in _of_model(self.graph, body))
-        reached = ", ".join(access("model", self.model, layer) for layer in layers)
-        return f"{name}.parameters({reached})" if layers else "()"
-
-    def arguments(self, body: Body, kept: str) -> list[str]:
-        """Write the arguments of a block in forward, where `kept` has what is fetched once.
-
-        A view of a parameter is made anew in each step: one that is kept would hold the parameter's
-        memory after the model has left it (`p.data = …`).
-        """
-        of_model = _of_model(self.graph, body)
-        whole = [i for i in of_model if i.tensor not in body.only_read]
-        return [
-            *_views_last(f"{kept}[{body.block}]", len(whole), len(of_model)),
-            *(
-                i.path + ".detach()" * (i.tensor in body.only_read)
-                for i in read_in_order(self.graph, body)[len(of_model) :]
-            ),
+    def __post_init__(self) -> None:
+        bodies = self.block_class.bodies
+        rows = [
+            [self.graph.layers.holding(i.path) for i in of_model(self.graph, b)] for b in bodies
         ]
+        columns = list(zip(*rows, strict=True))
+        main = layer_of_class(self.block_class, self.graph.layers)
+        alone = {(main,)} if len(bodies) == 1 else set()
+        varying = [c for c in dict.fromkeys(columns) if c in alone or len(set(c)) > 1]
+        self._start = [varying.index(c) if c in varying else _MODEL for c in columns]
+        self.places = {
+            body.block: tuple(column[i] for column in varying) for i, body in enumerate(bodies)
+        }
+
+    def words(self) -> dict[str, str]:
+        """Write the lists of a class: its own parameters, borrowed ones, what only forward reads.
+
+        Borrowed are those that another block has the gradient of.
+        """
+        body = self.block_class.body
+        owned = of_model(self.graph, body)
+        written = map(self._word, owned, self._start)
+        words = dict(zip((i.tensor for i in owned), written, strict=True))
+        borrowed = [tensor for tensor in words if tensor in body.only_read]
+        inputs = read_in_order(self.graph, body)[len(owned) :]
+        words |= {i.tensor: self.names[i.tensor] for i in inputs}
+        read = {m.name for m in body.backward.marks() if m.kind == "argument"}
+        lists = {
+            "parameters": [i.tensor for i in owned if i.tensor in read - body.only_read],
+            "forward_only": [tensor for tensor in words if tensor not in read],
+            "borrowed": borrowed,
+        }
+        return {name: _list([words[t] for t in found]) for name, found in lists.items() if found}
+
+    def _word(self, found: Input, start: int) -> str:
+        """Write `attn.qkv.weight`, called `qkv_weight`, or `name=path`; `model:path` elsewhere."""
+        name, places = self.names[found.tensor], self.places[self.block_class.body.block]
+        path = found.path if start == _MODEL else self.graph.layers.relative(found.path)
+        where = "model:" if start == _MODEL and any(places) else f"{start}:" if start > 0 else ""
+        if not _PLAIN.fullmatch(path):
+            where = where or "0:"
+        usual = short_name(path) == name and where != "0:"
+        return f"{where}{path}" if usual else f"{name}={where}{path}"
+
+    def arguments(self, body: Body) -> list[str]:
+        """Write the arguments of a block's run: its places, then the inputs by name."""
+        places = map(quoted, self.places[body.block] if any(self.places[body.block]) else ())
+        first = read_in_order(self.graph, self.block_class.body)
+        pairs = zip(first, read_in_order(self.graph, body), strict=True)
+        inputs = (
+            f"{self.names[i.tensor]}={own.path}" + ".detach()" * (own.tensor in body.only_read)
+            for i, own in pairs
+            if own.kind is Kind.INPUT
+        )
+        return [*places, *inputs]
+
+
+def short_name(path: str) -> str:
+    """Return `qkv_weight` for `attn.qkv.weight`, `conv_0_weight` for `conv.0.weight`."""
+    return re.sub(r".*?(?=([^.]+\.)?(\d+\.)*[^.]+$)", "", path, count=1).replace(".", "_")
 
 
 def read_in_order(graph: Graph, body: Body) -> list[Input]:
-    """Return what a block is handed: what it has gradients of, what is only read, inputs."""
+    """Return what a block is given: what it has gradients of, what is only read, inputs."""
     inputs = {i.tensor: i for i in graph.inputs}
 
     def place(read: Input) -> int:
@@ -57,15 +108,15 @@ def read_in_order(graph: Graph, body: Body) -> list[Input]:
     return sorted((inputs[argument] for argument in body.arguments()), key=place)
 
 
-def _of_model(graph: Graph, body: Body) -> list[Input]:
+def of_model(graph: Graph, body: Body) -> list[Input]:
+    """Return the parameters and buffers that a block is given."""
     return [i for i in read_in_order(graph, body) if i.kind is not Kind.INPUT]
 
 
-def _views_last(kept: str, whole: int, of_model: int) -> Iterator[str]:
-    """Write the parameters of a block: the first ones whole, views of the rest."""
-    if whole:
-        yield f"*{kept}[:{whole}]" if whole < of_model else f"*{kept}"
-    if of_model - whole == 1:
-        yield f"{kept}[{whole}].detach()"
-    elif whole < of_model:
-        yield f"*(p.detach() for p in {kept}{f'[{whole}:]' if whole else ''})"
+def _list(words: list[str]) -> str:
+    """Write a list of words: split at spaces, where none has one."""
+    if not all(_ONE.fullmatch(word) for word in words):
+        return f"[{', '.join(map(quoted, words))}]"
+    lines = textwrap.wrap(" ".join(words), 86, break_long_words=False, break_on_hyphens=False)
+    text = " ".join(quoted(f"{line} ") for line in lines[:-1]) + " " + quoted(lines[-1])
+    return f"({text}).split()" if len(lines) > 1 else f"{text.strip()}.split()"

@@ -18,30 +18,28 @@ from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
-    """_ aten ctx token d_token step at own before after torch F nn Any Tensor SimpleNamespace layer
-    self math begin_backward rerun_random check_output pick_results gradient_came zero_unless_came
-    incoming_gradient draw_mask Kept""".split()
+    """linear_backward weight_backward matmul_backward
+    _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
+    math rerun_random check_output pick_results gradient_came zero_unless_came
+    incoming_gradient draw_mask""".split()
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BlockText:
-    """A block class for the template. `parameters` are the arguments that come from the model."""
+    """A block class for the template."""
 
     name: str
     title: str
     summary: str
-    arguments: tuple[str, ...]
-    frames_forward: tuple[str, ...]
-    frames_backward: tuple[str, ...]
+    frame_forward: str
+    frame_backward: str
     forward: tuple[Paragraph, ...]
     backward: tuple[Paragraph, ...]
-    saved: tuple[str, ...]
     outputs: tuple[str, ...]
     tangents: tuple[str, ...]
     unplanned: tuple[str, ...]
     gradients: tuple[str, ...]
-    last: bool
 
 
 @dataclass(slots=True)
@@ -58,6 +56,7 @@ class Writer:
     taken: set[str] = field(default_factory=lambda: {*RESERVED, *keyword.kwlist, *dir(builtins)})
     inputs: Mapping[str, Input] = field(init=False)
     turns: Mapping[str, str] = field(init=False)
+    gradient_of: Mapping[str, str] = field(init=False)  # the argument, by what is its gradient
 
     def __post_init__(self) -> None:
         self.turns = turns_of(self.block_class.body, self.graph.layers)
@@ -68,35 +67,37 @@ class Writer:
         for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
             self.lengths[name] = free_name(self.graph.layers, name, name, self.taken)
             self.taken.add(self.lengths[name])
-        for name in (*body.arguments(), *body.tangents):
-            self._name(name)
+        given = {*keyword.kwlist, *self.block_class.numbers}
+        for name in body.arguments():
+            self._name(name, given)
+        returned = {text: argument for argument, text in body.backward.returns.items()}
+        marks = {m.name: str(m) for m in body.backward.marks() if m.kind == "value"}
+        self.gradient_of = {s: returned[text] for s, text in marks.items() if text in returned}
+        for name in body.tangents:
+            self._name(name, self.taken)
         for mark in (*body.forward.marks(), *body.backward.marks()):
-            if mark.kind not in ("kept", "length", "compiled", "number"):
-                self._name(mark.name)
+            if mark.kind in ("value", "tangent") and mark.name not in self.gradient_of:
+                self._name(mark.name, self.taken)
 
     def write(self, name: str, title: str) -> BlockText:
         """Return the text of the class."""
         body = self.block_class.body
-        read = {m.name for m in body.backward.marks() if m.kind == "argument"}
-        returns = body.backward.returns
-        outputs = tuple(map(self.fill, body.forward.returns.values()))
         return BlockText(
             name=name,
             title=title,
             summary=prose(self._summary()),
-            arguments=tuple(self.names[a] for a in body.arguments()),
-            frames_forward=self._frames(body.forward, lengths_of(body.forward)),
-            frames_backward=self._frames(body.backward, self._lengths_in_backward()),
+            frame_forward=self._frame(body.forward, lengths_of(body.forward)),
+            frame_backward=self._frame(body.backward, self._lengths_in_backward()),
             forward=self._paragraphs([b.forward for b in self.block_class.bodies]),
             backward=self._paragraphs([b.backward for b in self.block_class.bodies]),
-            saved=tuple(self.names[a] for a in body.arguments() if a in read),
-            outputs=outputs,
+            outputs=tuple(map(self.fill, body.forward.returns.values())),
             tangents=self._incoming(),
             unplanned=tuple(n for n in self._incoming() if n.startswith("d_unplanned")),
             gradients=tuple(
-                self.fill(returns[a]) if a in returns else "None" for a in body.arguments()
+                f"g.{self.names[argument]} = {self.fill(text)}"
+                for argument, text in body.backward.returns.items()
+                if argument not in self.gradient_of.values()
             ),
-            last=body.last,
         )
 
     def fill(self, text: str) -> str:
@@ -144,14 +145,14 @@ class Writer:
             for i in self.block_class.body.forward.returns
         )
 
-    def _name(self, name: str) -> None:
+    def _name(self, name: str, taken: set[str]) -> None:
         if name in self.names:
             return
         hint = hint_of(self.graph, name)
         if name in self.inputs and self.inputs[name].kind is Kind.INPUT:
             hint = self.graph.tensors[name].hint
-        self.names[name] = free_name(self.graph.layers, hint, name, self.taken, self.turns)
-        self.taken.add(self.names[name])
+        self.names[name] = free_name(self.graph.layers, hint, name, taken, self.turns)
+        taken.add(self.names[name])
 
     def layout(self, tangent: str) -> tuple[str, str]:
         """Return the shape and the strides of an incoming gradient."""
@@ -175,13 +176,16 @@ class Writer:
         if mark.kind == "length":
             return self.lengths[mark.name]
         if mark.kind == "number":
-            return f"own.{mark.name}"
+            return f"self.{mark.name}"
         if mark.kind == "compiled":
             return self.functions[mark.name]
+        if mark.kind == "argument":
+            return f"p.{self.names[mark.name]}"
         if mark.kind != "kept":
-            return self.names[mark.name]
+            gradient = self.gradient_of.get(mark.name)
+            return f"g.{self.names[gradient]}" if gradient else self.names[mark.name]
         own = mark.owner == self.block_class.body.block
-        return f"{'own' if own else self._owner_name(mark.owner)}.{self.kept_names[mark.name]}"
+        return f"{'self' if own else self._owner_name(mark.owner)}.{self.kept_names[mark.name]}"
 
     def _owner_name(self, owner: int) -> str:
         if owner in self.block_class.fixed:
@@ -190,22 +194,19 @@ class Writer:
         name = "before" if distance < 0 else "after"
         return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
 
-    def _frames(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
+    def _frame(self, function: Function, lengths: tuple[str, ...]) -> str:
+        """Write the line that finds other blocks and lengths: `before, n = step[0], self.n`."""
         block = self.block_class.body.block
         owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
-        if lengths or any(m.kind == "number" for m in function.marks()):
-            owners[block] = None
-        frames = (self._frame(o, block) for o in sorted(owners, key=lambda o: o != block))
-        return *frames, *(f"{self.lengths[name]} = own.{name}" for name in lengths)
+        found = {self._owner_name(o): self._place(o) for o in owners if o != block}
+        found |= {self.lengths[name]: f"self.{name}" for name in lengths}
+        return f"{', '.join(found)} = {', '.join(found.values())}" if found else ""
 
-    def _frame(self, owner: int, block: int) -> str:
-        if owner == block:
-            return "own = step[at]"
+    def _place(self, owner: int) -> str:
         if owner in self.block_class.fixed:
-            return f"{self._owner_name(owner)} = step[{owner}]"
-        distance = owner - block
-        sign = "-" if distance < 0 else "+"
-        return f"{self._owner_name(owner)} = step[at {sign} {abs(distance)}]"
+            return f"step[{owner}]"
+        distance = owner - self.block_class.body.block
+        return f"step[self.at {'-' if distance < 0 else '+'} {abs(distance)}]"
 
     def _paragraphs(self, functions: list[Function]) -> tuple[Paragraph, ...]:
         return tuple(paragraphs([f.statements for f in functions], self.fill))

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from remat_gen.codegen.expressions import BATCH_NORM, Expressions
 from remat_gen.codegen.free_names import VERSION
 from remat_gen.codegen.in_place import InPlace
+from remat_gen.codegen.kernels import kernels_of
 from remat_gen.codegen.lifetimes import moments
+from remat_gen.codegen.linear import Gradients, linear_gradients
 from remat_gen.codegen.marks import Mark, argument, find, tangent
 from remat_gen.codegen.now import Now
 from remat_gen.codegen.reach import Reach, apart, partly_reached, reach_of
@@ -48,6 +50,7 @@ class BodyWriter:
     graph: Graph
     problem: Problem
     schedule: Schedule
+    taken: frozenset[str] = frozenset()  # names of the file's
     now: Now = field(init=False)
     expressions: Expressions = field(init=False)
     in_place: InPlace = field(init=False)
@@ -59,13 +62,19 @@ class BodyWriter:
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
     partly: dict[str, tuple[int, ...]] = field(init=False)
     reach: Reach = field(init=False)
+    gradients: dict[int, Gradients] = field(init=False)  # of linear layers, by moment
+    together: Gradients | None = None  # those that are being written
+    outer: list[Statement] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)  # values to free behind them
 
     def __post_init__(self) -> None:
         self.now = Now(self.graph, self.problem, self.schedule)
-        self.expressions = Expressions(self.graph, self.now.place)
+        kernels = kernels_of(self.graph, self.taken)
+        self.expressions = Expressions(self.graph, self.now.place, helps=True, kernels=kernels)
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
         self.reach = reach_of(self.graph)
+        self.gradients = linear_gradients(self.graph, self.problem, self.schedule)
 
     def run(self) -> tuple[Body, ...]:
         count = self.schedule.block_count
@@ -79,10 +88,7 @@ class BodyWriter:
                 self.now.moment = moment
                 self._begin_segment(segment)
             self.now.moment = moment
-            if isinstance(step, Run):
-                self._run(segment, step.operation)
-            elif isinstance(step, Free):
-                self._free(step.value)
+            self._step(segment, step)
         functions.append(self._end_segment(current))
         tangents = tuple(dict.fromkeys(o.tangent for o in self.graph.outputs if o.tangent))
         return _with_only_read(
@@ -176,6 +182,31 @@ class BodyWriter:
                 self._free(v)
 
     # -- steps ---------------------------------------------------------------------------
+
+    def _step(self, segment: int, step: Run | Free | None) -> None:
+        if gradients := self.gradients.get(self.now.moment):
+            self.together, self.outer, self.statements = gradients, self.statements, []
+        if isinstance(step, Run):
+            self._run(segment, step.operation)
+        elif isinstance(step, Free) and self.together:
+            self.late.append(step.value)
+        elif isinstance(step, Free):
+            self._free(step.value)
+        if self.together and self.now.moment == self.together.last:
+            self._call_together(self.together)
+
+    def _call_together(self, gradients: Gradients) -> None:
+        """Write the gradients of a linear layer as one call, and free what had to wait."""
+        made, self.statements, self.together = self.statements, self.outer, None
+        if len(made) == len(gradients.operations):
+            targets = ", ".join(s.text.partition(" = ")[0] for s in made)
+            handed = ", ".join(map(self.expressions.matrix, gradients.tensors))
+            call = f"{targets} = {gradients.function}({handed})"
+            made = [Statement(call, source=made[0].source)]
+        self.statements += made
+        late, self.late = self.late, []
+        for v in late:
+            self._free(v)
 
     def _run(self, segment: int, p: int) -> None:
         operation = self.graph.operations[p]

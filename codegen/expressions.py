@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.codegen import spelling
 from remat_gen.codegen.forms import SLICE, gradient_form, method_of, part_of
+from remat_gen.codegen.kernel import Kernel
 from remat_gen.codegen.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
 from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
@@ -26,6 +27,14 @@ _LIKE_INPUT = frozenset(
     _softmax_backward_data _log_softmax_backward_data""".split()
 )
 """Their kernels lay gradients out like an input, where the trace has them contiguous."""
+_CONVOLUTION = "aten.convolution.default"
+_PRODUCTS = {  # how they are written, and of how many dimensions
+    "aten.mm.default": ("torch.mm", 2),
+    "aten.addmm.default": ("torch.addmm", 2),
+    "aten.sum.dim_IntList": ("torch.sum", 2),
+    "aten.bmm.default": ("batch_mm", 3),
+}
+_TRANSPOSED = ("aten.t.default", "aten.transpose.int")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
@@ -38,6 +47,8 @@ class Expressions:
 
     graph: Graph
     place: Callable[[str], Mark]
+    helps: bool = False  # functions of the generated file may be called
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # those for kernels, by operator
     views: Mapping[str, View] = field(init=False)
     loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
@@ -168,14 +179,84 @@ class Expressions:
             return f"torch.empty_like({drawn}).bernoulli_", keep
         if (other := self._cast_to(operation)) is not None:
             return f"{self.argument(operation.args[0])}.to", self.argument(other)
-        if operation.target != BATCH_NORM:
-            return spelling.function(operation.target), self._arguments(operation)
-        # the same kernel, which updates the running statistics in place unless it gets none
-        statistics = operation.args[3:5]
-        args = list(map(self.argument, (*operation.args[:3], None, None, *operation.args[5:])))
-        if not again:
-            args[3:5] = [self._statistic(s) for s in statistics]
-        return "torch.native_batch_norm", ", ".join(args)
+        if operation.target == _CONVOLUTION:
+            return self._convolution(operation)
+        if self.helps and operation.target in _PRODUCTS:
+            return self._product(operation)
+        if self.helps and _copies(operation):
+            return "contiguous_copy", self.argument(operation.args[0])
+        if kernel := self.kernels.get(operation.target):
+            kwargs = {name: self.argument(value) for name, value in operation.kwargs}
+            given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
+            return kernel.name, kernel.call(given | kwargs)
+        if operation.target == BATCH_NORM:
+            return "torch.native_batch_norm", ", ".join(self._args(operation, again))
+        return spelling.function(operation.target), self._arguments(operation)
+
+    def _args(self, operation: Operation, again: bool) -> list[str]:
+        """Write the arguments that go by their place.
+
+        A batch norm updates its running statistics in place, but where it gets none, to run again.
+        """
+        args = list(map(self.argument, operation.args))
+        if operation.target == BATCH_NORM:
+            args[3:5] = ["None" if again else self._statistic(s) for s in operation.args[3:5]]
+        return args
+
+    def _product(self, operation: Operation) -> tuple[str, str]:
+        """Write a product of matrices, or a sum over rows: dimensions before theirs are together.
+
+        So a linear layer has the batch's rows as one matrix, and attention a batch of matrices.
+        """
+        function, ndim = _PRODUCTS[operation.target]
+        args = spelling.with_lone_dimension(operation.target, operation.args)
+        words = [
+            self._together(a.name, ndim) if isinstance(a, Ref) else self.argument(a) for a in args
+        ]
+        return function, ", ".join(words)
+
+    def matrix(self, name: str) -> str:
+        """Write a matrix for a function that takes all dimensions but the last together itself."""
+        text = self._together(name, 2)
+        return text[len("as_rows(") : -1] if text.startswith("as_rows(") else text
+
+    def _together(self, name: str, ndim: int) -> str:
+        """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
+        view = self.views.get(name)
+        if view and view.target in _TRANSPOSED and isinstance(view.args[0], Ref):
+            inner = self._together(view.base, ndim)
+            if inner != self.tensor(view.base):
+                return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
+        if view is None or not _reshapes(view):
+            return self.tensor(name)
+        base = self._viewed(view)
+        seen, whole = self._shape(name), self._shape(base)
+        matrix = ndim - 1  # dimensions that stay
+        if len(seen) != ndim or len(whole) <= ndim or seen[-matrix:] != whole[-matrix:]:
+            return self.tensor(name)
+        return f"as_rows({self.tensor(base)})" if ndim == 2 else self.tensor(base)
+
+    def _shape(self, name: str) -> tuple[Size | int, ...]:
+        layout = self.graph.layouts.get(name)
+        return layout.shape if layout else self.graph.tensors[name].shape
+
+    def _convolution(self, operation: Operation) -> tuple[str, str]:
+        """Write a convolution by its public name, with what is not usual."""
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = (
+            operation.args
+        )
+        (of,) = refs_in((weight,))
+        name = f"conv{'_transpose' if transposed else ''}{len(self.graph.tensors[of].shape) - 2}d"
+        options = [("stride", stride, "1"), ("padding", padding, "0")]
+        options += [("output_padding", output_padding, "0")] * bool(transposed)
+        options += [("dilation", dilation, "1"), ("groups", groups, "1")]
+        words = [self.argument(x), self.argument(weight)]
+        words += [self.argument(bias)] * (bias is not None)
+        for option, value, usual in options:
+            same = isinstance(value, tuple) and len(set(value)) == 1
+            text = self.argument(value[0] if isinstance(value, tuple) and same else value)
+            words += [f"{option}={text}"] * (text != usual)
+        return f"F.{name}", ", ".join(words)
 
     def _cast_to(self, operation: Operation) -> Argument:
         """Return the other dtype that something is copied to, or None where more is another.
@@ -237,14 +318,12 @@ class Expressions:
         """Write one argument."""
         if isinstance(value, Ref):
             return self.tensor(value.name)
-        if isinstance(value, Literal):
-            return literal(value)
         if isinstance(value, Size):
             return written(value)
         if isinstance(value, tuple):
             inner = ", ".join(map(self.argument, value))
             return f"({inner},)" if len(value) == 1 else f"({inner})"
-        return quoted(value) if isinstance(value, str) else repr(value)
+        return constant(value)
 
 
 def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
@@ -255,6 +334,16 @@ def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
             return False
         expected *= length
     return True
+
+
+def constant(value: Argument) -> str:
+    """Write an argument that is no tensor and depends on no length."""
+    if isinstance(value, Literal):
+        return literal(value)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(constant, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def literal(value: Literal) -> str:
@@ -277,6 +366,13 @@ def quoted(text: str) -> str:
         raise EmitError(f"cannot quote {text!r}")
     plain = written.startswith("'") and '"' not in written and "\\" not in written
     return f'"{written[1:-1]}"' if plain else written
+
+
+def _copies(operation: Operation) -> bool:
+    """Tell whether an operation copies a tensor so that its elements lie one after another."""
+    how = dict(operation.kwargs).get("memory_format")
+    contiguous = isinstance(how, Literal) and how.text == "contiguous_format"
+    return operation.target == "aten.clone.default" and contiguous
 
 
 def _reshapes(view: View) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.bodies import BodyWriter
+from remat_gen.codegen.expressions import Expressions
 from remat_gen.codegen.in_place import InPlace
 from remat_gen.codegen.long_sums import in_two_steps
 from remat_gen.codegen.marks import compiled
@@ -28,14 +29,19 @@ class Fused:
 
 
 def write_fused(
-    graph: Graph, problem: Problem, schedule: Schedule, parts: Mapping[Part, PartFigures]
+    graph: Graph,
+    problem: Problem,
+    schedule: Schedule,
+    parts: Mapping[Part, PartFigures],
+    taken: frozenset[str] = frozenset(),
 ) -> Fused:
     """Write every block of a schedule, with calls of its parts."""
     offsets, total = [], 0
     for segment in schedule.segments:
         offsets.append(total)
         total += max(len(segment.steps), 1)
-    writer = FusingWriter(graph, problem, schedule)
+    writer = FusingWriter(graph, problem, schedule, taken)
+    writer.gradients = {} if parts else writer.gradients
     writer.parts = {offsets[part.segment] + part.start: part for part in parts}
     writer.stops = {offsets[part.segment] + part.stop - 1 for part in writer.parts.values()}
     if parts:
@@ -59,14 +65,15 @@ class FusingWriter(BodyWriter):
     stops: set[int] = field(default_factory=set)
     texts: dict[Part, PartText] = field(default_factory=dict)
     part: Part | None = None
-    outer: list[Statement] = field(default_factory=list)
     dying: list[int] = field(default_factory=list)
     apart: list[str] = field(default_factory=list)  # what runs where the part is not compiled
     calls: tuple[str, str] = ("", "")  # of the operation: compiled, and as it runs alone
+    bare: Expressions = field(init=False)  # inside of a part, which calls none of the file's
     alone: InPlace = field(init=False)  # decides for the schedule without parts
 
     def __post_init__(self) -> None:
         BodyWriter.__post_init__(self)
+        self.bare = Expressions(self.graph, self.now.place)
         self.alone = self.in_place
 
     def _run(self, segment: int, p: int) -> None:
@@ -84,7 +91,7 @@ class FusingWriter(BodyWriter):
         if self.part is None:
             return BodyWriter._call(self, p, again=again)
         operation = self.graph.operations[p]
-        call = self.expressions.call(operation, again=again)
+        call = self.bare.call(operation, again=again)
         position = self.alone.argument(p, self.now.freed_next())
         over = None if position is None else self.expressions.call_in_place(operation, position)
         written = in_two_steps(self.expressions, operation) or call

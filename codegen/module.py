@@ -24,6 +24,7 @@ from remat_gen.codegen.environment import render, source_of
 from remat_gen.codegen.expressions import quoted
 from remat_gen.codegen.format import tidy
 from remat_gen.codegen.fusing import write_fused
+from remat_gen.codegen.kernels import kernels_of
 from remat_gen.codegen.merge import (
     add_imports,
     forward_signature,
@@ -44,17 +45,25 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
 _GENERATED_NAMES = frozenset(
-    """Kept PlannedBlock begin_backward draw_mask compares_53_bits rerun_random check_output
-    pick_results gradient_came zero_unless_came incoming_gradient refuse_gradient refuse_watched
-    watch_outputs is_of_torch COMMAND LENGTHS MODULES ASSUMED HELD ALSO NOT_SET TABLES
-    LAYOUT check_planned check_model describe digest_of describe_module described fetch paths_of
-    is_plain layout_of has_hook Watch describe_argument unplanned
-    parameters_of_blocks""".split()
+    """linear_backward weight_backward matmul_backward
+    PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
+    incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
+    MODULES ASSUMED HELD ALSO NOT_SET TABLES LAYOUT check_planned check_model describe
+    digest_of describe_module described fetch paths_of is_plain layout_of has_hook Watch
+    describe_argument unplanned""".split()
 )
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
+_CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _HELPERS = (
+    "linear_backward",
+    "weight_backward",
+    "matmul_backward",
+    "as_rows",
+    "batch_mm",
+    "contiguous_copy",
     "draw_mask",
     "rerun_random",
     "write_part",
@@ -101,28 +110,31 @@ def emit_body(
     graph = traced.graph
     generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
     taken = names_in(target.source) | generated
-    fused = write_fused(graph, problem, schedule, parts)
+    fused = write_fused(graph, problem, schedule, parts, taken)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
-    helper_names = frozenset(view.name for view in views)
+    kernels = kernels_of(graph, taken).values()
+    helper_names = frozenset(helper.name for helper in (*views, *kernels))
     named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
     helper_names |= {part.name for part in named}
     functions = {part.text.key: part.name for part in named}
     classes = group(graph, bodies, target.model)
     kept_names = KeptNames(graph, classes)
     writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
-    names = name_classes(writers, target.model, graph.layers, taken | helper_names)
+    names = name_classes(classes, target.model, graph.layers, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
-        render("block.py.jinja", block=block_fields(target.model, target.device, writers[c], text))
+        render("block.py.jinja", block=block_fields(writers[c], text))
         for c, name in names.items()
         for text in [writers[c].write(name, title_of(c, graph.layers))]
     ]
     if named:
         blocks.append(_parts(target, named))
-    helpers = [_helpers(target, traced, "\n".join(blocks))]
-    if views:
-        helpers.insert(0, render("views.py.jinja", helpers=views))
-    kept = render("kept.py.jinja", forward=forward)
+    numbers = any(c.numbers for c in classes)
+    helpers = [_helpers(target, traced, "\n".join(blocks), numbers)]
+    called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
+    if views or called:
+        helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
+    kept = render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
 
@@ -133,7 +145,7 @@ def _forward(
     writers: dict[BlockClass, Writer],
     names: dict[BlockClass, str],
 ) -> ForwardText:
-    writer = ForwardWriter(traced, target.model, writers, names, target.device)
+    writer = ForwardWriter(traced, target.model, writers, names)
     own = _own_class(target)
     signature = forward_signature(target.source, own) if own else None
     if signature:
@@ -159,7 +171,7 @@ def _own_class(target: Target) -> str | None:
     return kind.__name__ if forward_signature(target.source, kind.__name__) else None
 
 
-def _helpers(target: Target, traced: Traced, blocks: str) -> str:
+def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
     model = target.model
     tables = Tables.of(model, traced.reads)
     return render(
@@ -167,6 +179,8 @@ def _helpers(target: Target, traced: Traced, blocks: str) -> str:
         file=_file(target),
         used={name for name in _HELPERS if f"{name}(" in blocks},
         device=target.device,
+        constant=_CONSTANT in blocks,
+        numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
         guards=guards.sources(bool(tables.held), traced.hooked),
@@ -240,7 +254,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "import re",
         "from collections.abc import Iterable, Iterator",
         "from importlib import import_module",
-        "from itertools import chain",
+        "from itertools import chain, compress",
         "from string import Formatter",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from remat_gen.codegen.statements import Statement
 from remat_gen.ir.byte_text import sizes
 from remat_gen.ir.graph import Source
 
+_WIDTH = 92  # of a line in a method
 Alike: TypeAlias = tuple[Statement, ...]  # a statement in each body
 
 
@@ -35,7 +37,7 @@ def paragraphs(
 
     def close() -> None:
         if group:
-            lines = tuple(_line(alike, spell) for alike in group)
+            lines = tuple(line for alike in group for line in _lines(alike, spell))
             found.append(Paragraph(_heading(group, spell), lines))
         group.clear()
 
@@ -52,9 +54,13 @@ def paragraphs(
     return found
 
 
-def _line(alike: Alike, spell: Callable[[str], str]) -> str:
+def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     text, verb = spell(alike[0].text), alike[0].verb
-    return f"{text}  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else text
+    said = f"  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else ""
+    if not text.startswith("del ") or len(text) + len(said) <= _WIDTH:
+        return [text + said]
+    lines = textwrap.wrap(text.removeprefix("del "), _WIDTH - len("del ") - len(said))
+    return [*(f"del {line.rstrip(',')}" for line in lines[:-1]), f"del {lines[-1]}{said}"]
 
 
 def _heading(group: list[Alike], spell: Callable[[str], str]) -> str:

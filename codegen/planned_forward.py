@@ -11,7 +11,7 @@ from torch import nn
 
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.arrange import BlockClass
-from remat_gen.codegen.block_parameters import BlockParameters
+from remat_gen.codegen.block_parameters import Given
 from remat_gen.codegen.block_text import Writer
 from remat_gen.codegen.expressions import Expressions, quoted
 from remat_gen.codegen.guards import expected_arguments
@@ -33,19 +33,15 @@ class ForwardText:
     parameters: str
     returns: str
     passed: str
-    kept_parameters: str
+    known: str
     expected: str
     read_lengths: str
     lengths: tuple[str, ...]
     kept: str
-    numbers: tuple[str, ...]
     table: tuple[str, ...]
     step: str
-    token: str
-    token_device: str
     calls: tuple[str, ...]
     watched: str
-    parameters_of_blocks: tuple[str, ...]
     result: str
     autocast: str
     imports: dict[str, set[str]]
@@ -59,15 +55,14 @@ class ForwardWriter:
     model: nn.Module
     writers: dict[BlockClass, Writer]
     names: dict[BlockClass, str]
-    device: str
 
     def write(self, parameters: str, returns: str, namespace: Mapping[str, object]) -> ForwardText:
         """Return the text; `parameters` and `returns` are the user's own signature."""
         signature = inspect.signature(type(self.model).forward)
         taken = self._taken(signature)
-        step, token, kept = (free(name, taken) for name in ("step", "token", "parameters"))
-        lengths = self._length_names(taken | {step, token, kept})
-        taken |= {step, token, kept, *lengths.values()}
+        step, known = (free(name, taken) for name in ("step", "known"))
+        lengths = self._length_names(taken | {step, known})
+        taken |= {step, known, *lengths.values()}
         outputs = self._output_names(taken)
         writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
         value = self.traced.returned.value
@@ -78,21 +73,15 @@ class ForwardWriter:
             parameters=parameters,
             returns=returns,
             passed=passed(signature),
-            kept_parameters=kept,
+            known=known,
             expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
-            kept=", ".join(f"{n.name}={lengths[n.name]}" for n in self._lengths_used()),
-            numbers=tuple(self._numbers(step, taken)),
+            kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
-            token=token,
-            token_device=f', device="{self.device}"',  # whatever the default device is
-            calls=tuple(
-                self._calls(step, token, kept, _typed(list(outputs.values()), result, returns))
-            ),
+            calls=tuple(self._calls(step, _typed(list(outputs.values()), result, returns))),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
-            parameters_of_blocks=self._parameters_of_blocks(),
             result=result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=writer.imports,
@@ -105,7 +94,7 @@ class ForwardWriter:
             UsageError: the user's parameters hide what the planned forward calls.
         """
         parameters = list(signature.parameters)
-        called = {"torch", "getattr", "Kept", "check_planned", *self.names.values()}
+        called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
         if read_on(self.traced.graph):
             called.add("watch_outputs")
         clash = sorted(called.intersection(parameters))
@@ -145,35 +134,16 @@ class ForwardWriter:
     def _length_names(self, taken: set[str]) -> dict[str, str]:
         return {length.name: free(length.name, taken) for length in self.traced.graph.lengths}
 
-    # -- numbers in which blocks differ ---------------------------------------------------------
-
-    def _numbers(self, step: str, taken: set[str]) -> Iterator[str]:
-        """Write how the blocks of a class are handed the numbers that they differ in."""
-        found: dict[str, dict[int, str]] = {}
-        for c in self.writers:
-            for name, numbers in c.numbers.items():
-                blocks = (body.block for body in c.bodies)
-                found.setdefault(name, {}).update(zip(blocks, numbers, strict=True))
-        at = free("at", taken)
-        for name, by_block in found.items():
-            one = free(name, {*taken, at})
-            pairs = (f"{block}: {by_block[block]}" for block in sorted(by_block))
-            yield f"for {at}, {one} in {{{', '.join(pairs)}}}.items():"
-            yield f"    {step}[{at}].{name} = {one}"
-
     # -- calls -----------------------------------------------------------------------------
 
-    def _calls(self, step: str, token: str, kept: str, outputs: list[str]) -> Iterator[str]:
-        parameters = BlockParameters(self.traced.graph, self.model)
+    def _calls(self, step: str, outputs: list[str]) -> Iterator[str]:
+        given = {c: Given(self.traced.graph, c, writer.names) for c, writer in self.writers.items()}
         for body, block_class in self._instances():
-            name = self.names[block_class]
-            target = ", ".join(outputs) if body.last else token
-            handed = [token, step, str(body.block), *parameters.arguments(body, kept)]
-            yield f"{target} = {name}.apply({', '.join(handed)})"
-
-    def _parameters_of_blocks(self) -> tuple[str, ...]:
-        parameters = BlockParameters(self.traced.graph, self.model)
-        return tuple(parameters.kept(body, self.names[c]) for body, c in self._instances())
+            target = f"{', '.join(outputs)} = " if body.last else ""
+            arguments = [self.names[block_class], *given[block_class].arguments(body)]
+            at = block_class.bodies.index(body)
+            arguments += [f"{name}={own[at]}" for name, own in block_class.numbers.items()]
+            yield f"{target}{step}.run({', '.join(arguments)})"
 
     # -- inputs and outputs -------------------------------------------------------------------
 

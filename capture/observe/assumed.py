@@ -138,14 +138,9 @@ class Watch:
     The model holds this, so that nothing here refers to its `vars`: it is let go of at once.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        paths: Iterable[str],
-        file: dict[str, Any],
-        parameters: list[tuple[Tensor, ...]],
-    ) -> None:
-        self.file, self.parameters, (_, *modules) = file, parameters, model.modules()
+    def __init__(self, model: nn.Module, paths: Iterable[str], file: dict[str, Any]) -> None:
+        self.known: dict[int, Any] = {}  # what blocks are given
+        self.file, (_, *modules) = file, model.modules()
         tables = [vars(m)[name] for m in (model, *modules) for name in TABLES]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())

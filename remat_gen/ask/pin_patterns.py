@@ -85,9 +85,9 @@ def pin(problem: Problem, graph: Graph, pins: Pins) -> Pinned:
 def matches(pattern: str, name: str) -> bool:
     """Tell whether a pattern names a value by its name, behind any stretch of its path.
 
-    `own.probs` and `h[0].attn` as they stand in the generated file are `probs` and `h.0.attn`.
+    `self.probs` and `h[0].attn` as they stand in the generated file are `probs` and `h.0.attn`.
     """
-    wanted = _INDEX.sub(r".\1", pattern).removeprefix("own.")
+    wanted = _INDEX.sub(r".\1", pattern).removeprefix("self.")
     return any(fnmatchcase(spelling, wanted) for spelling in _spellings(name))
 
 

@@ -1,6 +1,6 @@
 """The names that a reader of a generated module sees, and the values that they stand for.
 
-A block that occurs several times is written once, so `up` or `own.up` stands for a value of each of
+A block that occurs several times is written once: `up` or `self.up` stands for a value of each of
 its instances. The plan's names (`h.0.mlp.up`) stand for one value.
 """
 
@@ -23,7 +23,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.review.retrace import Retraced
 
-_FRAME = re.compile(r"^(?:own|step|layer|self|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
+_FRAME = re.compile(r"^(?:self|step|p|layer|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
 _NEAR = 4
 
@@ -40,7 +40,7 @@ class ValueNames:
         Raises:
             UsageError: there is none; the message has near names.
         """
-        wanted = _INDEX.sub(r".\1", pattern)
+        wanted = _INDEX.sub(r".\1", re.sub(r"^g\.", "d_", pattern))  # a gradient
         wanted = wanted if wanted in self.of else _FRAME.sub("", wanted)
         if wanted in self.of:
             return [wanted]
@@ -87,8 +87,9 @@ def _shown(block_class: BlockClass, writer: Writer, kept: KeptNames) -> Iterator
         for mark, written in zip(_marks(body), first, strict=True):
             if mark.kind == "kept":
                 yield mark.name, kept[mark.name]
-            elif mark.kind != "length":
-                yield mark.name, writer.names[written.name]
+            elif mark.kind not in ("length", "number"):
+                shown = writer.fill(str(written))
+                yield mark.name, re.sub(r"^g\.", "d_", shown).removeprefix("p.")
 
 
 def _marks(body: Body) -> list[Mark]:

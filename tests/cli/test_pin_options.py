@@ -141,7 +141,7 @@ SPELLINGS = (
     "attn.probs",
     "h.*.probs",
     "h.0.attn.*",
-    "own.probs",
+    "self.probs",
     "h[0].attn.*",
 )
 

@@ -116,7 +116,7 @@ def test_what_is_planned_for_a_gpu_is_right_on_the_cpu(h200: Path) -> None:
     moved = h200.with_name("moved_remat.py")
     moved.write_text(h200.read_text().replace('"cuda"', '"cpu"'))
     module = import_file(moved, moved.read_text())
-    module.check_planned = lambda model, *_: module.parameters_of_blocks(model)  # type: ignore[attr-defined]
+    module.check_planned = lambda *_: {}  # type: ignore[attr-defined]
     loaded = load(Path("small.py"), device="cpu")
     planned = module.build_model()
     planned.load_state_dict(loaded.model.state_dict())

@@ -36,9 +36,9 @@ def example_inputs() -> tuple[Tensor]:
     return (torch.randn(2, 128, 6, 6),)
 """
 FROZEN = {
-    "weights": (True, {"first.weight", "second.weight"}, "d_relu, d_second_bias = pick_results("),
-    "the norm's bias": (True, {"norm.bias"}, "d_first, d_norm_weight, _ = aten.native_batch_norm"),
-    "nothing": (False, set(), "d_relu, d_second_weight, _ = aten.convolution_backward"),
+    "weights": (True, {"first.weight", "second.weight"}, "d_relu, g.second_bias = pick_results("),
+    "the norm's bias": (True, {"norm.bias"}, "d_first, g.norm_weight, _ = aten.native_batch_norm"),
+    "nothing": (False, set(), "g.first_weight = convolution_backward("),
 }
 
 

@@ -66,7 +66,7 @@ def test_any_layout_of_the_file(tmp_path: Path, layout: str) -> None:
 
 REFUSED = {
     "alias": (HEAD + "aten = 3\n" + PLAIN.removeprefix(HEAD), "'aten'"),
-    "class": (PLAIN + "\n\nclass Kept:\n    pass\n", "Kept"),
+    "class": (PLAIN + "\n\nclass PlannedStep:\n    pass\n", "PlannedStep"),
     "function": (PLAIN + "\n\ndef check_planned():\n    pass\n", "check_planned"),
     "import": ("import functools as F\n" + PLAIN.replace("import torch.nn.functional as F\n", "")
                .replace("self.l(x)", "nn.functional.gelu(self.l(x))"), "'F'"),
@@ -140,16 +140,16 @@ def test_imports_that_are_there_are_not_repeated() -> None:
 def test_a_class_that_is_imported_for_the_result_must_not_be_called_as_ours(tmp_path: Path) -> None:
     (tmp_path / "lib.py").write_text(
         "from typing import NamedTuple\nimport torch\nfrom torch import Tensor, nn\n"
-        "class Kept(NamedTuple):\n    total: Tensor\n    mean: Tensor\n"
+        "class PlannedStep(NamedTuple):\n    total: Tensor\n    mean: Tensor\n"
         "class Net(nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n        self.lin = nn.Linear(3, 3)\n"
         "    def forward(self, x):\n"
-        "        x = self.lin(x)\n        return Kept(x.sum(), x.mean())\n"
+        "        x = self.lin(x)\n        return PlannedStep(x.sum(), x.mean())\n"
     )
     (tmp_path / "net.py").write_text(
         "import torch\nimport lib\n"
         "def build_model():\n    return lib.Net()\n"
         "def example_inputs():\n    return (torch.randn(2, 3),)\n"
     )
-    with pytest.raises(UsageError, match="Kept, which the generated code defines too"):
+    with pytest.raises(UsageError, match="PlannedStep, which the generated code defines too"):
         generate(tmp_path / "net.py", budget="100%")

@@ -63,19 +63,19 @@ def test_layers_of_other_rates_are_one_class(tmp_path: Path, share: float | None
     choose = () if share is None else (at_share("per-layer", share),)
     emitted = emit(tmp_path, text_of(rates), *choose)
     assert_bitwise(emitted)
-    called = re.findall(r"= (\w+)\.apply\(", emitted.text)
+    called = re.findall(r"\.run\(\s*(\w+)", emitted.text)
     assert len(set(called[2:5])) == 1, "but for those at the ends, which hand on less"
-    handed_on = re.findall(r"\b\d: (0\.\d+)", emitted.text)
-    before = [repr(1 - rate) for rate in rates[1:4]]  # backward begins with the layer's before
-    assert handed_on == [repr(1 - rate) for rate in rates[2:5]] + before
-    assert "for at, probability_ in {" in emitted.text, "forward has an argument of that name"
-    assert "own.probability" in emitted.text
+    handed_on = re.findall(r"probability=(0\.\d+), scale=(0\.\d+)", emitted.text)
+    # backward begins with the layer's before
+    both = zip(rates[2:5], rates[1:4], strict=True)
+    assert handed_on == [(repr(1 - rate), repr(1 - before)) for rate, before in both]
+    assert "self.probability" in emitted.text
 
 
 def test_equal_rates_are_written_where_they_are_used(tmp_path: Path) -> None:
     emitted = emit(tmp_path, text_of((0.1,) * 4))
     assert_bitwise(emitted)
-    assert ".items():\n            step[" not in emitted.text
+    assert not re.search(r"(probability|scale)=\d", emitted.text)
 
 
 NUMBERS = """

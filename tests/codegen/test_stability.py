@@ -30,10 +30,9 @@ def changed(old: str, new: str) -> list[str]:
 
 
 def without(text: str, class_name: str) -> str:
-    """Return a text without a class and without the list of what the blocks read of the model."""
-    gone = {class_name, "parameters_of_blocks"}
+    """Return a text without a class."""
     tree = ast.parse(text)
-    tree.body = [n for n in tree.body if getattr(n, "name", "") not in gone]
+    tree.body = [n for n in tree.body if getattr(n, "name", "") != class_name]
     return re.sub(r"ModuleList\[\d+\]", "ModuleList", ast.unparse(tree))
 
 

@@ -53,10 +53,10 @@ def example_inputs():
 def test_blocks_of_two_widths_are_one_class(tmp_path: Path) -> None:
     emitted = emit(tmp_path, HEAD + STAGES)
     assert_bitwise(emitted)
-    called = re.findall(r"= (\w+)\.apply\(", emitted.text)
+    called = re.findall(r"\.run\(\s*(\w+)", emitted.text)
     assert len(called) == 7  # six blocks, the stem with the first of them, and the mean
     assert called[1:3] == called[4:6], "what is behind the first block of each stage"
-    assert re.search(r"own\.conv = [^#]*  # retain 32 to 64 KiB\n", emitted.text)
+    assert re.search(r"self\.conv = [^#]*  # retain 32 to 64 KiB\n", emitted.text)
     assert re.search(r"  # free [\d.]+ to [\d.]+ KiB\n", emitted.text)
 
 

@@ -122,8 +122,8 @@ def test_another_shape_is_refused_still() -> None:
 def test_blocks_read_the_length_from_what_is_kept_for_the_step() -> None:
     text = varying(GPT).text
     assert "batch = ids.shape[0]\n" in text
-    assert "[Kept(batch=batch) for _ in parameters]" in text
-    assert "batch = own.batch\n" in text
+    assert "PlannedStep(self, known, batch=batch)" in text
+    assert "self.batch\n" in text
     assert "(6, " not in text.partition("class PlannedBlock")[2]
 
 
