@@ -12,7 +12,7 @@ import torch
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.codegen.module import Target
+from remat_gen.codegen.module.emit_module import Target
 from remat_gen.ir.costs import Costs
 
 CPU = torch.device("cpu")

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from remat_gen.codegen.arrange import BlockClass, KeptNames, group
-from remat_gen.codegen.block_text import RESERVED, Writer
-from remat_gen.codegen.bodies import write_bodies
-from remat_gen.codegen.marks import Mark, argument
-from remat_gen.codegen.merge import names_in
-from remat_gen.codegen.shared_views import share_views
-from remat_gen.codegen.statements import Body
+from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.classes.block_text import RESERVED, Writer
+from remat_gen.codegen.classes.shared_views import share_views
+from remat_gen.codegen.expressions.marks import Mark, argument
+from remat_gen.codegen.module.merge import names_in
+from remat_gen.codegen.statements.bodies import write_bodies
+from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.review.retrace import Retraced

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from remat_gen.ask.versions import torch_version
-from remat_gen.capture.compiled import Candidate, measure
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.modelled_parts import modelled_parts
 from remat_gen.capture.profile.profile import device_name
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.codegen.fusible import fusible_in
+from remat_gen.compile.fused_costs import Candidate, measure
+from remat_gen.compile.fusible import fusible_in
+from remat_gen.compile.modelled_parts import modelled_parts
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import plan_there

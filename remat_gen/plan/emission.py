@@ -12,9 +12,9 @@ from remat_gen.ask.request import Request, default_output, relative
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.codegen.guards import dims_of, varying_shape
-from remat_gen.codegen.header import Heading, with_header
-from remat_gen.codegen.module import Target, emit_body
+from remat_gen.codegen.module.emit_module import Target, emit_body
+from remat_gen.codegen.module.file_header import Heading, with_header
+from remat_gen.codegen.module.guards import dims_of, varying_shape
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.plan import (

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from remat_gen.capture.compiled import Candidate
-from remat_gen.codegen.fusible import fusible_in, has_own_kernel
-from remat_gen.codegen.fusing import write_fused
-from remat_gen.codegen.part_text import PartText
+from remat_gen.compile.fused_costs import Candidate
+from remat_gen.compile.fusible import fusible_in, has_own_kernel
+from remat_gen.compile.fusing import write_fused
+from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph

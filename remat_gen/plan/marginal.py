@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from remat_gen.capture.compiled import Candidate
 from remat_gen.capture.profile.timing import round_time_us
-from remat_gen.codegen.fusible import fusible_in
-from remat_gen.codegen.lone_parts import write_operations
+from remat_gen.compile.fused_costs import Candidate
+from remat_gen.compile.fusible import fusible_in
+from remat_gen.compile.lone_parts import write_operations
 from remat_gen.ir.costs import Cost, Costs, PartCost
 from remat_gen.ir.graph import Graph, Operation, Phase
 from remat_gen.plan.fusion import Measure, candidate_of

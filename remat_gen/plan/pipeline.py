@@ -168,8 +168,8 @@ def _require_compiler(request: Request, live: Loaded | None) -> None:
     Raises:
         UsageError: torch.compile does not work on the request's device.
     """
-    from remat_gen.capture.compiled import require_compiler
     from remat_gen.capture.load.load import resolve_device
+    from remat_gen.compile.fused_costs import require_compiler
 
     require_compiler(live.device if live else resolve_device(request.device))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remat_gen.capture.lower.signature import signature
-from remat_gen.codegen.written_over import written_over
+from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait

@@ -14,7 +14,7 @@ from emitting_parts import target_of
 
 from remat_gen.capture.load.load import Loaded, load
 from remat_gen.capture.trace.trace import Traced, trace
-from remat_gen.codegen.module import emit_body
+from remat_gen.codegen.module.emit_module import emit_body
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.plan.step_problem import problem_of

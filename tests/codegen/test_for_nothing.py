@@ -11,7 +11,7 @@ import torch
 from emitting import HEAD, Emitted, assert_bitwise, at_share, compared, emit, keep_all
 from torch import Tensor
 
-from remat_gen.codegen.fusible import fusible_in
+from remat_gen.compile.fusible import fusible_in
 from remat_gen.ir.graph import Graph, Phase
 from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
 from remat_gen.solver.law.problem import Problem

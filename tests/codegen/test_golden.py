@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from emitting import at_share, emit
 
-from remat_gen.codegen.header import Heading, sha256, with_header
+from remat_gen.codegen.module.file_header import Heading, sha256, with_header
 
 GOLDEN = Path(__file__).parent / "golden"
 

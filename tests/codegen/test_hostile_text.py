@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from emitting import HEAD, assert_bitwise, at_share, emit
 
-from remat_gen.codegen.expressions import quoted
-from remat_gen.codegen.prose import prose, user_line
+from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.codegen.expressions.prose import prose, user_line
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Source

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 from emitting import HEAD, Emitted, emit, model_costs
 
-from remat_gen.capture.compiled import Candidate
-from remat_gen.codegen.fusible import fusible_in
+from remat_gen.compile.fused_costs import Candidate
+from remat_gen.compile.fusible import fusible_in
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.graph import Phase
 from remat_gen.plan.marginal import marginal_costs

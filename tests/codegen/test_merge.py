@@ -9,7 +9,7 @@ import pytest
 from emitting import HEAD, Emitted, assert_bitwise, emit
 
 from remat_gen.api import generate
-from remat_gen.codegen.merge import add_imports, insert_before_main
+from remat_gen.codegen.module.merge import add_imports, insert_before_main
 from remat_gen.ir.errors import UsageError
 
 INIT = "    def __init__(self):\n        super().__init__()\n        self.l = nn.Linear(8, 8)\n\n"

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.capture.lower.signature import signature
-from remat_gen.codegen.marks import fill, value
-from remat_gen.codegen.numbers import handed, together, without_numbers
-from remat_gen.codegen.statements import Body, Function, Statement
+from remat_gen.codegen.classes.layer_numbers import handed, together, without_numbers
+from remat_gen.codegen.expressions.marks import fill, value
+from remat_gen.codegen.statements.statements import Body, Function, Statement
 
 STOCHASTIC_DEPTH = """
 class Layer(nn.Module):

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_cases import Case, cases, eager_fails, emitted
 
-from remat_gen.codegen.fusible import fusible_in
-from remat_gen.codegen.fusing import write_fused
+from remat_gen.compile.fusible import fusible_in
+from remat_gen.compile.fusing import write_fused
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
 from remat_gen.solver.compiled.fused import PartFigures

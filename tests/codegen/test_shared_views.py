@@ -11,7 +11,7 @@ import pytest
 from emitting import HEAD, assert_bitwise, at_share, emit
 from test_golden import GOLDEN
 
-from remat_gen.codegen.spelling import METHODS
+from remat_gen.codegen.expressions.spelling import METHODS
 
 TINY = (GOLDEN / "tiny.py").read_text(encoding="utf-8")
 TWO_SHAPES = (

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from operator_calls import calls_of, overloads_of
 
-from remat_gen.codegen import spelling
-from remat_gen.codegen.expressions import Expressions
-from remat_gen.codegen.marks import Mark, value
+from remat_gen.codegen.expressions import spelling
+from remat_gen.codegen.expressions.expressions import Expressions
+from remat_gen.codegen.expressions.marks import Mark, value
 from remat_gen.ir.graph import Graph, Kind, Literal, Ref, Source, Storage, Tensor, View
 from remat_gen.verification.compare import is_bitwise_equal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from emitting import HEAD, assert_bitwise, at_share, emit
 
-from remat_gen.codegen.prose import camel
+from remat_gen.codegen.expressions.prose import camel
 from remat_gen.ir.byte_text import sizes
 
 STAGES = """

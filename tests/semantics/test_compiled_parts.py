@@ -84,8 +84,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             "remat_gen.plan.compiling.marginal_costs", lambda _graph, costs, _functions: costs
         )
         patch.setattr("remat_gen.plan.compiling._Compiler.gathered", lambda _self, planned: planned)
-        patch.setattr("remat_gen.capture.race._EFFORT", Effort(fewest=1, most=1))
-        patch.setattr("remat_gen.capture.race._ROUNDS", 1)
+        patch.setattr("remat_gen.compile.race._EFFORT", Effort(fewest=1, most=1))
+        patch.setattr("remat_gen.compile.race._ROUNDS", 1)
         generated = generate(request, Silent())
         apart = load(_apart(folder / "remat.py"), "build_model", None, "cpu").model
         model = load(folder / "remat.py", "build_model", None, "cpu").model

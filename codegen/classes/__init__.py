@@ -1,0 +1,1 @@
+"""Blocks as classes: alike ones are written once, and all are named after what they are."""

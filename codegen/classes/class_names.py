@@ -1,0 +1,141 @@
+"""Names and titles of block classes: from the modules they stand for, clear of the user's names.
+
+A block is called after its layer's class, and the part of it that it runs: `LayerMlp`. Of several
+that would be called the same, the first layer's own is `LayerFirst`, the earliest other has the
+plain name, that of the last layer is `LayerLast`, and others have the number of the layer that they
+serve first: a layer more renames nothing before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from remat_gen.capture.lower.naming import identifier
+from remat_gen.codegen.classes.arrange import BlockClass
+from remat_gen.codegen.expressions.prose import camel, prose
+from remat_gen.codegen.statements.statements import Body
+from remat_gen.ir.paths import Layers
+
+_TELLING = ("Embedding", "Attention", "LSTM", "GRU", "RNN")  # classes of torch's that say enough
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9_]+|[A-Z]")
+
+
+def name_classes(
+    classes: Iterable[BlockClass], model: nn.Module, layers: Layers, taken: frozenset[str]
+) -> dict[BlockClass, str]:
+    """Return a class name for each: `LayerMlp`; of others that begin alike: `LayerMlpLast`, …"""
+    in_order = sorted(classes, key=lambda c: c.body.block)
+    namer = _ClassNamer(model, layers, taken)
+    bases = {c: namer.base(c) for c in in_order}
+    counts, names, used = Counter(bases.values()), dict[BlockClass, str](), set(taken)
+    for block_class, base in bases.items():
+        candidates = namer.candidates(block_class, base, alone=counts[base] == 1)
+        names[block_class] = next(name for name in candidates if name not in used)
+        used.add(names[block_class])
+    return {block_class: names[block_class] for block_class in classes}
+
+
+@dataclass(frozen=True, slots=True)
+class _ClassNamer:
+    model: nn.Module
+    layers: Layers
+    taken: Collection[str]
+
+    def base(self, block_class: BlockClass) -> str:
+        """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`."""
+        operations = block_class.body.operations
+        paths = [o.module for o in operations if o.module]
+        layer = layer_of_class(block_class, self.layers)
+        owner = self.model.get_submodule(layer) if layer else self.model
+        inside = {path.removeprefix(layer).removeprefix(".") for path in paths} - {""}
+        part = _part(owner, inside, attributes=not layer)
+        if part or (layer and inside):
+            return f"{_class_name(owner)}{part}"
+        return f"{_class_name(owner)}{camel(identifier(operations[-1].hint)) if operations else ''}"
+
+    def candidates(self, block_class: BlockClass, base: str, *, alone: bool) -> Iterator[str]:
+        """Yield the names that a class may have, the best first."""
+        first, bodies = block_class.body.operations[:1], block_class.bodies
+        layer = self.layers.of(first[0].module) if first else ""
+        if not alone and len(bodies) == 1 and self._at_edge(block_class.body, 0):
+            yield f"{base}First"
+        yield f"{base}Block" if base in self.taken else base
+        if any(self._at_edge(body, -1) for body in bodies):
+            yield f"{base}Last"
+        number = "_".join(filter(str.isdigit, layer.split(".")))
+        yield from [f"{base}{number}"] * bool(number)
+        yield from (f"{base}{number}{'_' * bool(number)}{i}" for i in itertools.count(2))
+
+    def _at_edge(self, body: Body, place: int) -> bool:
+        """Tell whether a block begins in the first (0) or ends in the last (-1) of a list."""
+        if not body.operations:
+            return False
+        path, _, number = self.layers.of(body.operations[place].module).rpartition(".")
+        return bool(number) and number == list(self.model.get_submodule(path)._modules)[place]
+
+
+def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> str:
+    """Name the part of a module that most of the parameters at `paths` are of; "" for all of it.
+
+    A part that others run as well is looked into: `Embedding` of a `LlamaModel` in the model.
+    """
+    weights = Counter[str]()
+    for path in paths:
+        own = owner.get_submodule(path).parameters(recurse=False)
+        weights[path.partition(".")[0]] += sum(parameter.numel() for parameter in own)
+    whole = sum(weights.values()) == _weight(owner)
+    if not weights or (whole and not attributes):
+        return ""
+    name, weight = max(weights.items(), key=lambda found: found[1])
+    part = owner.get_submodule(name)
+    inner = {path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")}
+    if weight < _weight(part) and not _of_torch(part) and inner:
+        return _part(part, inner, attributes=attributes)
+    telling = type(part).__name__.endswith(_TELLING)
+    if not telling and (attributes or _of_torch(part)):
+        return camel(identifier(name))
+    return _without_shared(_class_name(part), _class_name(owner))
+
+
+def _without_shared(kind: str, owner: str) -> str:
+    """Return `MLP` for a `LlamaMLP` in a `LlamaDecoderLayer`."""
+    words, theirs = _WORD.findall(kind), _WORD.findall(owner)
+    pairs = zip(words, theirs, strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return "".join(words[shared:]) or kind
+
+
+def _class_name(module: nn.Module) -> str:
+    return identifier(type(module).__name__)
+
+
+def _of_torch(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.")
+
+
+def _weight(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def layer_of_class(block_class: BlockClass, layers: Layers) -> str:
+    """Return the repeated layer that a block's forward lies in, or ""."""
+    own = {layers.of(o.module) for o in block_class.body.operations if o.module}
+    return own.pop() if len(own) == 1 else ""
+
+
+def title_of(block_class: BlockClass, layers: Layers) -> str:
+    """Return what the class does, for its docstring: `h.*: ln_1 … proj`."""
+    operations = block_class.body.operations
+    if not operations:
+        return "nothing"
+    layer = layer_of_class(block_class, layers)
+    where = f"{layer.rpartition('.')[0]}.*: " if layer and len(block_class.bodies) > 1 else ""
+    where = where or (f"{layer}: " if layer else "")
+    first, last = operations[0].hint, operations[-1].hint
+    return prose(f"{where}{first} … {last}" if first != last else f"{where}{first}")

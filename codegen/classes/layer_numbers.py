@@ -1,0 +1,106 @@
+"""Numbers in which layers differ: the rates of stochastic depth, which grow from layer to layer.
+
+Blocks that read the same up to a few of them are one class; each block is handed its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from remat_gen.codegen.expressions.marks import MARK, number
+from remat_gen.codegen.statements.statements import Body, Function, Statement
+
+_MOST = 3  # names that a class is handed; beyond that it reads better with the numbers in it
+_FLOAT = r"(?<![\w.])(?:\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.])"
+_MARK_OR_FLOAT = re.compile(f"{MARK.pattern}|({_FLOAT})")  # a mark's name may have digits in it
+_HINTS = (("probability", ("bernoulli", "draw_mask", "dropout")), ("scale", ("mul", "div")))
+
+
+def without_numbers(text: str) -> str:
+    """Return a statement that is the same for blocks that differ in such numbers."""
+    return _written(text, itertools.repeat("<number>"))
+
+
+def together(bodies: Sequence[Body]) -> list[list[Body]]:
+    """Return which of the bodies, the same up to numbers, are a class."""
+    if len(set(_columns(bodies))) <= _MOST:
+        return [list(bodies)]
+    same: dict[tuple[str, ...], list[Body]] = {}
+    for body in bodies:
+        same.setdefault(_numbers(body), []).append(body)
+    return list(same.values())
+
+
+def handed(
+    bodies: Sequence[Body], taken: Collection[str]
+) -> tuple[tuple[Body, ...], dict[str, tuple[str, ...]]]:
+    """Return bodies that are handed the numbers they differ in, and by name those of each body."""
+    columns = _columns(bodies)
+    names: dict[tuple[str, ...], str] = {}
+    hints = [_hint(s.text) for s in _statements(bodies[0]) for _ in _found(s.text)]
+    for column, hint in zip(columns, hints, strict=True):
+        if column and column not in names:
+            names[column] = _free(hint, {*taken, *names.values()})
+    if not names:
+        return tuple(bodies), {}
+    written = [
+        _with(body, [str(number(names[c])) if c else n for c, n in zip(columns, own, strict=True)])
+        for body, own in zip(bodies, map(_numbers, bodies), strict=True)
+    ]
+    return tuple(written), {name: column for column, name in names.items()}
+
+
+def _columns(bodies: Sequence[Body]) -> list[tuple[str, ...]]:
+    """Return for each number what stands there in each of the bodies; () where it is the same."""
+    rows = zip(*map(_numbers, bodies), strict=True)
+    return [row if len(set(row)) > 1 else () for row in rows]
+
+
+def _numbers(body: Body) -> tuple[str, ...]:
+    return tuple(n for s in _statements(body) for n in _found(s.text))
+
+
+def _statements(body: Body) -> tuple[Statement, ...]:
+    return body.forward.statements + body.backward.statements
+
+
+def _found(text: str) -> list[str]:
+    if _quotes(text):
+        return []
+    return [found[4] for found in _MARK_OR_FLOAT.finditer(text) if found[4]]
+
+
+def _written(text: str, numbers: Iterator[str]) -> str:
+    """Return a statement with other numbers, which are taken in turn."""
+    if _quotes(text):
+        return text
+    return _MARK_OR_FLOAT.sub(lambda found: next(numbers) if found[4] else found[0], text)
+
+
+def _quotes(text: str) -> bool:
+    """Tell whether a statement has texts in it, whose numbers are none: `float("1e400")`."""
+    return '"' in text or "'" in text
+
+
+def _with(body: Body, numbers: Iterable[str]) -> Body:
+    """Return a body with other numbers."""
+    rest = iter(numbers)
+
+    def of(function: Function) -> Function:
+        statements = tuple(replace(s, text=_written(s.text, rest)) for s in function.statements)
+        return replace(function, statements=statements)
+
+    forward = of(body.forward)  # before backward: the numbers are taken in order
+    return replace(body, forward=forward, backward=of(body.backward))
+
+
+def _hint(text: str) -> str:
+    return next((hint for hint, words in _HINTS if any(w in text for w in words)), "number")
+
+
+def _free(hint: str, taken: Collection[str]) -> str:
+    names = itertools.chain([hint], (f"{hint}_{i}" for i in itertools.count(2)))
+    return next(name for name in names if name not in taken)

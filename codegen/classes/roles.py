@@ -1,0 +1,62 @@
+"""Which of the kept values play the same role: what one class keeps another reads by one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from remat_gen.codegen.expressions.marks import Mark
+from remat_gen.codegen.statements.statements import Body
+
+
+@dataclass(slots=True)
+class Roles:
+    """Sets of storages, of which no block keeps two: a union-find by name.
+
+    `kept` has by role the storage that each block keeps of it.
+    """
+
+    parent: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, dict[int, str]] = field(default_factory=dict)
+
+    def of(self, storage: str) -> str:
+        """Return the role of a storage: the name of one that plays it."""
+        while self.parent.setdefault(storage, storage) != storage:
+            storage = self.parent[storage]
+        return storage
+
+    def add(self, marks: Iterable[Mark]) -> None:
+        """Take in kept values; each has a role of its own, until it is united with others."""
+        for mark in marks:
+            self.kept.setdefault(self.of(mark.name), {})[mark.owner] = mark.name
+
+    def unite(self, one: Body, other: Body) -> bool:
+        """Give the values of two bodies that read the same the same roles.
+
+        False, and nothing is changed, where a block would keep two values of one role: such bodies
+        are no class, as where two halves change places from one layer to the next.
+        """
+        trial = Roles(dict(self.parent), {role: dict(kept) for role, kept in self.kept.items()})
+        pairs = zip(kept_marks(one), kept_marks(other), strict=True)
+        if not all(trial._united(*pair) for pair in pairs):
+            return False
+        self.parent, self.kept = trial.parent, trial.kept
+        return True
+
+    def _united(self, one: Mark, other: Mark) -> bool:
+        self.add((one, other))
+        first, second = self.of(one.name), self.of(other.name)
+        if first == second:
+            return one.owner != other.owner or one.name == other.name
+        ours, theirs = self.kept[first], self.kept[second]
+        if not ours.keys().isdisjoint(theirs):
+            return False
+        self.parent[second] = first
+        self.kept[first] = ours | self.kept.pop(second)
+        return True
+
+
+def kept_marks(body: Body) -> list[Mark]:
+    """Return what a body touches of what blocks keep, each once, in order of appearance."""
+    marks = body.forward.marks() + body.backward.marks()
+    return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))

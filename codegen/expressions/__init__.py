@@ -1,0 +1,1 @@
+"""Values, views and calls as Python text."""

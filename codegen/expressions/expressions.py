@@ -1,0 +1,384 @@
+"""Arguments, views and calls as text with marks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from remat_gen.codegen.expressions import spelling
+from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
+from remat_gen.codegen.expressions.kernel_functions import Kernel
+from remat_gen.codegen.expressions.marks import Mark, argument, written
+from remat_gen.ir.errors import EmitError, TraceError
+from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
+from remat_gen.ir.size import Size, evaluate
+
+BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_RESIZED_LOSSES = frozenset(
+    f"aten.{name}.default"
+    for name in ("binary_cross_entropy", "mse_loss", "smooth_l1_loss", "soft_margin_loss")
+)
+"""Their result is allocated for each element, then resized to the sum or mean of them."""
+_LIKE_INPUT = frozenset(
+    f"aten.{name}.default"
+    for name in """mse_loss_backward smooth_l1_loss_backward huber_loss_backward elu_backward
+    hardswish_backward hardsigmoid_backward hardtanh_backward softplus_backward
+    _softmax_backward_data _log_softmax_backward_data""".split()
+)
+"""Their kernels lay gradients out like an input, where the trace has them contiguous."""
+_CONVOLUTION = "aten.convolution.default"
+_PRODUCTS = {  # how they are written, and of how many dimensions
+    "aten.mm.default": ("torch.mm", 2),
+    "aten.addmm.default": ("torch.addmm", 2),
+    "aten.sum.dim_IntList": ("torch.sum", 2),
+    "aten.bmm.default": ("batch_mm", 3),
+}
+_TRANSPOSED = ("aten.t.default", "aten.transpose.int")
+DROPOUT_MASK = "remat.dropout_mask.default"
+DROPOUT_SCALE = "remat.dropout_scale.default"
+_SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
+_OMITTED = {"layout": ("strided",), "pin_memory": (False, None)}  # the defaults, said by the trace
+
+
+@dataclass(slots=True)
+class Expressions:
+    """Writes tensors of a graph; `place` tells where a storage is found at the moment."""
+
+    graph: Graph
+    place: Callable[[str], Mark]
+    helps: bool = False  # functions of the generated file may be called
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)  # those for kernels, by operator
+    views: Mapping[str, View] = field(init=False)
+    loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
+    updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
+
+    def __post_init__(self) -> None:
+        self.views = {view.tensor: view for view in self.graph.views}
+        self.loose = frozenset(
+            storage
+            for operation in self.graph.operations
+            if operation.target in _LIKE_INPUT
+            and not all(map(self._contiguous, refs_in(operation.args)))
+            for storage in self.graph.writes(operation)
+        )
+        self.updates = {
+            new: old
+            for operation in self.graph.operations
+            if operation.target == BATCH_NORM
+            for new, old in zip(operation.outputs[3:], operation.args[3:5], strict=False)
+            if new
+        }
+
+    def tensor(self, name: str) -> str:
+        """Write a tensor: the variable of its storage, and the views on it as method calls."""
+        view = self.views.get(name)
+        if view is None:
+            if name in self.updates:
+                raise TraceError(f"forward reads {name}, which BatchNorm has just updated")
+            storage = self.graph.storage_of(name)
+            return str(argument(name) if storage.kind.outside else self.place(storage.name))
+        return self._view(view)
+
+    def _view(self, view: View) -> str:
+        index = "" if view.index is None else f"[{view.index}]"
+        method = spelling.method(view.target)
+        first, *rest = view.args
+        if view.target == SLICE:
+            whole, place = self.tensor(self._viewed(view)), [*map(self.argument, rest)]
+            return spelling.sliced(whole, len(self.graph.tensors[view.base].shape), place)
+        if method is None or not (isinstance(first, Ref) and first.name == view.base):
+            return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
+        if method in _SIZES and isinstance(rest[0], tuple) and rest[0]:
+            rest = [*rest[0], *rest[1:]]  # view(64, 64) for view((64, 64))
+        if method == "view" and self.graph.tensors[view.tensor].storage in self.loose:
+            method = "reshape"  # as autograd does: a copy, where it can be no view
+        written = (*map(self.argument, rest), *self._keywords(view.kwargs))
+        return f"{self.tensor(self._viewed(view))}.{method}({', '.join(written)}){index}"
+
+    def _viewed(self, view: View) -> str:
+        """Return what a view is made of: of a view of a contiguous tensor, that tensor."""
+        inner = self.views.get(view.base)
+        if inner and _reshapes(view) and _reshapes(inner) and self._contiguous(inner.base):
+            return self._viewed(inner)
+        return view.base
+
+    def _contiguous(self, name: str) -> bool:
+        tensor, layout = self.graph.tensors[name], self.graph.layouts.get(name)
+        if layout is None:
+            return _follow(tensor.shape, tensor.stride)
+        # for one length they may follow by chance
+        return all(
+            _follow(
+                tuple(evaluate(size, lengths) for size in layout.shape),
+                tuple(evaluate(size, lengths) for size in layout.stride),
+            )
+            for lengths in self._some_lengths()
+        )
+
+    def _some_lengths(self) -> Iterator[dict[str, int]]:
+        yield {length.name: length.maximum for length in self.graph.lengths}
+        yield {length.name: length.minimum for length in self.graph.lengths}
+        yield {length.name: length.maximum - 1 for length in self.graph.lengths}
+
+    def call_in_place(self, operation: Operation, position: int) -> str:
+        """Write an operation's call so that it writes over one of its arguments."""
+        name = method_of(operation)
+        if part_of(operation):
+            return self._part_over(operation)
+        if not name:
+            return self._gradient_over(operation, position)
+        others = [*operation.args[:position], *operation.args[position + 1 :]]
+        arguments = (*map(self.argument, others), *self._keywords(operation.kwargs))
+        return f"{self.argument(operation.args[position])}.{name}_({', '.join(arguments)})"
+
+    def _part_over(self, operation: Operation) -> str:
+        """Write a value into a part of the tensor that is copied otherwise."""
+        whole, value, *place = map(self.argument, operation.args)
+        (of,) = refs_in(operation.args[0])
+        part = (
+            spelling.sliced(whole, len(self.graph.tensors[of].shape), place)
+            if part_of(operation) == SLICE
+            else f"{whole}.{spelling.method(part_of(operation))}({', '.join(place)})"
+        )
+        return f"write_part({whole}, {part}, {value})"
+
+    def _gradient_over(self, operation: Operation, position: int) -> str:
+        form = gradient_form(self.graph, operation)
+        assert form is not None, f"{operation.target} has no form in place"
+        target, keyword = form
+        taken = self.argument(operation.args[position])
+        return f"{spelling.function(target)}({self._arguments(operation)}, {keyword}={taken})"
+
+    def call(self, operation: Operation, *, again: bool) -> str:
+        """Write an operation's call; `again` where it is a re-run, which updates no buffer."""
+        if operation.target == "remat.rng_state":
+            return self._rng_state(operation)
+        if operation.target == "remat.constant":
+            return f"torch.tensor({self._arguments(operation)})"
+        function, arguments = self._function_and_arguments(operation, again)
+        if again and operation.state:
+            state = self.tensor(operation.state)
+            return f"rerun_random({state}, {function}, {arguments})"
+        return f"{function}({arguments}){'.clone()' * self._keeps_too_much(operation)}"
+
+    def _keeps_too_much(self, operation: Operation) -> bool:
+        """Tell whether a loss is one number in as much memory as all that it was summed from."""
+        if operation.target not in _RESIZED_LOSSES or not operation.outputs[0]:
+            return False
+        return self.graph.tensors[operation.outputs[0]].shape == ()
+
+    def _function_and_arguments(self, operation: Operation, again: bool) -> tuple[str, str]:
+        if operation.target == DROPOUT_MASK:
+            return self._dropout_mask(operation)
+        if operation.target == DROPOUT_SCALE:
+            mask, keep, dtype = map(self.argument, operation.args)
+            return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
+        if self._draws_in_place(operation):
+            drawn, keep = map(self.argument, operation.args[:2])
+            return f"torch.empty_like({drawn}).bernoulli_", keep
+        if (other := self._cast_to(operation)) is not None:
+            return f"{self.argument(operation.args[0])}.to", self.argument(other)
+        if operation.target == _CONVOLUTION:
+            return self._convolution(operation)
+        if self.helps and operation.target in _PRODUCTS:
+            return self._product(operation)
+        if self.helps and _copies(operation):
+            return "contiguous_copy", self.argument(operation.args[0])
+        if kernel := self.kernels.get(operation.target):
+            kwargs = {name: self.argument(value) for name, value in operation.kwargs}
+            given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
+            return kernel.name, kernel.call(given | kwargs)
+        if operation.target == BATCH_NORM:
+            return "torch.native_batch_norm", ", ".join(self._args(operation, again))
+        return spelling.function(operation.target), self._arguments(operation)
+
+    def _args(self, operation: Operation, again: bool) -> list[str]:
+        """Write the arguments that go by their place.
+
+        A batch norm updates its running statistics in place, but where it gets none, to run again.
+        """
+        args = list(map(self.argument, operation.args))
+        if operation.target == BATCH_NORM:
+            args[3:5] = ["None" if again else self._statistic(s) for s in operation.args[3:5]]
+        return args
+
+    def _product(self, operation: Operation) -> tuple[str, str]:
+        """Write a product of matrices, or a sum over rows: dimensions before theirs are together.
+
+        So a linear layer has the batch's rows as one matrix, and attention a batch of matrices.
+        """
+        function, ndim = _PRODUCTS[operation.target]
+        args = spelling.with_lone_dimension(operation.target, operation.args)
+        words = [
+            self._together(a.name, ndim) if isinstance(a, Ref) else self.argument(a) for a in args
+        ]
+        return function, ", ".join(words)
+
+    def matrix(self, name: str) -> str:
+        """Write a matrix for a function that takes all dimensions but the last together itself."""
+        text = self._together(name, 2)
+        return text[len("as_rows(") : -1] if text.startswith("as_rows(") else text
+
+    def _together(self, name: str, ndim: int) -> str:
+        """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
+        view = self.views.get(name)
+        if view and view.target in _TRANSPOSED and isinstance(view.args[0], Ref):
+            inner = self._together(view.base, ndim)
+            if inner != self.tensor(view.base):
+                return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
+        if view is None or not _reshapes(view):
+            return self.tensor(name)
+        base = self._viewed(view)
+        seen, whole = self._shape(name), self._shape(base)
+        matrix = ndim - 1  # dimensions that stay
+        if len(seen) != ndim or len(whole) <= ndim or seen[-matrix:] != whole[-matrix:]:
+            return self.tensor(name)
+        return f"as_rows({self.tensor(base)})" if ndim == 2 else self.tensor(base)
+
+    def _shape(self, name: str) -> tuple[Size | int, ...]:
+        layout = self.graph.layouts.get(name)
+        return layout.shape if layout else self.graph.tensors[name].shape
+
+    def _convolution(self, operation: Operation) -> tuple[str, str]:
+        """Write a convolution by its public name, with what is not usual."""
+        x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = (
+            operation.args
+        )
+        (of,) = refs_in((weight,))
+        name = f"conv{'_transpose' if transposed else ''}{len(self.graph.tensors[of].shape) - 2}d"
+        options = [("stride", stride, "1"), ("padding", padding, "0")]
+        options += [("output_padding", output_padding, "0")] * bool(transposed)
+        options += [("dilation", dilation, "1"), ("groups", groups, "1")]
+        words = [self.argument(x), self.argument(weight)]
+        words += [self.argument(bias)] * (bias is not None)
+        for option, value, usual in options:
+            same = isinstance(value, tuple) and len(set(value)) == 1
+            text = self.argument(value[0] if isinstance(value, tuple) and same else value)
+            words += [f"{option}={text}"] * (text != usual)
+        return f"F.{name}", ", ".join(words)
+
+    def _cast_to(self, operation: Operation) -> Argument:
+        """Return the other dtype that something is copied to, or None where more is another.
+
+        A tensor's `to` makes no copy if nothing is another.
+        """
+        if operation.target != "aten._to_copy.default":
+            return None
+        given = {name: v for name, v in operation.kwargs if not _is_default(name, v)}
+        (copied,) = refs_in(operation.args)
+        tensor, dtype = self.graph.tensors[copied], given.pop("dtype", None)
+        here = given.pop("device", Literal("device", tensor.device))
+        alone = here == Literal("device", tensor.device) and not given
+        return dtype if alone and dtype != Literal("dtype", tensor.dtype) else None
+
+    def _draws_in_place(self, operation: Operation) -> bool:
+        """Tell whether eager's `bernoulli_` is not the trace's `bernoulli`.
+
+        It draws in the order of memory, another one where that is like a transposed tensor's; and
+        probabilities of each element are given to it alone.
+        """
+        if operation.target != "aten.bernoulli.p":
+            return operation.target == "aten.bernoulli.Tensor"
+        drawn = next(refs_in(operation.args))
+        makers = (o.target for o in self.graph.operations if drawn in o.outputs)
+        like = any(target.endswith("_like.default") for target in makers)
+        return like and not self._contiguous(drawn)
+
+    def _dropout_mask(self, operation: Operation) -> tuple[str, str]:
+        size, stride, keep = map(self.argument, operation.args)
+        device = dict(operation.kwargs)["device"]
+        on_cpu = isinstance(device, Literal) and device.text == "cpu"
+        mask = operation.outputs[0]
+        if on_cpu and mask and self._contiguous(mask):
+            return "draw_mask", f"{size}, {keep}"
+        layout = f"{size}, {stride}, dtype=torch.bool, device={self.argument(device)}"
+        return f"torch.empty_strided({layout}).bernoulli_", keep
+
+    def _statistic(self, value: Argument) -> str:
+        """Write running statistics: the buffer itself, also where the layer ran before."""
+        while isinstance(value, Ref) and value.name in self.updates:
+            value = self.updates[value.name]
+        return self.argument(value)
+
+    def _rng_state(self, operation: Operation) -> str:
+        (device,) = operation.args
+        if isinstance(device, Literal) and device.text.startswith("cuda"):
+            return "torch.cuda.get_rng_state()"
+        return "torch.get_rng_state()"
+
+    def _arguments(self, node: Operation | View) -> str:
+        args = spelling.with_lone_dimension(node.target, node.args)
+        return ", ".join((*map(self.argument, args), *self._keywords(node.kwargs)))
+
+    def _keywords(self, kwargs: tuple[tuple[str, Argument], ...]) -> tuple[str, ...]:
+        return tuple(f"{k}={self.argument(v)}" for k, v in kwargs if not _is_default(k, v))
+
+    def argument(self, value: Argument) -> str:
+        """Write one argument."""
+        if isinstance(value, Ref):
+            return self.tensor(value.name)
+        if isinstance(value, Size):
+            return written(value)
+        if isinstance(value, tuple):
+            inner = ", ".join(map(self.argument, value))
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        return constant(value)
+
+
+def _follow(shape: tuple[float, ...], strides: tuple[float, ...]) -> bool:
+    """Tell whether elements of this shape lie one after another."""
+    expected: float = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def constant(value: Argument) -> str:
+    """Write an argument that is no tensor and depends on no length."""
+    if isinstance(value, Literal):
+        return literal(value)
+    if isinstance(value, tuple):
+        inner = ", ".join(map(constant, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def literal(value: Literal) -> str:
+    """Write a constant that Python has no literal for."""
+    if value.kind == "float":
+        return f'float("{value.text}")'
+    if value.kind == "complex":
+        return f'complex("{value.text.strip("()")}")'
+    if value.kind == "device":
+        return f'"{value.text.partition(":")[0]}"'  # of GPUs the current one
+    if not value.text.isidentifier():
+        raise EmitError(f"no spelling for {value}")
+    return f"torch.{value.text}"
+
+
+def quoted(text: str) -> str:
+    """Write a string literal; the only way from the user's text to code, besides `identifier`."""
+    written = ascii(text)
+    if ast.literal_eval(written) != text:
+        raise EmitError(f"cannot quote {text!r}")
+    plain = written.startswith("'") and '"' not in written and "\\" not in written
+    return f'"{written[1:-1]}"' if plain else written
+
+
+def _copies(operation: Operation) -> bool:
+    """Tell whether an operation copies a tensor so that its elements lie one after another."""
+    how = dict(operation.kwargs).get("memory_format")
+    contiguous = isinstance(how, Literal) and how.text == "contiguous_format"
+    return operation.target == "aten.clone.default" and contiguous
+
+
+def _reshapes(view: View) -> bool:
+    return view.target in ("aten.view.default", "aten._unsafe_view.default")
+
+
+def _is_default(name: str, value: Argument) -> bool:
+    plain = value.text if isinstance(value, Literal) else value
+    return name in _OMITTED and plain in _OMITTED[name]

@@ -1,0 +1,264 @@
+"""Emit the generated module: the user's source, the planned forward, the blocks, the helpers."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.classes.block_fields import block_fields
+from remat_gen.codegen.classes.block_text import RESERVED, Writer
+from remat_gen.codegen.classes.class_names import name_classes, title_of
+from remat_gen.codegen.classes.shared_views import share_views
+from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.codegen.module import guards
+from remat_gen.codegen.module.assumption_tables import Tables
+from remat_gen.codegen.module.environment import render, source_of
+from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.merge import (
+    add_imports,
+    forward_signature,
+    insert_before_main,
+    names_in,
+    refuse_clashes,
+    refuse_unreachable,
+    rename_function,
+    replace_forward,
+)
+from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.statements.called_kernels import kernels_of
+from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
+from remat_gen.compile.fusing import write_fused
+from remat_gen.compile.part_names import NamedPart, name_parts
+from remat_gen.solver.compiled.fused import PartFigures
+from remat_gen.solver.compiled.parts import Part
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.schedule import Schedule
+
+_GENERATED_NAMES = frozenset(
+    """linear_backward weight_backward matmul_backward
+    PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
+    incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
+    MODULES ASSUMED HELD ALSO NOT_SET TABLES LAYOUT check_planned check_model describe
+    digest_of describe_module described fetch paths_of is_plain layout_of has_hook Watch
+    describe_argument unplanned""".split()
+)
+_COMPILED_NAMES = frozenset(
+    "compiled fuse with_lengths only_result cannot_compile Given Made".split()
+)
+_CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
+_HELPERS = (
+    "linear_backward",
+    "weight_backward",
+    "matmul_backward",
+    "as_rows",
+    "batch_mm",
+    "contiguous_copy",
+    "draw_mask",
+    "rerun_random",
+    "write_part",
+    "check_output",
+    "pick_results",
+    "gradient_came",
+    "zero_unless_came",
+    "incoming_gradient",
+    "refuse_gradient",
+    "refuse_watched",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is emitted for: the user's file, the model in it, and where the result goes.
+
+    `builder` is the name of the callable in the file that makes the model: a function or a class.
+    """
+
+    source: str
+    file_name: str
+    namespace: Mapping[str, object]  # of the user's module as it was imported
+    model: nn.Module
+    builder: str
+    output: Path
+    command: str
+    device: str  # "cpu" or "cuda"
+
+
+def emit_body(
+    target: Target,
+    traced: Traced,
+    problem: Problem,
+    schedule: Schedule,
+    parts: Mapping[Part, PartFigures] = MappingProxyType({}),
+) -> str:
+    """Return the module's text without its header, formatted; `parts` of it are compiled.
+
+    Raises:
+        EmitError: the schedule cannot be printed (a defect).
+        UsageError: names of the user's file are in the way.
+    """
+    graph = traced.graph
+    generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
+    taken = names_in(target.source) | generated
+    fused = write_fused(graph, problem, schedule, parts, taken)
+    bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
+    kernels = kernels_of(graph, taken).values()
+    helper_names = frozenset(helper.name for helper in (*views, *kernels))
+    named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
+    helper_names |= {part.name for part in named}
+    functions = {part.text.key: part.name for part in named}
+    classes = group(graph, bodies, target.model)
+    kept_names = KeptNames(graph, classes)
+    writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
+    names = name_classes(classes, target.model, graph.layers, taken | helper_names)
+    forward = _forward(target, traced, writers, names)
+    blocks = [
+        render("block.py.jinja", block=block_fields(writers[c], text))
+        for c, name in names.items()
+        for text in [writers[c].write(name, title_of(c, graph.layers))]
+    ]
+    if named:
+        blocks.append(_parts(target, named))
+    numbers = any(c.numbers for c in classes)
+    helpers = [_helpers(target, traced, "\n".join(blocks), numbers)]
+    called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
+    if views or called:
+        helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
+    kept = render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
+    text = _merge(target, forward, [kept, *blocks, *helpers], generated)
+    return tidy(text, target.source, target.output)
+
+
+def _forward(
+    target: Target,
+    traced: Traced,
+    writers: dict[BlockClass, Writer],
+    names: dict[BlockClass, str],
+) -> ForwardText:
+    writer = ForwardWriter(traced, target.model, writers, names)
+    own = _own_class(target)
+    signature = forward_signature(target.source, own) if own else None
+    if signature:
+        return writer.write(signature.parameters, signature.returns, target.namespace)
+    parameters = str(_plain(inspect.signature(type(target.model).forward)))
+    return writer.write(parameters.strip("()"), " -> Any", target.namespace)
+
+
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """Return a library's signature with `Any` for its annotations, whose names this file lacks."""
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty if p.name == "self" else Any)
+        for p in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+
+
+def _own_class(target: Target) -> str | None:
+    """Return the model's class if the user's file defines it together with its forward."""
+    kind = type(target.model)
+    if target.namespace.get(kind.__name__) is not kind:
+        return None
+    return kind.__name__ if forward_signature(target.source, kind.__name__) else None
+
+
+def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
+    model = target.model
+    tables = Tables.of(model, traced.reads)
+    return render(
+        "helpers.py.jinja",
+        file=_file(target),
+        used={name for name in _HELPERS if f"{name}(" in blocks},
+        device=target.device,
+        constant=_CONSTANT in blocks,
+        numbers=numbers,
+        regenerate=quoted(target.command),
+        tables=tables,
+        guards=guards.sources(bool(tables.held), traced.hooked),
+        draws=source_of(draw_mask, compares_53_bits),
+        autocast=traced.autocast,
+        lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
+    )
+
+
+def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
+    compiler = source_of(compiled, fuse, with_lengths, only_result).replace(
+        "torch.Tensor", "Tensor"
+    )
+    needs = "C++ compiler" if target.device == "cpu" else "Triton"
+    return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
+
+
+def _file(target: Target) -> str:
+    return target.output.name.replace('"', "'").replace("{", "(").replace("}", ")")
+
+
+def _merge(
+    target: Target, forward: ForwardText, parts: list[str], generated: frozenset[str]
+) -> str:
+    planned = render("forward.py.jinja", forward=forward)
+    own = _own_class(target)
+    if own:
+        source = replace_forward(target.source, own, planned)
+    else:
+        kind = type(target.model)
+        refuse_unreachable(kind, target.namespace, target.source, target.builder)
+        if target.namespace.get(kind.__name__) is not kind:
+            forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
+        source = rename_function(target.source, target.builder, f"{target.builder}_eager")
+        parts = [_subclass(kind.__name__, planned, target.builder), *parts]
+    imports = _imports("\n".join([source, *parts]), forward, target)
+    source = add_imports(source, imports, "aten = torch.ops.aten")
+    refuse_clashes(source, generated)
+    return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
+
+
+def _subclass(name: str, planned: str, builder: str) -> str:
+    return (
+        f"class Planned{name}({name}):\n"
+        f'    """{name}, with a training step that fits the budget."""\n\n'
+        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n\n"
+        f"def {builder}() -> nn.Module:\n"
+        f'    """Build the model, with the planned forward."""\n'
+        f"    model = {builder}_eager()\n"
+        f"    model.__class__ = Planned{name}\n"
+        f"    return model\n"
+    )
+
+
+def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]:
+    lines = ["import torch"]
+    if "F." in text:
+        lines.append("import torch.nn.functional as F")
+    lines += ["from torch import Tensor", "from torch import nn"]
+    if "@compiled" in text:
+        lines.append("from collections.abc import Callable")
+        lines += ["from typing import ParamSpec, TypeVar"]
+    if "draw_mask(" in text:
+        lines.append("import math")
+    lines += ["import functools"] if "functools." in text else []
+    lines += ["import hashlib"] if "hashlib." in text else []
+    lines += ["import weakref"] if forward.watched else []
+    lines += ["import math"] if forward.lengths and "math." in text else []
+    lines += [
+        "import operator",
+        "import re",
+        "from collections.abc import Iterable, Iterator",
+        "from importlib import import_module",
+        "from itertools import chain, compress",
+        "from string import Formatter",
+        "from types import SimpleNamespace",
+        "from typing import TYPE_CHECKING, Any",
+    ]
+    for module, names in sorted(forward.imports.items()):
+        lines += [f"from {module} import {name}" for name in sorted(names)]
+    return tuple(dict.fromkeys(lines))

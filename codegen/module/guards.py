@@ -1,0 +1,154 @@
+"""What a generated module compares at entry with what it was planned for.
+
+The functions below run twice: here, to write down what is expected, and in the generated module,
+which gets their own source.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.observe.assumed import (
+    Watch,
+    describe,
+    describe_module,
+    described,
+    digest_of,
+    fetch,
+    is_plain,
+    layout_of,
+    paths_of,
+)
+from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.codegen.module.environment import source_of
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.size import Length
+
+
+def describe_argument(value: object) -> str:
+    """Describe an argument as it is compared: `float32[8, 128] on cpu, requires grad`."""
+    if isinstance(value, dict):
+        items = sorted(f"{key!r}: {describe_argument(item)}" for key, item in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(describe_argument(item) for item in value)}]"
+    if not isinstance(value, Tensor):
+        return repr(value)
+    return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
+
+
+def has_hook(module: nn.Module) -> bool:
+    """Tell whether a module has a hook that its call would run."""
+    forward = module._forward_pre_hooks or module._forward_hooks
+    return bool(forward or module._backward_pre_hooks or module._backward_hooks)
+
+
+def has_foreign_hook(module: nn.Module) -> bool:
+    """Tell whether a module has a hook that its call would run; the library's are planned."""
+    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
+    foreign = any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)
+    return bool(foreign or module._backward_pre_hooks or module._backward_hooks)
+
+
+def sources(held: bool, hooked: bool = False) -> str:
+    """Return the source of the functions that the generated module needs too.
+
+    `held` where not all that forward reads is plain. `hooked` lets the hooks pass that a library's
+    forward installs: eval() may do so at any time.
+    """
+    asks = has_foreign_hook if hooked else has_hook
+    text = source_of(
+        layout_of,
+        describe_argument,
+        *((is_plain, describe, digest_of) if held else ()),
+        describe_module,
+        paths_of,
+        fetch,
+        described,
+        asks,
+        Watch,
+    )
+    return text.replace(f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}(")
+
+
+def expected_arguments(
+    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...] = ()
+) -> str:
+    """Write the dict that `check_planned` compares: each parameter, and what is expected of it.
+
+    A length that varies stands as `batch <= 8` in it.
+
+    Raises:
+        TraceError: an argument is of a kind that cannot be compared.
+    """
+    rows = (
+        f"{quoted(name)}: ({name}, {quoted(_describe(name, value))})"
+        for name, value in _arguments(call, signature, lengths)
+    )
+    return "{" + ", ".join(rows) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Stands in for a tensor whose description is known."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def describe_varying(value: Tensor, dims: Mapping[int, Length]) -> str:
+    """Describe a tensor of which some dimensions vary: `float32[batch <= 8, 128] on cpu`."""
+    shape = ", ".join(varying_shape(value.shape, dims))
+    return describe_argument(value).replace(str(list(value.shape)), f"[{shape}]", 1)
+
+
+def varying_shape(shape: Iterable[int], dims: Mapping[int, Length]) -> list[str]:
+    """Write the dimensions of a shape of which some vary: `["batch <= 8", "128"]`."""
+    return [str(dims.get(i, size)) for i, size in enumerate(shape)]
+
+
+def _arguments(
+    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...]
+) -> Iterator[tuple[str, Any]]:
+    dims = {leaf.path: dims_of(leaf.path, lengths) for leaf in call.leaves}
+    said = [
+        _Said(describe_varying(leaf.value, dims[leaf.path])) if dims[leaf.path] else leaf.value
+        for leaf in call.leaves
+    ]
+    spec = pytree.tree_structure((call.args, call.kwargs))
+    args, kwargs = pytree.tree_unflatten(said, spec) if lengths else (call.args, call.kwargs)
+    bound = signature.bind(None, *args, **kwargs)
+    bound.apply_defaults()
+    yield from list(bound.arguments.items())[1:]
+
+
+def dims_of(path: str, lengths: Iterable[Length]) -> dict[int, Length]:
+    """Return which dimensions of an input vary."""
+    return {dim: length for length in lengths for of, dim in length.dims if of == path}
+
+
+def _describe(name: str, value: object) -> str:
+    for leaf in _plain_leaves(value):
+        if not isinstance(leaf, Tensor) and (" at 0x" in repr(leaf) or "\n" in repr(leaf)):
+            kind = type(leaf).__name__
+            raise TraceError(f"forward's {name} is a {kind}, which cannot be compared")
+    return describe_argument(value)
+
+
+def _plain_leaves(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _plain_leaves(item)
+    else:
+        yield value

@@ -1,0 +1,224 @@
+"""The planned forward: a short program over blocks, with the schedule's table above it."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.codegen.classes.arrange import BlockClass
+from remat_gen.codegen.classes.block_parameters import Given
+from remat_gen.codegen.classes.block_text import Writer
+from remat_gen.codegen.expressions.expressions import Expressions, quoted
+from remat_gen.codegen.expressions.marks import Mark, fill, find
+from remat_gen.codegen.expressions.parameter_paths import access
+from remat_gen.codegen.module.guards import expected_arguments
+from remat_gen.codegen.module.returned_value import ResultWriter
+from remat_gen.codegen.module.schedule_table import schedule_table
+from remat_gen.codegen.statements.gradient_reach import read_on
+from remat_gen.codegen.statements.statements import Body
+from remat_gen.ir.errors import EmitError, UsageError
+from remat_gen.ir.graph import Kind, Output
+from remat_gen.ir.size import Length, Size, lengths_in, write
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardText:
+    """The planned forward for the template."""
+
+    parameters: str
+    returns: str
+    passed: str
+    known: str
+    expected: str
+    read_lengths: str
+    lengths: tuple[str, ...]
+    kept: str
+    table: tuple[str, ...]
+    step: str
+    calls: tuple[str, ...]
+    watched: str
+    result: str
+    autocast: str
+    imports: dict[str, set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardWriter:
+    """Writes the planned forward of a traced model from its named classes."""
+
+    traced: Traced
+    model: nn.Module
+    writers: dict[BlockClass, Writer]
+    names: dict[BlockClass, str]
+
+    def write(self, parameters: str, returns: str, namespace: Mapping[str, object]) -> ForwardText:
+        """Return the text; `parameters` and `returns` are the user's own signature."""
+        signature = inspect.signature(type(self.model).forward)
+        taken = self._taken(signature)
+        step, known = (free(name, taken) for name in ("step", "known"))
+        lengths = self._length_names(taken | {step, known})
+        taken |= {step, known, *lengths.values()}
+        outputs = self._output_names(taken)
+        writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
+        value = self.traced.returned.value
+        result = writer.write(value)
+        if type(value) is tuple and len(value) > 1:
+            result = result[1:-1]
+        return ForwardText(
+            parameters=parameters,
+            returns=returns,
+            passed=passed(signature),
+            known=known,
+            expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
+            read_lengths=self._read_lengths(),
+            lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
+            kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
+            table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
+            step=step,
+            calls=tuple(self._calls(step, _typed(list(outputs.values()), result, returns))),
+            watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
+            result=result,
+            autocast=self.traced.autocast.device if self.traced.autocast else "",
+            imports=writer.imports,
+        )
+
+    def _taken(self, signature: inspect.Signature) -> set[str]:
+        """Return the names that a variable of the planned forward must not have.
+
+        Raises:
+            UsageError: the user's parameters hide what the planned forward calls.
+        """
+        parameters = list(signature.parameters)
+        called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
+        if read_on(self.traced.graph):
+            called.add("watch_outputs")
+        clash = sorted(called.intersection(parameters))
+        if clash:
+            raise UsageError(
+                f"forward has a parameter {clash[0]!r}, which hides what the generated forward "
+                "calls: rename it"
+            )
+        return {*parameters, *called, *keyword.kwlist}
+
+    def _instances(self) -> list[tuple[Body, BlockClass]]:
+        pairs = [(body, c) for c in self.writers for body in c.bodies]
+        return sorted(pairs, key=lambda pair: pair[0].block)
+
+    # -- lengths that vary ---------------------------------------------------------------------
+
+    def _read_lengths(self) -> str:
+        """Write how the lengths are read that the arguments are compared for, or ""."""
+        lengths = self.traced.graph.lengths
+        rows = (f"{quoted(str(length))}: {_read(length)}" for length in lengths)
+        return f", lambda: {{{', '.join(rows)}}}" if lengths else ""
+
+    def _lengths_used(self) -> list[Length]:
+        """Return the lengths that a block needs, or what the model returns."""
+        used = {name for writer in self.writers.values() for name in writer.lengths}
+        outputs = self.traced.graph.outputs
+        used.update(name for output in outputs for name in lengths_in(output.constant))
+        used.update(mark.name for o in outputs for mark in self._marks(o) if mark.kind == "length")
+        return [length for length in self.traced.graph.lengths if length.name in used]
+
+    def _marks(self, output: Output) -> list[Mark]:
+        """Return the marks in what stands for an output that is none of the last block's."""
+        if output.tensor is None or not self.traced.graph.storage_of(output.tensor).kind.outside:
+            return []
+        return find(Expressions(self.traced.graph, _nowhere).tensor(output.tensor))
+
+    def _length_names(self, taken: set[str]) -> dict[str, str]:
+        return {length.name: free(length.name, taken) for length in self.traced.graph.lengths}
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def _calls(self, step: str, outputs: list[str]) -> Iterator[str]:
+        given = {c: Given(self.traced.graph, c, writer.names) for c, writer in self.writers.items()}
+        for body, block_class in self._instances():
+            target = f"{', '.join(outputs)} = " if body.last else ""
+            arguments = [self.names[block_class], *given[block_class].arguments(body)]
+            at = block_class.bodies.index(body)
+            arguments += [f"{name}={own[at]}" for name, own in block_class.numbers.items()]
+            yield f"{target}{step}.run({', '.join(arguments)})"
+
+    # -- inputs and outputs -------------------------------------------------------------------
+
+    def _output_names(self, taken: set[str]) -> dict[Output, str]:
+        """Return a variable for each output that leaves the last block."""
+        last = self._instances()[-1][0]
+        names: dict[Output, str] = {}
+        for i in last.forward.returns:
+            output = self.traced.graph.outputs[int(i)]
+            if output.tensor is None:
+                raise EmitError(f"output {i} has no tensor")
+            names[output] = free(self.traced.graph.tensors[output.tensor].hint, taken)
+            taken.add(names[output])
+        return names
+
+    def _leaves(self, names: dict[Output, str], lengths: dict[str, str]) -> Iterator[str]:
+        for output in self.traced.graph.outputs:
+            yield self._leaf(output, names, lengths)
+
+    def _leaf(self, output: Output, names: dict[Output, str], lengths: dict[str, str]) -> str:
+        if output.tensor is None:
+            if isinstance(output.constant, Size):
+                return write(output.constant, lengths.__getitem__)
+            if isinstance(output.constant, str):
+                return quoted(output.constant)
+            return repr(output.constant)
+        if output in names:
+            return names[output]
+
+        def spell(mark: Mark) -> str:
+            return lengths[mark.name] if mark.kind == "length" else self._outside(mark)
+
+        text = fill(Expressions(self.traced.graph, _nowhere).tensor(output.tensor), spell)
+        storage = self.traced.graph.tensors[output.tensor].storage
+        carries = any(i.tensor == storage and i.requires_grad for i in self.traced.graph.inputs)
+        return f"{text}.detach()" if carries and not output.requires_grad else text
+
+    def _outside(self, mark: Mark) -> str:
+        (found,) = (i for i in self.traced.graph.inputs if i.tensor == mark.name)
+        return found.path if found.kind is Kind.INPUT else access("self", self.model, found.path)
+
+
+def _typed(outputs: list[str], result: str, returns: str) -> list[str]:
+    """Say the type of a tensor that is returned as it is; an autograd function's is Any."""
+    return [f"{result}: Tensor"] if outputs == [result] and returns == " -> Tensor" else outputs
+
+
+def _read(length: Length) -> str:
+    """Write how a length is read from the arguments: `x.shape[0]`."""
+    path, dim = length.dims[0]
+    return f"{path}.shape[{dim}]"
+
+
+_STARS: Mapping[object, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+}
+
+
+def passed(signature: inspect.Signature) -> str:
+    """Return the arguments that hand a call on unchanged: `ids, *rest, mask=mask, **options`."""
+    words = []
+    for name, parameter in list(signature.parameters.items())[1:]:
+        prefix = _STARS.get(parameter.kind, "")
+        keyword = parameter.kind is parameter.KEYWORD_ONLY
+        words.append(f"{name}={name}" if keyword else f"{prefix}{name}")
+    return ", ".join(words)
+
+
+def free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, with underscores behind it where needed."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _nowhere(storage: str) -> Mark:
+    raise EmitError(f"{storage} does not leave the last block")

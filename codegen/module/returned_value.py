@@ -1,0 +1,100 @@
+"""What the planned forward returns: the model's own nesting, written as an expression."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.ir.errors import TraceError
+
+
+@dataclass(slots=True)
+class ResultWriter:
+    """Writes a returned value; `leaf` hands out the expressions of its leaves, in order.
+
+    `imports` collects the classes that the expression needs, by module, besides those that the
+    user's file (`namespace`) has already.
+    """
+
+    leaves: Iterator[str]
+    imports: dict[str, set[str]] = field(default_factory=dict)
+    namespace: Mapping[str, object] = field(default_factory=dict)
+
+    def write(self, value: Any) -> str:
+        """Write a value whose leaves torch's pytree knows."""
+        if pytree.SUPPORTED_NODES.get(type(value)) is None and not _is_namedtuple(value):
+            return next(self.leaves)
+        for kind, writer in self._writers():
+            if isinstance(value, kind):
+                return writer(value)
+        raise TraceError(f"the model returns a {type(value).__name__}, which cannot be rebuilt")
+
+    def _writers(self) -> tuple[tuple[type, Callable[[Any], str]], ...]:
+        return (
+            (tuple, self._tuple),
+            (list, self._list),
+            (dict, self._dict),
+            (object, self._fields),
+        )
+
+    def _tuple(self, value: tuple[Any, ...]) -> str:
+        items = [self.write(item) for item in value]
+        if _is_namedtuple(value):
+            return f"{self._class(type(value))}({', '.join(items)})"
+        text = f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+        return f"torch.Size({text})" if isinstance(value, torch.Size) else text
+
+    def _list(self, value: list[Any]) -> str:
+        return f"[{', '.join(self.write(item) for item in value)}]"
+
+    def _dict(self, value: dict[Any, Any]) -> str:
+        if dataclasses.is_dataclass(value):
+            return self._fields(value)
+        items = (f"{_key(key)}: {self.write(item)}" for key, item in value.items())
+        text = f"{{{', '.join(items)}}}"
+        return text if type(value) is dict else f"{self._class(type(value))}({text})"
+
+    def _fields(self, value: Any) -> str:
+        if isinstance(value, dict):
+            pairs = list(value.items())
+        elif dataclasses.is_dataclass(value):
+            pairs = [(f.name, getattr(value, f.name)) for f in _settable_fields(value)]
+        else:
+            raise TraceError(f"the model returns a {type(value).__name__}, which cannot be rebuilt")
+        items = ", ".join(f"{name}={self._field(item)}" for name, item in pairs)
+        return f"{self._class(type(value))}({items})"
+
+    def _field(self, item: Any) -> str:
+        return "None" if item is None else self.write(item)  # None is no leaf in a dataclass
+
+    def _class(self, kind: type) -> str:
+        if self.namespace.get(kind.__name__) is not kind:
+            self.imports.setdefault(kind.__module__, set()).add(kind.__name__)
+        return kind.__name__
+
+
+def _settable_fields(value: Any) -> tuple[dataclasses.Field[Any], ...]:
+    fields = dataclasses.fields(value)
+    for field_ in fields:
+        if not field_.init:
+            name = f"{type(value).__name__}.{field_.name}"
+            raise TraceError(f"the model returns {name}, which cannot be set: it has init=False")
+    return fields
+
+
+def _is_namedtuple(value: object) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return quoted(key)
+    if isinstance(key, bool | int):
+        return repr(key)
+    raise TraceError(f"the model returns a dict with the key {key!r}, which is no string or number")

@@ -1,0 +1,1 @@
+"""A schedule as statements: what each block computes, keeps, frees and rematerialises."""

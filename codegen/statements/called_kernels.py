@@ -1,0 +1,77 @@
+"""Which kernels of a graph are called by functions of the generated file, and their defaults."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from remat_gen.capture.fx.metadata import plain_name
+from remat_gen.codegen.expressions import spelling
+from remat_gen.codegen.expressions.expressions import BATCH_NORM, constant
+from remat_gen.codegen.expressions.kernel_functions import Kernel
+from remat_gen.ir.graph import Argument, Graph, Operation, Ref, refs_in
+from remat_gen.ir.size import lengths_in
+
+_CALLED = {BATCH_NORM: "aten.native_batch_norm.default"}  # in place of a traced operator
+_STATISTICS = ("running_mean", "running_var")  # a batch norm that runs again is given none
+_FEWEST_TENSORS, _FEWEST_SETTINGS = 3, 2  # from which on a function is worth its lines
+_PUBLIC = frozenset(("aten.convolution.default",))  # written as functions of torch.nn.functional
+
+
+def kernels_of(graph: Graph, taken: Collection[str]) -> dict[str, Kernel]:
+    """Return the functions for kernels that a graph calls more than once, by operator."""
+    by_target: dict[str, list[Operation]] = {}
+    for operation in graph.operations:
+        if operation.target.startswith("aten.") and operation.target not in _PUBLIC:
+            by_target.setdefault(operation.target, []).append(operation)
+    found = {t: _kernel(t, alike, taken) for t, alike in by_target.items() if len(alike) > 1}
+    return {target: kernel for target, kernel in found.items() if kernel}
+
+
+def _kernel(target: str, alike: Sequence[Operation], taken: Collection[str]) -> Kernel | None:
+    called = _CALLED.get(target, target)
+    schema = _schema(called)
+    names = [argument.name for argument in schema]
+    rows = [dict(zip(names, o.args, strict=False)) | dict(o.kwargs) for o in alike]
+    if any(row.keys() != rows[0].keys() for row in rows):
+        return None
+    values = {name: [row[name] for row in rows] for name in rows[0]}
+    defaults = {name: _default(found) for name, found in values.items()}
+    settings = sum(default is not None for default in defaults.values())
+    if settings < _FEWEST_SETTINGS or sum(map(_tensor, rows[0].values())) < _FEWEST_TENSORS:
+        return None
+    if target == BATCH_NORM:
+        defaults |= dict.fromkeys(_STATISTICS, "None")
+    same = {name for name, found in values.items() if len(set(map(repr, found))) == 1}
+    plain = plain_name(called.split(".")[1])
+    name = plain if plain.endswith("_backward") else f"{plain}_forward"
+    return Kernel(
+        name=name if name not in taken else f"{name}_",
+        function=spelling.function(called),
+        arguments=defaults,
+        fixed=frozenset(n for n in same.difference(_STATISTICS) if defaults[n] is not None),
+        sizes=frozenset(n for n, found in values.items() if not all(map(_tensor, found))),
+        keywords=frozenset(a.name for a in schema if a.kwarg_only),
+    )
+
+
+def _default(values: Sequence[Argument]) -> str | None:
+    """Return the text of the value that most calls have; None where each has its own."""
+    if all(map(_tensor, values)) or any(True for value in values for _ in lengths_in(value)):
+        return None
+    if any(map(_tensor, values)):
+        return "None"
+    ((most, _),) = Counter(map(constant, values)).most_common(1)
+    return most
+
+
+def _tensor(value: Argument) -> bool:
+    return isinstance(value, Ref) or any(True for _ in refs_in((value,)))
+
+
+def _schema(target: str) -> Any:
+    _, name, overload = target.split(".")
+    return getattr(getattr(torch.ops.aten, name), overload)._schema.arguments

@@ -1,0 +1,1 @@
+"""What `--compile` is made of: functions that are fused, measured, named and emitted."""
