@@ -107,8 +107,8 @@ def _of_folder(
     for name, module in list(sys.modules.items()):
         top, last = name.partition(".")[0], name.rpartition(".")[2]
         fresh = before.get(top) is not sys.modules.get(top)
-        users = top == package or _lies_in(sys.modules.get(top), folder)
-        if fresh and users and not last.startswith(_PRIVATE):
+        users = fresh and (top == package or _lies_in(sys.modules.get(top), folder))
+        if users and not last.startswith(_PRIVATE):
             found[name] = module
     return found
 

@@ -23,7 +23,7 @@ from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.stable.committed_schedule import Committed
 from remat_gen.solver.stable.layer_transfer import Source, Transfer
 
-TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 2.5e-3, Effort.THOROUGH: 0.0}
+TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 """By what part of a step's time layers planned alike may be slower than the best found."""
 TEMPLATES = 3  # kinds of layers that others may be planned like
 CUTS = 6  # places between the layers of one kind and those of another
