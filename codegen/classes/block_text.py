@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, other_owners
-from remat_gen.codegen.classes.paragraphs import Paragraph, paragraphs
+from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
 from remat_gen.codegen.expressions.marks import Mark, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
@@ -32,8 +32,8 @@ class BlockText:
     name: str
     title: str
     summary: str
-    frame_forward: str
-    frame_backward: str
+    frame_forward: tuple[str, ...]
+    frame_backward: tuple[str, ...]
     forward: tuple[Paragraph, ...]
     backward: tuple[Paragraph, ...]
     outputs: tuple[str, ...]
@@ -194,13 +194,16 @@ class Writer:
         name = "before" if distance < 0 else "after"
         return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
 
-    def _frame(self, function: Function, lengths: tuple[str, ...]) -> str:
-        """Write the line that finds other blocks and lengths: `before, n = step[0], self.n`."""
+    def _frame(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
+        """Write what finds other blocks and lengths, in one line if it fits."""
         block = self.block_class.body.block
         owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
         found = {self._owner_name(o): self._place(o) for o in owners if o != block}
         found |= {self.lengths[name]: f"self.{name}" for name in lengths}
-        return f"{', '.join(found)} = {', '.join(found.values())}" if found else ""
+        line = f"{', '.join(found)} = {', '.join(found.values())}"
+        if len(line) <= WIDTH:
+            return (line,) if found else ()
+        return tuple(f"{name} = {value}" for name, value in found.items())
 
     def _place(self, owner: int) -> str:
         if owner in self.block_class.fixed:

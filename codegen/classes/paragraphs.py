@@ -12,7 +12,7 @@ from remat_gen.codegen.statements.statements import Statement
 from remat_gen.ir.byte_text import sizes
 from remat_gen.ir.graph import Source
 
-_WIDTH = 92  # of a line in a method
+WIDTH = 92  # of a line in a method
 Alike: TypeAlias = tuple[Statement, ...]  # a statement in each body
 
 
@@ -57,9 +57,9 @@ def paragraphs(
 def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     text, verb = spell(alike[0].text), alike[0].verb
     said = f"  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else ""
-    if not text.startswith("del ") or len(text) + len(said) <= _WIDTH:
+    if not text.startswith("del ") or len(text) + len(said) <= WIDTH:
         return [text + said]
-    lines = textwrap.wrap(text.removeprefix("del "), _WIDTH - len("del ") - len(said))
+    lines = textwrap.wrap(text.removeprefix("del "), WIDTH - len("del ") - len(said))
     return [*(f"del {line.rstrip(',')}" for line in lines[:-1]), f"del {lines[-1]}{said}"]
 
 
