@@ -50,7 +50,7 @@ class Auto:
     near: float
     progress: Progress
     name: str = "auto"
-    smaller: dict[int, Contest] = field(default_factory=dict)
+    smaller: dict[int, tuple[Contest, list[Searching | None]]] = field(default_factory=dict)
 
     def enter(self, contest: Contest) -> None:
         """Offer all that is found, for this budget and for smaller ones."""
@@ -89,12 +89,13 @@ class Auto:
         """
         budgets = self._smaller_units(contest.budget_units)
         for number, units in enumerate(budgets, 1):
+            assert contest.best is not None
+            best_us = contest.best.replay.time_us
             self.progress("smaller budgets", number, len(budgets))
-            below = self._searched(units)
-            if below.best is None:
-                return
-            contest.offer(below.best.strategy, below.best.program)
-            if not self._has_gap(below):
+            below = self._searched(units, best_us)
+            if below.best is not None and below.best.replay.time_us < best_us:
+                contest.offer(below.best.strategy, below.best.program)
+            if below.best is None or not self._has_gap(below) or below.own_bound_us >= best_us:
                 return
 
     def _smaller_units(self, units: int) -> list[int]:
@@ -103,14 +104,19 @@ class Auto:
         shares = {plain * k // count for k in range(1, count)}
         return sorted((share for share in shares if 0 < share < units), reverse=True)
 
-    def _searched(self, units: int) -> Contest:
-        """Return the contest of one of the smaller budgets, which is searched once."""
+    def _searched(self, units: int, enough_us: float) -> Contest:
+        """Return the contest of a smaller budget, as far as it may take less than `enough_us`.
+
+        What was searched stays; more of it cannot take less than the bound that ended it.
+        """
         if units not in self.smaller:
-            found = Contest(self.subject, units * self.subject.unit)
             long = self.long if len(self.subject.whole.operations) <= FINE else None
-            self._search(found, (self.short, self.stages, self.rotor, long))
-            self.smaller[units] = found
-        return self.smaller[units]
+            waiting: list[Searching | None] = [self.short, self.stages, self.rotor, long]
+            self.smaller[units] = Contest(self.subject, units * self.subject.unit), waiting
+        found, waiting = self.smaller[units]
+        while waiting and found.own_bound_us < enough_us:
+            self._search(found, [waiting.pop(0)])
+        return found
 
     def smallest(self) -> Program:
         """Return the program of least peak that is found, in a number of searches that is bounded.
