@@ -16,7 +16,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from remat_gen.capture.as_eager.attention import seeds_on_host
 from remat_gen.capture.as_eager.causal_masks import masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
-from remat_gen.capture.as_eager.questions import first_as_eager
 from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.fx.symbolic_sizes import Sizes
@@ -48,6 +47,7 @@ from remat_gen.capture.refuse.refusals import (
 from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
+from remat_gen.capture.trace.questions import first_as_eager
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind

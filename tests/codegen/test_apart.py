@@ -105,7 +105,8 @@ def test_halves_that_change_places(tmp_path: Path, choose: Choose) -> None:
 def test_a_list_and_a_dict_of_the_same_keys(tmp_path: Path) -> None:
     emitted = emit(tmp_path, HEAD + CONTAINERS + BUILD)
     assert_bitwise(emitted)
-    assert 'step.run(LayerBlock, "h.0")' in emitted.text
+    assert 'step.run(LayerBlock, "h.1")' in emitted.text
+    assert 'step.run(Layer3, "h.3")' in emitted.text
 
 
 @pytest.mark.parametrize("choose", [keep_all, at_share("per-layer", 0.0)], ids=["all", "least"])
