@@ -278,7 +278,12 @@ def test_hashes_tell_what_changed(planned_on_a_gpu: Path, remat: Remat, changed:
     file, old, new, told = {
         "source": (module.with_name("small.py"), "gelu(", "relu(", "small.py changed"),
         "plan": (plan_path(module), "NVIDIA H200", "NVIDIA H100", "is not the plan that it was"),
-        "module": (module, "class PlannedBlock", "# mine\nclass PlannedBlock", "was edited by hand"),
+        "module": (
+            module,
+            "class PlannedBlock",
+            "# mine\nclass PlannedBlock",
+            "was edited by hand",
+        ),
     }[changed]
     replace(file, old, new)
     ended = remat("check", module)
