@@ -67,7 +67,7 @@ def test_another_width_in_the_source(existing: Path, remat: Remat) -> None:
 
 
 def test_an_edited_module(existing: Path, remat: Remat) -> None:
-    replace(existing, "class Kept", "# mine\nclass Kept")
+    replace(existing, "class PlannedBlock", "# mine\nclass PlannedBlock")
     ended = remat("check", existing)
     assert ended.code == 1
     assert f"stale: {existing.name} was edited by hand; {COMMAND}" in ended.out
@@ -278,7 +278,12 @@ def test_hashes_tell_what_changed(planned_on_a_gpu: Path, remat: Remat, changed:
     file, old, new, told = {
         "source": (module.with_name("small.py"), "gelu(", "relu(", "small.py changed"),
         "plan": (plan_path(module), "NVIDIA H200", "NVIDIA H100", "is not the plan that it was"),
-        "module": (module, "class Kept", "# mine\nclass Kept", "was edited by hand"),
+        "module": (
+            module,
+            "class PlannedBlock",
+            "# mine\nclass PlannedBlock",
+            "was edited by hand",
+        ),
     }[changed]
     replace(file, old, new)
     ended = remat("check", module)

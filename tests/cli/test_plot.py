@@ -34,7 +34,7 @@ def test_what_verify_measured_is_drawn(existing: Path, remat: Remat) -> None:
     ended = remat("plot", existing)
     assert "<!-- measured -->" in existing.with_suffix(".svg").read_text()
     assert "not yet" not in ended.err
-    edited = existing.read_text().replace("class Kept", "# mine\nclass Kept")
+    edited = existing.read_text().replace("class PlannedBlock", "# mine\nclass PlannedBlock")
     existing.write_text(edited)
     assert remat("plot", existing).code == 0
     assert "<!-- measured -->" not in existing.with_suffix(".svg").read_text()

@@ -107,6 +107,7 @@ def test_a_list_and_a_dict_of_the_same_keys(tmp_path: Path) -> None:
     assert_bitwise(emitted)
     assert 'step.run(LayerBlock, "h.1")' in emitted.text
     assert 'step.run(Layer3, "h.3")' in emitted.text
+    assert "ops.0.weight" in emitted.text
 
 
 @pytest.mark.parametrize("choose", [keep_all, at_share("per-layer", 0.0)], ids=["all", "least"])

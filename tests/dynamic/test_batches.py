@@ -128,7 +128,7 @@ def test_blocks_read_the_length_from_what_is_kept_for_the_step() -> None:
 
 
 def test_the_length_that_a_model_returns_is_the_steps() -> None:
-    assert "2 * batch" in varying(SIZES).text.partition("class Kept")[0]
+    assert "2 * batch" in varying(SIZES).text.partition("class PlannedBlock")[0]
 
 
 def test_incoming_gradients_have_the_shape_of_the_step() -> None:
