@@ -17,7 +17,7 @@ from unittest import mock
 
 import torch
 
-from remat_gen.capture.trace.known_values import KnownValues
+from remat_gen.capture.fx.known_values import KnownValues
 
 LIBRARY = "transformers.masking_utils"
 _PACKED = "find_packed_sequence_indices"

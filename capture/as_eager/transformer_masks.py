@@ -16,7 +16,7 @@ from unittest.mock import patch
 from torch import Tensor, nn
 from torch.nn.modules import transformer
 
-from remat_gen.capture.trace.known_values import KnownValues
+from remat_gen.capture.fx.known_values import KnownValues
 
 _LOOK = "_detect_is_causal_mask"
 Look = Callable[[Tensor | None, bool | None, int | None], bool]

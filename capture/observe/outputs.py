@@ -16,9 +16,9 @@ from remat_gen.capture.as_eager.causal_masks import Positions, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
+from remat_gen.capture.process.questions import watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
-from remat_gen.capture.trace.questions import watched_questions
 from remat_gen.ir.errors import TraceError
 
 

@@ -30,6 +30,7 @@ from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fak
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
+from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
@@ -47,7 +48,6 @@ from remat_gen.capture.refuse.refusals import (
 from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
-from remat_gen.capture.trace.questions import first_as_eager
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
