@@ -1,7 +1,7 @@
 """Tensors without values on the CPU that stand for those of a GPU which is not here.
 
 torch makes fake tensors on "cuda" without a GPU, but cannot differentiate them there: the autograd
-engine asks the device for its streams (see docs/design.md). So a model is traced on the CPU with
+engine asks the device for its streams (docs/findings/gpu.md). So a model is traced on the CPU with
 the kernels of a GPU (`kernels.py`), and what was traced is then said to be on the GPU.
 """
 

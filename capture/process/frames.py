@@ -2,7 +2,8 @@
 
 CPython keeps the frames of Python functions in chunks of 16 KiB. A loop whose calls cross the end
 of a chunk maps a new one for each call and gives it back: a million times while a GPT of 48 layers
-was traced, a quarter of the time, or never, by the depth at which tracing began (docs/design.md).
+was traced, a quarter of the time, or never, by the depth at which tracing began
+(docs/findings/trace.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Look for garbage less often while a model is traced, and not among what libraries have made.
 
 Tracing makes millions of objects that stay, and Python looks through them again and again: up to
-a quarter of the processor time of tracing a GPT of 48 layers (docs/design.md).
+a quarter of the processor time of tracing a GPT of 48 layers (docs/findings/trace.md).
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 A call that is repeated on the same tensors finds all of them, and the place of its result, in the
 caches; a GPT's element-wise operations then take a half to four fifths of what they take in its
-step, its products nine tenths (docs/design.md). So copies are used in turn, together more than
-caches hold. A result lives until its copy's turn comes again: the next one is written to memory
-that was not touched since, and that the process has already. Before each call the tensor that the
-step made last is touched.
+step, its products nine tenths (docs/findings/costs.md). So copies are used in turn, together more
+than caches hold. A result lives until its copy's turn comes again: the next one is written to
+memory that was not touched since, and that the process has already. Before each call the tensor
+that the step made last is touched.
 """
 
 from __future__ import annotations
