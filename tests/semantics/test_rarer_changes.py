@@ -159,10 +159,6 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, f, p: setattr(m, "space", types.SimpleNamespace(scale=9.0)),
         r"space\.scale is 9\.0, planned for 1\.25",
     ),
-    "a decimal number": (
-        lambda m, f, p: setattr(m, "price", type(m.price)("9.5")),
-        r"price is Decimal 9\.5, planned for Decimal 1\.5",
-    ),
     "a subclass of float": (
         lambda m, f, p: setattr(m, "slope", f.Rate(9.0)),
         r"slope is Rate 9\.0, planned for Rate 0\.75",

@@ -5,7 +5,6 @@ import os
 import types
 from collections import UserDict
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 
 import torch
@@ -117,7 +116,7 @@ class ReadsRarely(nn.Module):
         self.user, self.clip = UserDict(scale=0.5, unread=0.0), 0.5
         self.by_dtype = {torch.float32: 0.5, "a].b": 1.25, 2.5: 0.75}
         self.space = types.SimpleNamespace(scale=1.25, unread=0.0)
-        self.price, self.slope = Decimal("1.5"), Rate(0.75)
+        self.slope = Rate(0.75)
         self.table, self.order = types.MappingProxyType({"scale": 1.5}), torch.contiguous_format
 
     @classmethod
@@ -136,7 +135,7 @@ class ReadsRarely(nn.Module):
         x = x * self.frozen.scale + float(self.fraction) + self.made.total
         x = self.held[1]["of"][0].add(x) * self.held[0].scale * self.user["scale"]
         x = x * self.by_dtype[x.dtype] + self.by_dtype["a].b"] + self.by_dtype[2.5]
-        x = x * float(self.price) * self.slope * self.table["scale"]
+        x = x * self.slope * self.table["scale"]
         x = x * (2.0 if self.order is torch.channels_last else 1.5)
         return (
             (x * self.space.scale * float(os.environ.get("REMAT_GEN_TEST_SCALE", "1")))
