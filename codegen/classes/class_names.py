@@ -50,9 +50,11 @@ class _ClassNamer:
     def base(self, block_class: BlockClass) -> str:
         """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`."""
         operations = block_class.body.operations
-        paths = [o.module for o in operations if o.module]
+        modules = dict(self.model.named_modules(remove_duplicate=False))
+        paths = [o.module for o in operations if o.module in modules]  # others are in plain lists
         layer = layer_of_class(block_class, self.layers)
-        owner = self.model.get_submodule(layer) if layer else self.model
+        layer = layer if layer in modules else ""
+        owner = modules[layer]
         inside = {path.removeprefix(layer).removeprefix(".") for path in paths} - {""}
         part = _part(owner, inside, attributes=not layer)
         if part or (layer and inside):
@@ -77,7 +79,8 @@ class _ClassNamer:
         if not body.operations:
             return False
         path, _, number = self.layers.of(body.operations[place].module).rpartition(".")
-        return bool(number) and number == list(self.model.get_submodule(path)._modules)[place]
+        lists = dict(self.model.named_modules(remove_duplicate=False))
+        return path in lists and [number] == list(lists[path]._modules)[place:][:1]
 
 
 def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> str:

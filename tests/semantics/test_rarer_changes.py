@@ -117,7 +117,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "a fraction": (
         lambda m, f, p: setattr(m, "fraction", type(m.fraction)(1, 2)),
-        r"fraction\._numerator is 1, planned for 3",
+        r"fraction is Fraction 1/2, planned for Fraction 3/2",
     ),
     "what a cached property is made of": (
         lambda m, f, p: m.made.parts.append(1.0),
