@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
+from torch._functorch._aot_autograd import collect_metadata_analysis
+from torch.fx.experimental import proxy_tensor
+
+from remat_gen.capture.process.replaced import replaced
 
 _CAST = torch.ops.aten._to_copy.default
 _KEYS = {
     "cpu": (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutocastCPU),
     "cuda": (torch._C.DispatchKey.AutogradCUDA, torch._C.DispatchKey.AutocastCUDA),
 }
-_SWITCHED_OFF = (
-    "torch.fx.experimental.proxy_tensor.disable_autocast_cache",
-    "torch._functorch._aot_autograd.collect_metadata_analysis.disable_autocast_cache",
-)
+_SWITCH_OFF = (proxy_tensor, collect_metadata_analysis)  # the cache of casts
 
 
 @contextlib.contextmanager
@@ -36,9 +36,10 @@ def casts_of_eager() -> Iterator[None]:
         clear()
 
     with contextlib.ExitStack() as stack:
-        for name in _SWITCHED_OFF:
-            stack.enter_context(mock.patch(name, contextlib.nullcontext))
-        stack.enter_context(mock.patch("torch.clear_autocast_cache", clear_all))
+        for module in _SWITCH_OFF:
+            switched = replaced(module, "disable_autocast_cache", contextlib.nullcontext)
+            stack.enter_context(switched)
+        stack.enter_context(replaced(torch, "clear_autocast_cache", clear_all))
         stack.enter_context(torch._functorch.config.patch(backward_pass_autocast="off"))
         for device in _KEYS:
             stack.enter_context(_casting(device, copies))

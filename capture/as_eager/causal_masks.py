@@ -13,11 +13,11 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from unittest import mock
 
 import torch
 
 from remat_gen.capture.fx.known_values import KnownValues
+from remat_gen.capture.process.replaced import replaced
 
 LIBRARY = "transformers.masking_utils"
 _PACKED = "find_packed_sequence_indices"
@@ -59,7 +59,7 @@ def watched_positions() -> Iterator[Positions]:
             positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
             return find(position_ids)
 
-        with mock.patch.object(library, _PACKED, look):
+        with replaced(library, _PACKED, look):
             yield positions
 
 
@@ -73,9 +73,9 @@ def masks_of_eager(positions: Positions) -> Iterator[None]:
     library = sys.modules.get(LIBRARY)
     with contextlib.ExitStack() as stack:
         if hasattr(library, _EXPORTING):
-            stack.enter_context(mock.patch.object(library, _EXPORTING, _no))
+            stack.enter_context(replaced(library, _EXPORTING, _no))
         if positions.plain:
-            stack.enter_context(mock.patch.object(library, _PACKED, _none))
+            stack.enter_context(replaced(library, _PACKED, _none))
         yield
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
-from unittest import mock
 
 import torch
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
@@ -82,9 +81,14 @@ def calls_of_eager() -> Iterator[None]:
     file would not find; both round apart from eager.
     """
     special = TorchInGraphFunctionVariable._get_handlers()
-    with mock.patch.dict(special), torch._dynamo.config.patch(enable_dynamo_decompositions=False):
-        special.pop(torch.addcdiv, None)
-        yield
+    before = dict(special)
+    special.pop(torch.addcdiv, None)
+    try:
+        with torch._dynamo.config.patch(enable_dynamo_decompositions=False):
+            yield
+    finally:
+        special.clear()
+        special.update(before)
 
 
 def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:

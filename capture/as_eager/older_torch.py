@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._dynamo.convert_frame import GraphCaptureOutput
 from torch._functorch._aot_autograd.schemas import MemoryFormatMeta
 from torch._higher_order_ops.effects import _get_effect, _register_effectful_op
 from torch._library.effects import EffectType
+
+from remat_gen.capture.process.replaced import replaced
 
 _CHECK = torch.ops.aten._linalg_check_errors.default
 
@@ -46,7 +47,7 @@ def _tangents_as_outputs() -> Iterator[None]:
 
     with (
         torch._functorch.config.patch(guess_tangent_strides_as_outputs=True),
-        mock.patch.object(MemoryFormatMeta, "from_tensor", staticmethod(as_output)),
+        replaced(MemoryFormatMeta, "from_tensor", staticmethod(as_output)),
     ):
         yield
 
@@ -81,5 +82,5 @@ def _builtins_are_there() -> Iterator[None]:
         return of_bytecode(bytecode) - there.keys()
 
     patched = staticmethod(without_builtins)
-    with mock.patch.object(GraphCaptureOutput, "_get_external_refs", patched):
+    with replaced(GraphCaptureOutput, "_get_external_refs", patched):
         yield

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch._prims_common import compute_elementwise_output_strides, suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
+
+from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten
 Rule: TypeAlias = Callable[[Tensor, Sequence[Any]], Sequence[int]]
@@ -45,7 +46,7 @@ def layouts_of_kernels(stands_for: str = "") -> Iterator[None]:
             return result
         return _corrected(mode, rule, result, args)
 
-    with patch.object(FakeTensorMode, "dispatch", corrected):
+    with replaced(FakeTensorMode, "dispatch", corrected):
         yield
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from unittest.mock import patch
 
 from torch import Tensor, nn
 from torch.nn.modules import transformer
 
 from remat_gen.capture.fx.known_values import KnownValues
+from remat_gen.capture.process.replaced import replaced
 
 _LOOK = "_detect_is_causal_mask"
 Look = Callable[[Tensor | None, bool | None, int | None], bool]
@@ -64,7 +64,7 @@ def watched_masks(model: nn.Module) -> Iterator[Masks]:
             masks.causal.append(values.holds(mask, lambda value: look(value, None, size)))
             return masks.causal[-1]
 
-        with patch.object(transformer, _LOOK, noted):
+        with replaced(transformer, _LOOK, noted):
             yield masks
 
 
@@ -75,7 +75,7 @@ def looks_of_eager(masks: Masks) -> Iterator[None]:
     if masks.answer is None:
         yield
         return
-    with patch.object(transformer, _LOOK, answers[masks.answer]):
+    with replaced(transformer, _LOOK, answers[masks.answer]):
         yield
 
 

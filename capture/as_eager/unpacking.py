@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._dynamo.variables import TensorVariable
 
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import is_getitem
+from remat_gen.capture.process.replaced import replaced
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def rows_of_eager() -> Iterator[None]:
             return rows
         return tensor.call_method(tx, "unbind", [], {}).unpack_var_sequence(tx)
 
-    with mock.patch.object(TensorVariable, "unpack_var_sequence", unpack):
+    with replaced(TensorVariable, "unpack_var_sequence", unpack):
         yield
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from unittest import mock
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError, UsageError
 from remat_gen.ir.graph import Argument, Graph, Kind, Literal, Operation, Storage, Tensor
 
@@ -60,7 +60,7 @@ def refused_autocast(where: str, stands_for: str) -> Iterator[None]:
         asked.extend([device_type] * enabled)
         begin(self, device_type, dtype, enabled, cache_enabled)
 
-    with mock.patch.object(torch.autocast, "__init__", noted):
+    with replaced(torch.autocast, "__init__", noted):
         yield
     if asked and stands_for:
         raise TraceError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.replaced import replaced
 
 
 class FakeMode(FakeTensorMode):
@@ -33,7 +33,7 @@ class FakeMode(FakeTensorMode):
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
     """Make every tensor a fake one, without what torch says of that."""
-    with quiet(), FakeMode(), mock.patch("torch.utils.swap_tensors", _exchange):
+    with quiet(), FakeMode(), replaced(torch.utils, "swap_tensors", _exchange):
         yield
 
 

@@ -13,9 +13,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
-from unittest import mock
 
 import torch
+
+from remat_gen.capture.process.replaced import replaced
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _defined: dict[str, tuple[FunctionType, dict[str, Any], Any]] = {}  # and the operator, by name
@@ -37,7 +38,7 @@ def defined_once() -> Iterator[None]:
             _defined[name] = fn, options, operator
         return operator
 
-    with mock.patch.object(torch.library, "custom_op", once):
+    with replaced(torch.library, "custom_op", once):
         yield
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import torch
+
+from remat_gen.capture.process.replaced import replaced
 
 SETTERS = frozenset({"manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"})
 
@@ -60,7 +61,7 @@ def _asked_by_compiler() -> bool:
 def watched_seeds() -> Iterator[WatchedGenerator]:
     """Watch whether anything sets the seed or the state of the default generator."""
     watched = WatchedGenerator(torch.default_generator)
-    with patch.object(torch.random, "default_generator", watched):
+    with replaced(torch.random, "default_generator", watched):
         yield watched
 
 

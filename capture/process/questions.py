@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeVar
-from unittest.mock import patch
 
 import torch
 import torch._dynamo
 from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
 from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def watched_questions() -> Iterator[Asked]:
     asked = Asked()
     with ExitStack() as stack:
         for module, name in QUESTIONS:
-            stack.enter_context(patch.object(module, name, _noting(asked, getattr(module, name))))
+            stack.enter_context(replaced(module, name, _noting(asked, getattr(module, name))))
         yield asked
 
 
@@ -77,7 +77,7 @@ def _answered_as_eager() -> Iterator[None]:
     dynamo_graph_capture_for_export(_asks)(torch.zeros(()))
     with ExitStack() as stack:
         for module, name in QUESTIONS:
-            stack.enter_context(patch.object(module, name, _no))
+            stack.enter_context(replaced(module, name, _no))
         yield
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils.checkpoint import CheckpointFunction
 
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
 
 _CHECKPOINT = "torch.utils.checkpoint"
@@ -55,8 +55,8 @@ def watched_saving() -> Iterator[dict[str, LeftOut]]:
         return again(*args)
 
     with (
-        mock.patch.object(saved_tensors_hooks, "__enter__", watched_enter),
-        mock.patch.object(CheckpointFunction, "forward", staticmethod(watched_forward)),
+        replaced(saved_tensors_hooks, "__enter__", watched_enter),
+        replaced(CheckpointFunction, "forward", staticmethod(watched_forward)),
     ):
         yield found
 

@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import sympy
 import torch
@@ -31,6 +30,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.ranges import settled, users_line, values_of
@@ -116,8 +116,8 @@ def _all_guards() -> Iterator[None]:
         return SLoc(framework, next(filter(None, lines), line))
 
     with (
-        mock.patch.object(ShapeEnv, "_refine_ranges", _refine_nothing),
-        mock.patch.object(symbolic_shapes, "SLoc", at_users_line),
+        replaced(ShapeEnv, "_refine_ranges", _refine_nothing),
+        replaced(symbolic_shapes, "SLoc", at_users_line),
     ):
         yield
 

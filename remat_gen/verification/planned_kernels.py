@@ -16,10 +16,11 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from remat_gen.capture.process.replaced import replaced
 
 _NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
 _PLANNED_ATTENTION = (
@@ -41,7 +42,7 @@ def planned_kernels(
         if device.type == "cuda":
             for name in _NORMS:
                 own = _without_cudnn(getattr(torch, name))
-                stack.enter_context(mock.patch.object(torch, name, own))
+                stack.enter_context(replaced(torch, name, own))
             if modelled:
                 stack.enter_context(sdpa_kernel(list(_PLANNED_ATTENTION)))
         yield
