@@ -46,7 +46,7 @@ class InfeasibleError(ValueError):
     def __init__(
         self, smallest_bytes: int, operation_index: int, strategy: str, *, proved: bool = False
     ) -> None:
-        super().__init__(f"the smallest budget feasible for {strategy} is {smallest_bytes} bytes")
+        super().__init__(f"the smallest budget found feasible for {strategy} is {smallest_bytes} bytes")
         self.smallest_bytes = smallest_bytes
         self.operation_index = operation_index
         self.strategy = strategy

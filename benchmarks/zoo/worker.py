@@ -60,7 +60,7 @@ def _generate(source: Path, budget: str, strategy: Strategy) -> tuple[Generated,
     """Generate at a budget, or at the smallest feasible one."""
     output = source.with_name(f"{source.stem}_remat.py")
     request = Request(source, parse_budget(budget), output, device="cpu", strategy=strategy)
-    with _once("trace.trace"), _once("profile.profile"):
+    with _once("trace.trace.trace"), _once("profile.profile.profile"):
         try:
             return generate(request, Silent()), ""
         except InfeasibleBudgetError as error:

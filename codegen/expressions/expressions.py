@@ -198,10 +198,11 @@ class Expressions:
 
         A batch norm updates its running statistics in place, but where it gets none, to run again.
         """
-        args = list(map(self.argument, operation.args))
-        if operation.target == BATCH_NORM:
-            args[3:5] = ["None" if again else self._statistic(s) for s in operation.args[3:5]]
-        return args
+        if operation.target != BATCH_NORM:
+            return list(map(self.argument, operation.args))
+        before, statistics, behind = operation.args[:3], operation.args[3:5], operation.args[5:]
+        words = ["None" if again else self._statistic(s) for s in statistics]
+        return [*map(self.argument, before), *words, *map(self.argument, behind)]
 
     def _product(self, operation: Operation) -> tuple[str, str]:
         """Write a product of matrices, or a sum over rows: dimensions before theirs are together.

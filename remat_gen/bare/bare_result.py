@@ -88,7 +88,7 @@ def infeasible(result: BareResult) -> InfeasibleBudgetError:
     node = result.problem.operations[result.smallest.operation].name
     what = "no schedule" if result.ruled_out else f"no schedule of strategy {result.strategy}"
     return InfeasibleBudgetError(
-        f"{what} fits {size(result.budget_bytes)}; the smallest budget feasible for "
+        f"{what} fits {size(result.budget_bytes)}; the smallest budget found feasible for "
         f"{result.strategy} is {result.smallest.nbytes} bytes ({size(result.smallest.nbytes)}, "
         f"{share:.1f}% of the plain peak), set by node {node!r}",
         result.smallest.nbytes,

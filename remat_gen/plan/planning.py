@@ -154,7 +154,7 @@ def _infeasible(
     share = 100 * error.smallest_bytes / max(eager_bytes, 1)
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
-        f"{what} fits {size(budget_bytes)}{blame}; the smallest budget feasible "
+        f"{what} fits {size(budget_bytes)}{blame}; the smallest budget found feasible "
         f"for {error.strategy} is {error.smallest_bytes} bytes "
         f"({size(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
     )

@@ -91,7 +91,7 @@ def assert_right(pair: Pair, steps: int = 2, backward: Backward = backward_all) 
 
 def kept_for_backward(loss: Tensor) -> list[Any]:
     """Return what the blocks keep between a planned forward and its backward."""
-    step, _ = getattr(loss.grad_fn, "place", ([], 0))
+    step, *_ = getattr(loss.grad_fn, "place", ([], 0))
     assert isinstance(step, list) and step
     return step
 

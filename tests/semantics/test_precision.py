@@ -71,7 +71,7 @@ def test_a_cast_that_casts_nothing_is_a_copy() -> None:
     )
     pair = make_pair_of(model_source(forward), "1GB", "per-layer")
     assert_right(pair)
-    assert "aten._to_copy.default(x, dtype=torch.float32)" in pair.text
+    assert "aten._to_copy.default(p.x, dtype=torch.float32)" in pair.text
 
 
 def test_a_decorated_forward() -> None:
