@@ -46,7 +46,8 @@ class InfeasibleError(ValueError):
     def __init__(
         self, smallest_bytes: int, operation_index: int, strategy: str, *, proved: bool = False
     ) -> None:
-        super().__init__(f"the smallest budget found feasible for {strategy} is {smallest_bytes} bytes")
+        found = f"the smallest budget found feasible for {strategy} is {smallest_bytes} bytes"
+        super().__init__(found)
         self.smallest_bytes = smallest_bytes
         self.operation_index = operation_index
         self.strategy = strategy
