@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, other_owners
 from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
-from remat_gen.codegen.expressions.marks import Mark, fill, find, written
+from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
 from remat_gen.codegen.statements.statements import Function, Statement
@@ -232,4 +232,4 @@ def without_companions(names: Iterable[str]) -> list[str]:
 
 
 def _targets(statement: Statement) -> list[Mark]:
-    return find(statement.keeps or statement.text.partition(" = ")[0])
+    return find(statement.keeps or assigned(statement.text))

@@ -59,7 +59,9 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     said = f"  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else ""
     if not text.startswith("del ") or len(text) + len(said) <= WIDTH:
         return [text + said]
-    lines = textwrap.wrap(text.removeprefix("del "), WIDTH - len("del ") - len(said))
+    width = WIDTH - len("del ") - len(said)
+    names = text.removeprefix("del ")  # one may be longer than a line: it stays whole
+    lines = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
     return [*(f"del {line.rstrip(',')}" for line in lines[:-1]), f"del {lines[-1]}{said}"]
 
 

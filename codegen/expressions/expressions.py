@@ -218,8 +218,8 @@ class Expressions:
 
     def matrix(self, name: str) -> str:
         """Write a matrix for a function that takes all dimensions but the last together itself."""
-        text = self._together(name, 2)
-        return text[len("as_rows(") : -1] if text.startswith("as_rows(") else text
+        base = self._base_of_rows(name, 2)
+        return self._together(name, 2) if base is None else self.tensor(base)
 
     def _together(self, name: str, ndim: int) -> str:
         """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
@@ -228,14 +228,21 @@ class Expressions:
             inner = self._together(view.base, ndim)
             if inner != self.tensor(view.base):
                 return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
-        if view is None or not _reshapes(view):
+        base = self._base_of_rows(name, ndim)
+        if base is None:
             return self.tensor(name)
+        return f"as_rows({self.tensor(base)})" if ndim == 2 else self.tensor(base)
+
+    def _base_of_rows(self, name: str, ndim: int) -> str | None:
+        """Return the tensor whose first dimensions are together in one of `ndim` dimensions."""
+        view = self.views.get(name)
+        if view is None or not _reshapes(view):
+            return None
         base = self._viewed(view)
         seen, whole = self._shape(name), self._shape(base)
         matrix = ndim - 1  # dimensions that stay
-        if len(seen) != ndim or len(whole) <= ndim or seen[-matrix:] != whole[-matrix:]:
-            return self.tensor(name)
-        return f"as_rows({self.tensor(base)})" if ndim == 2 else self.tensor(base)
+        same = len(seen) == ndim and len(whole) > ndim and seen[-matrix:] == whole[-matrix:]
+        return base if same else None
 
     def _shape(self, name: str) -> tuple[Size | int, ...]:
         layout = self.graph.layouts.get(name)

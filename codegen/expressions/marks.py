@@ -78,6 +78,12 @@ def find(text: str) -> list[Mark]:
     return [Mark(kind, int(owner), name) for kind, owner, name in MARK.findall(text)]
 
 
+def assigned(text: str) -> str:
+    """Return what a statement assigns to, or ""; a mark's name may have a ` = ` in it too."""
+    hidden = MARK.sub(lambda m: "_" * len(m[0]), text)
+    return text[: max(hidden.find(" = "), 0)]
+
+
 def fill(text: str, name_of: Callable[[Mark], str]) -> str:
     """Replace each mark by its name."""
     return MARK.sub(lambda m: name_of(Mark(m[1], int(m[2]), m[3])), text)

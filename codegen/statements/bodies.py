@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions.expressions import BATCH_NORM, Expressions
-from remat_gen.codegen.expressions.marks import Mark, argument, find, tangent
+from remat_gen.codegen.expressions.marks import Mark, argument, assigned, find, tangent
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.free_names import VERSION
 from remat_gen.codegen.statements.gradient_reach import Reach, apart, partly_reached, reach_of
@@ -198,10 +198,10 @@ class BodyWriter:
     def _call_together(self, gradients: Gradients) -> None:
         """Write the gradients of a linear layer as one call, and free what had to wait."""
         made, self.statements, self.together = self.statements, self.outer, None
-        if len(made) == len(gradients.operations):
-            targets = ", ".join(s.text.partition(" = ")[0] for s in made)
+        results = [assigned(statement.text) for statement in made]
+        if all(results) and len(results) == len(gradients.operations):
             handed = ", ".join(map(self.expressions.matrix, gradients.tensors))
-            call = f"{targets} = {gradients.function}({handed})"
+            call = f"{', '.join(results)} = {gradients.function}({handed})"
             made = [Statement(call, source=made[0].source)]
         self.statements += made
         late, self.late = self.late, []
