@@ -113,7 +113,7 @@ def emit_body(
     fused = write_fused(graph, problem, schedule, parts, taken)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
     kernels = kernels_of(graph, taken).values()
-    helper_names = frozenset(helper.name for helper in (*views, *kernels))
+    helper_names = frozenset(view.name for view in views) | {k.name for k in kernels}
     named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
     helper_names |= {part.name for part in named}
     functions = {part.text.key: part.name for part in named}
