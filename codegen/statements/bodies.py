@@ -17,7 +17,7 @@ from remat_gen.codegen.statements.moments import Now
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
 
 _MIND_MASKS = frozenset(
     f"aten.{norm}_backward.default"
@@ -183,7 +183,7 @@ class BodyWriter:
 
     # -- steps ---------------------------------------------------------------------------
 
-    def _step(self, segment: int, step: Run | Free | None) -> None:
+    def _step(self, segment: int, step: Step | None) -> None:
         if gradients := self.gradients.get(self.now.moment):
             self.together, self.outer, self.statements = gradients, self.statements, []
         if isinstance(step, Run):

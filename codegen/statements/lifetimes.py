@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Lifetimes:
         self._open[v].end, self._open[v].end_segment = moment, segment
 
 
-def moments(schedule: Schedule) -> Iterator[tuple[int, int, Run | Free | None]]:
+def moments(schedule: Schedule) -> Iterator[tuple[int, int, Step | None]]:
     """Yield (moment, segment, step); a segment without steps has one moment with None."""
     moment = 0
     for index, segment in enumerate(schedule.segments):

@@ -10,7 +10,7 @@ from remat_gen.codegen.expressions.marks import Mark, kept, tangent, value
 from remat_gen.codegen.statements.lifetimes import Lifetime, Lifetimes, moments
 from remat_gen.ir.graph import Graph, Kind, Operation
 from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Now:
     moment: int = 0
     lifetimes: Lifetimes = field(init=False)
     index: dict[str, int] = field(init=False)  # of each storage among the problem's values
-    _steps: list[Run | Free | None] = field(init=False)
+    _steps: list[Step | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.lifetimes = Lifetimes(self.problem, self.schedule)

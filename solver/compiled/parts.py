@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +40,7 @@ class Part:
         first = Part(self.segment, self.start, runs[middle - 1] + 1)
         return first, Part(self.segment, runs[middle], self.stop)
 
-    def _steps(self, schedule: Schedule) -> tuple[Run | Free, ...]:
+    def _steps(self, schedule: Schedule) -> tuple[Step, ...]:
         return schedule.segments[self.segment].steps[self.start : self.stop]
 
 
@@ -96,7 +96,7 @@ class _Finder:
     resident: set[int] = field(default_factory=set)
     seen: set[int] = field(default_factory=set)  # values that the part read or made
 
-    def parts(self, segment: int, steps: tuple[Run | Free, ...]) -> Iterator[Part]:
+    def parts(self, segment: int, steps: tuple[Step, ...]) -> Iterator[Part]:
         start, stop = -1, -1
         for index, step in enumerate(steps):
             if isinstance(step, Free):

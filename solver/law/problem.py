@@ -25,13 +25,15 @@ class Held(Enum):
 class Value:
     """A storage of `nbytes` (already rounded as the device's allocator rounds).
 
-    `recompute`: it must not be there when backward begins (see `pins`).
+    `recompute`: it must not be there when backward begins (see `pins`). `travels`: a schedule may
+    send it to the host and fetch it again.
     """
 
     name: str
     nbytes: int
     held: Held = Held.FREE
     recompute: bool = False
+    travels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,34 @@ class Operation:
     over: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HostLink:
+    """What lies between device and host: a copy engine for each direction, both as quick.
+
+    A copy takes `start_us` and its bytes at `bytes_per_us`.
+    """
+
+    bytes_per_us: float
+    start_us: float = 0.0
+
+    def copy_us(self, nbytes: int) -> float:
+        """Return how long an engine is busy with a value."""
+        return self.start_us + nbytes / self.bytes_per_us
+
+
 @dataclass(frozen=True)
 class Problem:
     """Operations over values; `given` values (incoming gradients) appear when backward begins.
 
-    `layers` tells which layer an operation belongs to, by its name.
+    `layers` tells which layer an operation belongs to, by its name. Without a `link` to the host
+    no value travels.
     """
 
     operations: tuple[Operation, ...]
     values: tuple[Value, ...]
     given: tuple[int, ...] = ()
     layers: Layers = OUTERMOST
+    link: HostLink | None = None
 
     @cached_property
     def forward_count(self) -> int:

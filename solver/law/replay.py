@@ -9,7 +9,9 @@ The memory model is that of the emitted code on the device's allocator:
 - SEGMENT-held values need no `Free`: each is released when a backward segment ends, the first that
   ends after it was made (a given one: the first of all) and after its last use;
 - STEP-held values are never freed;
-- `ordered` operations run first in the order in which they stand.
+- `ordered` operations run first in the order in which they stand;
+- a value that travels is sent in forward and fetched in backward (see `host_copies`): the time is
+  that of what runs, and of waiting for copies.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Operation, Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send
 
 
 class IllegalScheduleError(ValueError):
@@ -38,13 +41,20 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a schedule costs: `peak_at` is the index of the operation that sets the peak."""
+    """What a schedule costs: `peak_at` is the index of the operation that sets the peak.
+
+    `travelled` are the values that go to the host, `host_bytes` the most that lies there at once;
+    `waits_us`, a part of the time, is spent on copies that are not done.
+    """
 
     peak_bytes: int
     time_us: float
     peak_at: int
     reruns: tuple[int, ...]
     timeline: tuple[Moment, ...]
+    travelled: tuple[int, ...] = ()
+    host_bytes: int = 0
+    waits_us: float = 0.0
 
 
 def replay(problem: Problem, schedule: Schedule, *, keep_gradients: bool = False) -> Replay:
@@ -86,6 +96,11 @@ class _Machine:
     ordered: int = -1
     reruns: list[int] = field(default_factory=list)
     timeline: list[Moment] = field(default_factory=list)
+    copies: Copies = field(init=False)
+    waits_us: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.copies = Copies(self.problem.link)
 
     def run(self) -> Replay:
         last_use = _last_use_of_held(self.problem, self.schedule)
@@ -94,10 +109,15 @@ class _Machine:
                 self._refuse_kept()
                 self._add(self.problem.given)
             for position, step in enumerate(segment.steps):
-                if isinstance(step, Free):
-                    self._free(step.value)
-                else:
-                    self._run(index, position, step.operation, segment)
+                match step:
+                    case Run(p):
+                        self._run(index, position, p, segment)
+                    case Free(v):
+                        self._free(v)
+                    case Send(v):
+                        self._send(v, segment)
+                    case Fetch(v):
+                        self._fetch(v, segment)
             if segment.backward:
                 self._release_held(index, last_use)
         return self._result()
@@ -117,6 +137,8 @@ class _Machine:
         elif operation.ordered:
             self._keep_order(p, operation)
         self.ran.add(p)
+        for v in operation.inputs:
+            self._wait(self.copies.read(v, self.time_us))
         self.time_us += operation.time_us
         inside = self.nbytes + sum(self.problem.values[v].nbytes for v in operation.outputs)
         over = operation.over is not None and operation.over in freed_next(segment, position)
@@ -155,7 +177,30 @@ class _Machine:
             raise IllegalScheduleError(f"{value.name} is held until the {value.held.value} ends")
         if v not in self.resident:
             raise IllegalScheduleError(f"{value.name} is freed but is not there")
+        self._wait(self.copies.free(v, self.time_us))
         self._drop(v)
+
+    def _wait(self, until: float) -> None:
+        if until > self.time_us:
+            self.waits_us += until - self.time_us
+            self.time_us = until
+
+    def _send(self, v: int, segment: Segment) -> None:
+        value = self.problem.values[v]
+        if self.problem.link is None or not value.travels or value.held is not Held.FREE:
+            raise IllegalScheduleError(f"{value.name} does not travel")
+        if segment.backward or v not in self.resident or v in self.copies.travelled:
+            raise IllegalScheduleError(f"{value.name} is sent in backward, twice, or not there")
+        self.copies.send(v, value.nbytes, self.time_us)
+
+    def _fetch(self, v: int, segment: Segment) -> None:
+        value = self.problem.values[v]
+        if not segment.backward or v in self.resident or v not in self.copies.host:
+            raise IllegalScheduleError(
+                f"{value.name} is fetched in forward, where it still is, or without being sent"
+            )
+        self.copies.fetch(v, value.nbytes, self.time_us)
+        self._add((v,))
 
     def _release_held(self, index: int, last_use: dict[int, int]) -> None:
         for v in sorted(self.resident):
@@ -175,13 +220,23 @@ class _Machine:
         if left:
             names = ", ".join(self.problem.values[v].name for v in sorted(left))
             raise IllegalScheduleError(f"{names} never freed")
+        if self.copies.host:
+            names = ", ".join(self.problem.values[v].name for v in sorted(self.copies.host))
+            raise IllegalScheduleError(f"{names} sent and never fetched")
         kept = sum(
             self.problem.values[v].nbytes
             for v in self.resident
             if self.problem.values[v].held is Held.SEGMENT
         )
         return Replay(
-            self.peak - kept, self.time_us, self.peak_at, tuple(self.reruns), tuple(self.timeline)
+            self.peak - kept,
+            self.time_us,
+            self.peak_at,
+            tuple(self.reruns),
+            tuple(self.timeline),
+            tuple(self.copies.travelled),
+            self.copies.host_peak,
+            self.waits_us,
         )
 
 

@@ -1,4 +1,4 @@
-"""One schedule type for every strategy: operations run and values freed, in blocks."""
+"""One schedule type for every strategy: operations run, values freed and moved, in blocks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,29 @@ class Free:
     value: int
 
 
-Step: TypeAlias = Run | Free
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Queue the copy of a value (its index) to the host; its memory stays until it is freed."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Allocate a value (its index) again, and queue its copy from the host."""
+
+    value: int
+
+
+Step: TypeAlias = Run | Free | Send | Fetch
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What one block does in forward or in backward; re-runs of any block may stand in backward."""
+    """What one block does in forward or in backward; re-runs of any block may stand in backward.
+
+    Values are sent in forward and fetched in backward.
+    """
 
     block: int
     backward: bool

@@ -17,4 +17,5 @@ def in_units(problem: Problem) -> tuple[Problem, int]:
         replace(operation, workspace_bytes=operation.workspace_bytes // unit)
         for operation in problem.operations
     )
-    return replace(problem, values=values, operations=operations), unit
+    link = problem.link and replace(problem.link, bytes_per_us=problem.link.bytes_per_us / unit)
+    return replace(problem, values=values, operations=operations, link=link), unit
