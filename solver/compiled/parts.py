@@ -99,7 +99,7 @@ class _Finder:
     def parts(self, segment: int, steps: tuple[Step, ...]) -> Iterator[Part]:
         start, stop = -1, -1
         for index, step in enumerate(steps):
-            if isinstance(step, Free):
+            if not isinstance(step, Run):  # nothing that is compiled is sent to the host
                 self.resident.discard(step.value)
                 continue
             if start >= 0 and not self._goes_on(step.operation):
