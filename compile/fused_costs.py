@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.in_step import copies_of, newest_of
-from remat_gen.capture.profile.synthesize import Fill, Synthesizer
+from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
 from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.profile.workspace import inside_bytes
 from remat_gen.compile.fused_functions import compiled
@@ -74,7 +75,7 @@ def require_compiler(device: torch.device) -> None:
     try:
         compiled(_next)(torch.zeros(8, device=device))
     except RuntimeError as error:
-        needs = "a C++ compiler" if device.type == "cpu" else "Triton"
+        needs = kind_of(device).compiler
         said = str(error.__cause__ or error).strip().splitlines()[:1]
         raise UsageError(
             f"--compile needs torch.compile, which fails here ({''.join(said)}); it needs {needs}: "
@@ -87,7 +88,7 @@ def _next(x: torch.Tensor) -> torch.Tensor:
 
 
 def _measure(synthesizer: Synthesizer, device: torch.device, candidate: Candidate) -> PartCost:
-    for fill in Fill:
+    for fill in fills_for(device):
         try:
             given = _copies(synthesizer, candidate, fill)
             race = Race.of(candidate.code, candidate.apart, candidate.handed, given)

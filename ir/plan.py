@@ -170,13 +170,6 @@ class Plan:
     compiled: Compiled | None = None
 
     @property
-    def device_type(self) -> str:
-        """Return torch's word for the device: "cpu" or "cuda"."""
-        if self.modelled is not None:
-            return self.modelled.device
-        return "cpu" if self.device == "cpu" else "cuda"
-
-    @property
     def described_device(self) -> str:
         """Return the device for people: "NVIDIA H200 SXM (modelled, not measured)"."""
         return f"{self.device} (modelled, not measured)" if self.modelled else self.device

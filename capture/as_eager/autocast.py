@@ -15,13 +15,11 @@ import torch
 from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch.fx.experimental import proxy_tensor
 
+from remat_gen.capture.device.kind import DeviceKind
+from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.process.replaced import replaced
 
 _CAST = torch.ops.aten._to_copy.default
-_KEYS = {
-    "cpu": (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutocastCPU),
-    "cuda": (torch._C.DispatchKey.AutogradCUDA, torch._C.DispatchKey.AutocastCUDA),
-}
 _SWITCH_OFF = (proxy_tensor, collect_metadata_analysis)  # the cache of casts
 
 
@@ -41,18 +39,20 @@ def casts_of_eager() -> Iterator[None]:
             stack.enter_context(switched)
         stack.enter_context(replaced(torch, "clear_autocast_cache", clear_all))
         stack.enter_context(torch._functorch.config.patch(backward_pass_autocast="off"))
-        for device in _KEYS:
-            stack.enter_context(_casting(device, copies))
+        for kind in KINDS:
+            stack.enter_context(_casting(kind, copies))
         yield
 
 
 @contextlib.contextmanager
-def _casting(device: str, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Iterator[None]:
+def _casting(
+    kind: DeviceKind, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]
+) -> Iterator[None]:
     """Let a device's casts look into `copies` first; kept tensors keep their ids to themselves."""
-    autograd, _ = _KEYS[device]
+    autograd = kind.autograd_key
 
     def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        if _is_cached(tensor, kwargs.get("dtype"), device):
+        if _is_cached(tensor, kwargs.get("dtype"), kind):
             if id(tensor) not in copies:
                 copies[id(tensor)] = tensor, _copy(tensor, **kwargs)
             return copies[id(tensor)][1]
@@ -73,12 +73,12 @@ def _copy(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
     return copy
 
 
-def _is_cached(tensor: torch.Tensor, dtype: object, device: str) -> bool:
+def _is_cached(tensor: torch.Tensor, dtype: object, kind: DeviceKind) -> bool:
     """Tell whether eager would cache this cast: of a float32 leaf, by autocast, to its dtype."""
-    by_autocast = torch._C._dispatch_tls_is_dispatch_key_excluded(_KEYS[device][1])
+    by_autocast = torch._C._dispatch_tls_is_dispatch_key_excluded(kind.autocast_key)
     return (
         tensor.dtype is torch.float32
-        and dtype is torch.get_autocast_dtype(device)
+        and dtype is torch.get_autocast_dtype(kind.type)
         and tensor.requires_grad
         and _is_leaf(tensor)
         and by_autocast

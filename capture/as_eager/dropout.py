@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.as_eager.draws import draw_mask
-
-_FUSED = ("cuda", "xpu")  # where eager runs `native_dropout`
+from remat_gen.capture.device.kinds import kind_of
 
 _library: Any = torch.library.Library("remat", "DEF")
 _library.define(
@@ -65,7 +64,7 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Trace what `torch.dropout` runs on the device of `x`."""
     if not _drops(x, p, train):
         return x
-    if x.device.type in _FUSED and p < 1:
+    if kind_of(x.device).has_fused_dropout and p < 1:
         return torch.native_dropout(x, p, train)[0]
     return x * _scale(x, p)
 

@@ -53,9 +53,9 @@ _PACKETS = (
 def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
     """Take torch's replacements for tracing away, and put them back.
 
-    A model on the CPU that stands for one on a GPU ("cuda") is traced with the kernels of that.
+    A model on the CPU that stands for one on a kind of GPU is traced with the kernels of that.
     """
-    ours = _OF_GPU if stands_for == "cuda" else _OURS
+    ours = _OF_GPU if stands_for else _OURS
     before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
     for operator, _ in before:
         for key in _KEYS:

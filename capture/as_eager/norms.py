@@ -15,6 +15,7 @@ from math import prod
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.graph import Graph, Operation, Ref
 
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -68,5 +69,5 @@ def _saves_float32(graph: Graph, operation: Operation) -> bool:
     assert isinstance(x, Ref)  # there is no norm of nothing
     tensor = graph.tensors[x.name]
     mixed = any(isinstance(o, Ref) and graph.tensors[o.name].dtype == "float32" for o in others)
-    on_gpu = tensor.device.startswith("cuda") and operation.target in _FLOAT_ON_GPU
-    return tensor.dtype in _HALF and (mixed or on_gpu)
+    always = kind_of(tensor.device).has_float_statistics and operation.target in _FLOAT_ON_GPU
+    return tensor.dtype in _HALF and (mixed or always)

@@ -17,6 +17,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.device.kinds import KINDS, TYPES, kind_of
 from remat_gen.capture.load.builders import build_model
 from remat_gen.capture.load.stand_in import refuse_elsewhere, refused_autocast
 from remat_gen.capture.load.step_context import remember_context
@@ -34,7 +35,7 @@ class Loaded:
     """A model file, imported: the model in training mode and the arguments of one step.
 
     `builder` is the name in the file that built the model, `inputs_name` the one that made the
-    arguments. Where the tensors are fakes that stand for those of a GPU, `stands_for` is "cuda".
+    arguments. Where the tensors are fakes that stand for those of a GPU, `stands_for` is its kind.
     Modules that the file imported from its own folder are out of `sys.modules` again:
     work that may import them (tracing does) belongs inside `with loaded.importable():`.
     """
@@ -81,7 +82,7 @@ def load(
 
     Builders run from a fixed seed; the caller's generators are left as they were. `fake` tensors
     have shapes and no values: enough to trace, and nothing is allocated. On the CPU they may stand
-    for those of a device that is not here, "cuda".
+    for those of a kind of device that is not here.
 
     Raises:
         UsageError: anything that the file lacks or does wrong, with its place and what to do.
@@ -119,7 +120,7 @@ def load(
 
 
 def load_fake(path: Path, model: str | None, inputs: str | None, device: str) -> Loaded:
-    """Load a model file for a device that need not be here, "cuda" or "cpu": without values.
+    """Load a model file for a kind of device that need not be here: without values.
 
     Where the builder reads values of tensors, or a module has some besides its parameters and
     buffers, the model is built for real, on the CPU, and its values are taken away.
@@ -127,7 +128,8 @@ def load_fake(path: Path, model: str | None, inputs: str | None, device: str) ->
     Raises:
         UsageError: as `load`.
     """
-    stands_for = "cuda" if device == "cuda" else ""
+    kind = kind_of(device)
+    stands_for = kind.type if kind.is_accelerator else ""
     try:
         loaded = load(path, model, inputs, "cpu", fake=True, stands_for=stands_for)
         if not has_constants(loaded.model):
@@ -141,22 +143,25 @@ def load_fake(path: Path, model: str | None, inputs: str | None, device: str) ->
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """Turn `auto`, `cpu`, `cuda` or `cuda:1` into a device that is there.
+    """Turn `auto`, a kind of device, or one of several (`cuda:1`) into a device that is there.
 
     Raises:
         UsageError: there is no such device.
     """
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(next(kind.type for kind in KINDS if kind.count()))
+    known = f"use auto, {' or '.join(sorted(TYPES))}"
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise UsageError(f"--device {device}: no such device; use auto, cpu or cuda") from error
-    if found.type not in ("cpu", "cuda"):
-        raise UsageError(f"--device {device}: not supported; use auto, cpu or cuda")
-    count = torch.cuda.device_count()
-    if found.type == "cuda" and (found.index or 0) >= count:
-        raise UsageError(f"--device {device}: PyTorch sees {count} CUDA devices; use --device cpu")
+        raise UsageError(f"--device {device}: no such device; {known}") from error
+    if found.type not in TYPES:
+        raise UsageError(f"--device {device}: not supported; {known}")
+    kind = kind_of(found)
+    count = kind.count()
+    if kind.is_accelerator and (found.index or 0) >= count:
+        seen = f"PyTorch sees {count} {kind.type.upper()} devices"
+        raise UsageError(f"--device {device}: {seen}; use --device cpu")
     return found
 
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError, UsageError
-from remat_gen.ir.graph import Argument, Graph, Kind, Literal, Operation, Storage, Tensor
+from remat_gen.ir.graph import Argument, Graph, Kind, Literal, Operation, Storage, View
 
-GPU = "cuda:0"
-GPU_RNG_STATE_BYTES = 16  # of torch.cuda.get_rng_state(): a seed and an offset
+Called = TypeVar("Called", Operation, View)
 
 
 def refuse_elsewhere(tensors: Iterable[torch.Tensor], where: str) -> None:
@@ -69,56 +70,49 @@ def refused_autocast(where: str, stands_for: str) -> Iterator[None]:
         )
 
 
-def say_on_gpu(model: nn.Module, call: Call) -> None:
-    """Let a model that was traced, and its example, say that they are on a GPU.
+def say_on_gpu(model: nn.Module, call: Call, stands_for: str) -> None:
+    """Let a model that was traced, and its example, say that they are on a GPU of that kind.
 
     What is written of them into the generated module is compared with the real ones.
     """
     for tensor in (*model.parameters(), *model.buffers(), *(leaf.value for leaf in call.leaves)):
         if isinstance(tensor, FakeTensor):
-            tensor.fake_device = torch.device(GPU)
+            tensor.fake_device = torch.device(_first(stands_for))
 
 
-def on_gpu(graph: Graph) -> Graph:
+def on_gpu(graph: Graph, stands_for: str) -> Graph:
     """Return a graph that was traced on the CPU as one of a GPU: devices and generator states."""
-    states = {o.state for o in graph.operations if o.state}
+    states, there = {o.state for o in graph.operations if o.state}, _first(stands_for)
+    nbytes = kind_of(stands_for).rng_state_bytes
     return replace(
         graph,
-        operations=tuple(map(_operation, graph.operations)),
-        views=tuple(
-            replace(v, args=_moved(v.args), kwargs=_keywords(v.kwargs)) for v in graph.views
-        ),
+        operations=tuple(_moved(operation, there) for operation in graph.operations),
+        views=tuple(_moved(view, there) for view in graph.views),
         tensors={
-            n: _state(t) if n in states else replace(t, device=GPU) if t.device == "cpu" else t
+            n: replace(t, shape=(nbytes,))  # a generator's state; it is kept on the CPU
+            if n in states
+            else replace(t, device=there)
+            if t.device == "cpu"
+            else t
             for n, t in graph.tensors.items()
         },
         storages={
-            n: Storage(n, GPU_RNG_STATE_BYTES, Kind.ACTIVATION) if n in states else s
+            n: Storage(n, nbytes, Kind.ACTIVATION) if n in states else s
             for n, s in graph.storages.items()
         },
     )
 
 
-def _state(tensor: Tensor) -> Tensor:
-    """Return the tensor of a GPU's generator state; it is kept on the CPU."""
-    return replace(tensor, shape=(GPU_RNG_STATE_BYTES,))
+def _first(kind: str) -> str:
+    return f"{kind}:0"
 
 
-def _operation(operation: Operation) -> Operation:
-    return replace(operation, args=_moved(operation.args), kwargs=_keywords(operation.kwargs))
+def _moved(call: Called, there: str) -> Called:
+    kwargs = tuple((name, _argument(value, there)) for name, value in call.kwargs)
+    return replace(call, args=tuple(_argument(a, there) for a in call.args), kwargs=kwargs)
 
 
-def _keywords(kwargs: tuple[tuple[str, Argument], ...]) -> tuple[tuple[str, Argument], ...]:
-    return tuple((name, _argument(value)) for name, value in kwargs)
-
-
-def _moved(arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
-    return tuple(map(_argument, arguments))
-
-
-def _argument(argument: Argument) -> Argument:
+def _argument(argument: Argument, there: str) -> Argument:
     if isinstance(argument, tuple):
-        return _moved(argument)
-    if argument == Literal("device", "cpu"):
-        return Literal("device", GPU)
-    return argument
+        return tuple(_argument(item, there) for item in argument)
+    return Literal("device", there) if argument == Literal("device", "cpu") else argument

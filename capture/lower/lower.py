@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.literals import argument
 from remat_gen.capture.fx.nodes import (
@@ -37,8 +38,6 @@ from remat_gen.capture.refuse.untraceable import (
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
-
-RNG_STATE_BYTES = {"cpu": 5056, "cuda": 16}
 
 
 def lower(
@@ -196,7 +195,7 @@ class _Lowering:
 
     def _rng_state(self, node: torch.fx.Node, name: str, hint: str) -> str:
         device = tensors_of(node)[0].device
-        nbytes = RNG_STATE_BYTES.get(device.type, 16)
+        nbytes = kind_of(device).rng_state_bytes
         state, hint = f"{name}.rng", f"{hint}_rng"
         self.table.stored[state] = ir.Storage(state, nbytes, ir.Kind.ACTIVATION)
         self.table.tensors[state] = ir.Tensor(

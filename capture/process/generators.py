@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.process.replaced import replaced
 
 SETTERS = frozenset({"manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"})
@@ -19,18 +20,12 @@ SETTERS = frozenset({"manual_seed", "seed", "set_state", "graphsafe_set_state", 
 def kept_generators() -> Iterator[None]:
     """Put the state of every global generator back at the end.
 
-    `torch.manual_seed` seeds the GPUs' as well, whatever device a model is on. Where nothing has
-    used a GPU yet, it leaves the seed to whoever does first: that is put back, too.
+    `torch.manual_seed` seeds all of them, whatever device a model is on.
     """
-    used = torch.cuda.is_initialized()
-    left = dict(vars(torch.cuda._lazy_seed_tracker))
-    try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if used else []):
-            yield
-    finally:
-        vars(torch.cuda._lazy_seed_tracker).update(left)
-        if torch.cuda.is_initialized() and not used:
-            _seed_as_left()
+    with ExitStack() as stack:
+        for kind in KINDS:
+            stack.enter_context(kind.kept_generators())
+        yield
 
 
 @dataclass(slots=True)
@@ -63,11 +58,3 @@ def watched_seeds() -> Iterator[WatchedGenerator]:
     watched = WatchedGenerator(torch.default_generator)
     with replaced(torch.random, "default_generator", watched):
         yield watched
-
-
-def _seed_as_left() -> None:
-    """Seed GPUs that were used for the first time as if that were now."""
-    torch.cuda.manual_seed_all(torch.Generator().initial_seed())  # what nobody has seeded
-    for seeds in torch.cuda._lazy_seed_tracker.get_calls():
-        if seeds:
-            seeds[0]()

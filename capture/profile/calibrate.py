@@ -8,14 +8,14 @@ on one element for the launch.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from remat_gen.capture.as_eager.dropout import dropout_mask
-from remat_gen.capture.profile.profile import alignment_bytes, device_name
+from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.profile.timing import Effort, median_time_us
 
@@ -41,15 +41,15 @@ _OF_CPU = _Sizes(side=512, copied_bytes=1 << 26, drawn=1 << 20)
 
 def calibrate(device: torch.device) -> Hardware:
     """Measure a device; takes a few seconds."""
-    sizes = _OF_GPU if device.type == "cuda" else _OF_CPU
+    sizes = _OF_GPU if kind_of(device).is_accelerator else _OF_CPU
     rates = {str(dtype).removeprefix("torch."): _product(dtype, sizes, device) for dtype in DTYPES}
     fastest = max(rates.values())
     one = torch.ones(1, device=device)
     return Hardware(
         name=_name(device),
         device=device.type,
-        memory_bytes=_memory_bytes(device),
-        alignment_bytes=alignment_bytes(device),
+        memory_bytes=kind_of(device).memory_bytes(device),
+        alignment_bytes=kind_of(device).alignment_bytes,
         launch_us=_round(median_time_us(lambda: one + one, device, _EFFORT)),
         bytes_per_s=_moved(sizes, device),
         flops_per_s={name: rate for name, rate in rates.items() if rate >= _SLOWEST * fastest},
@@ -69,7 +69,7 @@ def _moved(sizes: _Sizes, device: torch.device) -> float:
 def _drawn(sizes: _Sizes, device: torch.device) -> float:
     """Return how many elements of a dropout's mask are drawn in a second; no stream moves."""
     size, stride = (sizes.drawn,), (1,)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with kept_generators():
         time_us = median_time_us(lambda: dropout_mask(size, stride, 0.9, device), device, _EFFORT)
     return _round(sizes.drawn / time_us * _SECOND_US)
 
@@ -86,13 +86,7 @@ def _product(dtype: torch.dtype, sizes: _Sizes, device: torch.device) -> float:
 
 def _name(device: torch.device) -> str:
     """Return the device's name; the CPU's would tell whose machine it is."""
-    return "CPU" if device.type == "cpu" else device_name(device)
-
-
-def _memory_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return "CPU" if device.type == "cpu" else kind_of(device).name(device)
 
 
 def _round(number: float) -> float:

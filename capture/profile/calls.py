@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from remat_gen.capture.as_eager.dropout import dropout_mask, dropout_scale
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Argument, Literal, Operation, Ref
 from remat_gen.ir.size import Size
@@ -20,9 +21,7 @@ _PYTHON_MODULES = {"operator": operator, "_operator": operator, "math": math, "t
 
 def rng_state(device: torch.device) -> torch.Tensor:
     """Return the state of a device's global generator, a tensor on the CPU."""
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    return torch.get_rng_state()
+    return kind_of(device).rng_state(device)
 
 
 # The graph's own targets (see `ir.graph.Operation`).

@@ -14,19 +14,15 @@ from typing import TypeAlias
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.at_lengths import AtLengths, at_all_lengths, more_room
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.in_step import Place, copies_needed, newest_inputs, time_in_step_us
 from remat_gen.capture.profile.roofline import measured_rates, roofline_us
-from remat_gen.capture.profile.synthesize import Fill, Synthesizer
-from remat_gen.capture.profile.timing import round_time_us, synchronise
-from remat_gen.capture.profile.workspace import (
-    Prepare,
-    free_unused,
-    inside_bytes,
-    refuse_other_allocators,
-)
+from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
+from remat_gen.capture.profile.timing import round_time_us
+from remat_gen.capture.profile.workspace import Prepare, inside_bytes
 from remat_gen.ir.costs import Cost, Costs, Smaller
 from remat_gen.ir.errors import ProfileError
 from remat_gen.ir.graph import Graph, Operation
@@ -34,16 +30,11 @@ from remat_gen.ir.graph import Graph, Operation
 # Called with the operation's target, how many are done, and how many there are.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
-_CUDA_ALIGNMENT_BYTES = 512  # c10/cuda/CUDACachingAllocator: kMinBlockSize
-
 # Backwards that read a workspace which only their forward can fill: other bytes in it crash them.
 _OPAQUE = frozenset(
     """aten.mkldnn_rnn_layer_backward.default aten._cudnn_rnn_backward.default
     aten.miopen_rnn_backward.default""".split()
 )
-
-# A kernel that asserts ends CUDA's context: there is no second try. All take probabilities.
-_FILLS = {"cuda": (Fill.PROBABILITY,)}
 
 # What torch raises where an operation does not fit, or refuses the synthetic values.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
@@ -74,7 +65,8 @@ def profile(
         ProfileError: an operation made a GPU fail.
         UsageError: a GPU's memory cannot be measured.
     """
-    refuse_other_allocators(device)
+    kind = kind_of(device)
+    kind.refuse_uncounted()
     example, smaller = at_all_lengths(graph, examples)
     distinct: dict[str, Operation] = {}
     for name, text in example.signatures.items():
@@ -85,23 +77,13 @@ def profile(
         inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
     measured = _costs(example, distinct, runnables, inside, device)
     return Costs(
-        device=device_name(device),
+        device=kind.name(device),
         operations={
             name: _with_smaller(measured[text], more_room(name, example, smaller, inside))
             for name, text in example.signatures.items()
         },
-        alignment_bytes=alignment_bytes(device),
+        alignment_bytes=kind.alignment_bytes,
     )
-
-
-def alignment_bytes(device: torch.device) -> int:
-    """Return how a device's allocator rounds a storage: up to a multiple of this."""
-    return _CUDA_ALIGNMENT_BYTES if device.type == "cuda" else 1
-
-
-def device_name(device: torch.device) -> str:
-    """Return "cpu", or the name of the GPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _runs(places: Iterable[AtLengths], runnables: Mapping[str, _Runnable]) -> dict[str, Prepare]:
@@ -157,7 +139,7 @@ class _Timer:
         runnables: dict[str, _Runnable] = {}
         for done, (text, operation) in enumerate(distinct.items()):
             progress(operation.target, done, 2 * len(distinct))
-            timed = self._time(operation, _FILLS.get(self.device.type, tuple(Fill)))
+            timed = self._time(operation, fills_for(self.device))
             if timed:
                 runnables[text] = timed
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
@@ -178,7 +160,7 @@ class _Timer:
                 return _Runnable(operation, fill, time_in_step_us(places, self.device))
             except _REFUSALS as error:
                 refuse_dead(self.device, operation.target, error)
-                free_unused(self.device)  # what a failed attempt left behind would fail the next
+                kind_of(self.device).free_unused()  # a failed attempt's would fail the next
         return None
 
     def _place(self, operation: Operation, fill: Fill) -> Place:
@@ -209,7 +191,7 @@ def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
         ProfileError: it does not.
     """
     try:
-        synchronise(device)
+        kind_of(device).synchronise(device)
     except RuntimeError:
         raise ProfileError(
             f"{target} failed on the GPU while it was measured, and CUDA answers nothing after "

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.timing import Effort, median_time_us
 from remat_gen.ir.graph import Graph, Operation, Tensor, Trait, refs_in
@@ -123,7 +124,7 @@ def moved_bytes(graph: Graph, operation: Operation) -> int:
 @functools.cache
 def measured_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> Rates:
     """Return what a device sustains on a matrix product of `dtype` and on a copy, once measured."""
-    side = 4096 if device.type == "cuda" else 512
+    side = 4096 if kind_of(device).is_accelerator else 512
     effort = Effort(most=20)
     factor = torch.ones(side, side, dtype=dtype, device=device)
     product_us = median_time_us(lambda: factor @ factor, device, effort)

@@ -13,6 +13,7 @@ from enum import Enum
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.fx.conjugates import is_conjugate
 from remat_gen.capture.lower.shorter_steps import extent
 from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
@@ -91,6 +92,11 @@ class Synthesizer:
                 numbers = torch.rand(_PATTERN_ELEMENTS, generator=generator)
             self._patterns[device, dtype, fill] = numbers.to(dtype).to(device)
         return self._patterns[device, dtype, fill]
+
+
+def fills_for(device: torch.device) -> tuple[Fill, ...]:
+    """Return the kinds of input to try: one where a kernel that refuses its input ends all."""
+    return (Fill.PROBABILITY,) if kind_of(device).dies_of_assertions else tuple(Fill)
 
 
 def _extents(tensors: Iterable[Tensor]) -> dict[tuple[str, str], int]:

@@ -25,11 +25,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
+from remat_gen.capture.device.kinds import TYPES
 from remat_gen.capture.profile.roofline import Rates
 from remat_gen.ir.errors import UsageError
 
 TABLE = Path(__file__).with_name("targets.toml")
-_DEVICES = ("cuda", "cpu")
 _MICROSECONDS = 1e6
 
 
@@ -135,8 +135,8 @@ def _hardware(path: Path, name: str, table: object) -> Hardware:
 def _text(where: str, key: str, value: object) -> str:
     if not isinstance(value, str) or not value.isprintable() or '"' in value:
         raise UsageError(f'{where}.{key}: is {value!r}; write a text: {key} = "…"')
-    if key == "device" and value not in _DEVICES:
-        raise UsageError(f"{where}.{key}: is {value!r}; known are {', '.join(_DEVICES)}")
+    if key == "device" and value not in TYPES:
+        raise UsageError(f"{where}.{key}: is {value!r}; known are {', '.join(TYPES)}")
     return value
 
 

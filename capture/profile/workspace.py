@@ -1,17 +1,14 @@
-"""The peak inside single operations: CPU allocation events, or the CUDA allocator's statistics."""
+"""The peak inside single operations: CPU allocation events, or the allocator's counts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.profile.memory_events import recorded_memory
-from remat_gen.ir.errors import UsageError
-
-_UNCACHED = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 
 # Makes the inputs, and returns the call that is to be watched.
 Prepare: TypeAlias = Callable[[], Callable[[], object]]
@@ -27,18 +24,18 @@ def inside_bytes(
     Only one run's inputs and outputs exist at a time. A run that raises one of `refusals`, as where
     memory is out, is left out.
     """
-    if device.type != "cuda":
-        return _inside_bytes_cpu(runs, refusals)
-    found = {}
+    kind, found = kind_of(device), {}
+    if not kind.counts_memory:
+        return _inside_bytes_of_events(runs, refusals)
     for name, prepare in runs.items():
         try:
-            found[name] = _inside_bytes_cuda(prepare(), device)
+            found[name] = _inside_bytes(prepare(), device)
         except refusals:
-            free_unused(device)
+            kind.free_unused()
     return found
 
 
-def _inside_bytes_cpu(
+def _inside_bytes_of_events(
     runs: Mapping[str, Prepare], refusals: tuple[type[Exception], ...]
 ) -> dict[str, int]:
     refused = set()
@@ -58,33 +55,13 @@ def _inside_bytes_cpu(
     }
 
 
-def refuse_other_allocators(device: torch.device) -> None:
-    """Refuse an allocator of a GPU that does not count the bytes that are asked of it.
-
-    Raises:
-        UsageError: PyTorch was told to use another one than its own.
-    """
-    if device.type != "cuda":
-        return
-    if torch.cuda.get_allocator_backend() != "native" or os.environ.get(_UNCACHED):
-        raise UsageError(
-            f"memory cannot be measured with this allocator: unset {_UNCACHED}, and "
-            "backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF"
-        )
-
-
-def free_unused(device: torch.device) -> None:
-    """Give back what the allocator of a GPU keeps for later; the CPU's keeps nothing."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def _inside_bytes_cuda(call: Callable[[], object], device: torch.device) -> int:
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before: int = torch.cuda.memory_stats(device)["requested_bytes.all.current"]
+def _inside_bytes(call: Callable[[], object], device: torch.device) -> int:
+    kind = kind_of(device)
+    kind.synchronise(device)
+    kind.forget_peaks(device)
+    before = kind.bytes_now(device)
     result = call()
-    torch.cuda.synchronize(device)
-    highest: int = torch.cuda.memory_stats(device)["requested_bytes.all.peak"]
+    kind.synchronise(device)
+    highest = kind.bytes_at_most(device)
     del result
-    return highest - before
+    return highest.requested - before.requested

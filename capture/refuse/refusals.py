@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import TraceError
 
 
@@ -140,8 +141,8 @@ def refuse_recurrent_on_gpu(model: nn.Module, stands_for: str) -> None:
         TraceError: there is one.
     """
     for name, module in model.named_modules():
-        on = {parameter.device.type for parameter in module.parameters(recurse=False)}
-        if isinstance(module, nn.RNNBase) and (stands_for == "cuda" or "cuda" in on):
+        on = {stands_for, *(p.device.type for p in module.parameters(recurse=False))}
+        if isinstance(module, nn.RNNBase) and any(kind_of(d).has_fused_rnns for d in on):
             raise TraceError(
                 f"{name or type(model).__name__} is an nn.{type(module).__name__} on a GPU, where "
                 "cuDNN runs it as one kernel: that cannot be planned yet. Plan the rest of the "

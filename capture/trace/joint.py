@@ -62,7 +62,7 @@ def trace_joint(
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    A model on the CPU that `stands_for` one on "cuda" is traced with a GPU's kernels.
+    A model on the CPU that `stands_for` one on a kind of GPU is traced with a GPU's kernels.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:

@@ -95,8 +95,8 @@ def trace(
 
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
     batch where there is one and the model allows it, else none, and the result says why. Fake
-    tensors on the CPU may stand for those of a GPU (`stands_for` "cuda"): the model says afterwards
-    that it is there.
+    tensors on the CPU may stand for those of a kind of GPU (`stands_for`): the model says
+    afterwards that it is there.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -189,9 +189,9 @@ class _Step:
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
-        if self.stands_for == "cuda":
-            graph = on_gpu(graph)
-            say_on_gpu(self.model, self.call)
+        if self.stands_for:
+            graph = on_gpu(graph, self.stands_for)
+            say_on_gpu(self.model, self.call, self.stands_for)
         graph = with_dtypes_of_norms(seeds_on_host(graph))
         graph = replace(graph, layers=layers_of(self.model, graph))
         return Traced(

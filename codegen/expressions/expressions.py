@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.codegen.expressions import spelling
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel
@@ -311,9 +312,8 @@ class Expressions:
 
     def _rng_state(self, operation: Operation) -> str:
         (device,) = operation.args
-        if isinstance(device, Literal) and device.text.startswith("cuda"):
-            return "torch.cuda.get_rng_state()"
-        return "torch.get_rng_state()"
+        where = device.text if isinstance(device, Literal) else ""
+        return f"{kind_of(where).module}.get_rng_state()"
 
     def _arguments(self, node: Operation | View) -> str:
         args = spelling.with_lone_dimension(node.target, node.args)

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.classes.block_fields import block_fields
@@ -91,7 +92,7 @@ class Target:
     builder: str
     output: Path
     command: str
-    device: str  # "cpu" or "cuda"
+    device: str  # its kind, torch's word
 
 
 def emit_body(
@@ -178,7 +179,7 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
         "helpers.py.jinja",
         file=_file(target),
         used={name for name in _HELPERS if f"{name}(" in blocks},
-        device=target.device,
+        device=kind_of(target.device),
         constant=_CONSTANT in blocks,
         numbers=numbers,
         regenerate=quoted(target.command),
@@ -194,7 +195,7 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
     compiler = source_of(compiled, fuse, with_lengths, only_result).replace(
         "torch.Tensor", "Tensor"
     )
-    needs = "C++ compiler" if target.device == "cpu" else "Triton"
+    needs = kind_of(target.device).compiler.removeprefix("a ")
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from remat_gen.ask.versions import torch_version
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.profile.profile import device_name
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.compile.fused_costs import Candidate, measure
@@ -137,7 +137,7 @@ def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:
     plan = plan_there(plan_file)
     if plan is None or plan.compiled is None:
         return {}
-    same = plan.device == device_name(loaded.device) and plan.modelled is None
+    same = plan.device == kind_of(loaded.device).name(loaded.device) and plan.modelled is None
     if not same or plan.versions.torch != torch_version():
         return {}
     return plan.compiled.costs

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.versions import torch_version
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.shorter_steps import smaller_lengths
-from remat_gen.capture.profile.profile import device_name
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
@@ -169,7 +169,7 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
     plan = plan_there(plan_file)
     if plan is None or plan.modelled is not None:
         return None
-    same = plan.graph_sha256 == graph_sha256(graph) and plan.device == device_name(device)
+    same = plan.graph_sha256 == graph_sha256(graph) and plan.device == kind_of(device).name(device)
     same = same and plan.versions.torch == torch_version()
     complete = all(operation.name in plan.costs for operation in graph.operations)
     measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}

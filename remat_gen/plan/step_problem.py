@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.signature import signature
 from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
@@ -53,7 +54,7 @@ def _cost_of(operation: Operation, costs: Costs) -> Cost:
 def _on_host(graph: Graph) -> frozenset[str]:
     """Return the storages that a step on a GPU has on the CPU: seeds, masks made there."""
     on = {tensor.storage: tensor.device for tensor in graph.tensors.values()}
-    if not any(device.startswith("cuda") for device in on.values()):
+    if not any(kind_of(device).is_accelerator for device in on.values()):
         return frozenset()
     return frozenset(name for name, device in on.items() if device == "cpu")
 

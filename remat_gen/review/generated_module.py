@@ -6,10 +6,10 @@ import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from remat_gen.ask.versions import torch_version
+from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.coding import has_conflict
@@ -102,12 +102,13 @@ class Existing:
     @property
     def lacks_device(self) -> bool:
         """Tell whether the plan is for a GPU, and there is none."""
-        return self.device == "cuda" and not torch.cuda.is_available()
+        return not kind_of(self.device).count()
 
     @property
     def device(self) -> str:
         """Return the kind of device that the plan is for."""
-        return self.plan.device_type
+        modelled = self.plan.modelled
+        return modelled.device if modelled else kind_of_plan(self.plan.device).type
 
 
 def emit_again(existing: Existing) -> str:

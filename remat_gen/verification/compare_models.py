@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
-from remat_gen.capture.profile.workspace import free_unused
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
@@ -147,7 +147,7 @@ def _verify(
         subject.tell(1)
         report = replace(report, planned_peak=subject.peak(planned))
         planned.zero_grad(set_to_none=True)
-        free_unused(subject.device)
+        kind_of(subject.device).free_unused()
     except _STEP_ERRORS as error:
         return replace(report, failure=_reason(error))
     try:

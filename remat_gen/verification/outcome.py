@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.device.kinds import KINDS
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
 # (kind, name) of each thing, in an order that does not depend on the model's code.
@@ -106,10 +107,9 @@ def _observe(
                 yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
     for name, buffer in _buffers(model):
         yield ("buffers", name), _copy(buffer)
-    yield ("random state", "cpu"), torch.get_rng_state()
-    if torch.cuda.is_initialized():
-        for i, state in enumerate(torch.cuda.get_rng_state_all()):
-            yield ("random state", f"cuda:{i}"), state
+    for kind in reversed(KINDS):
+        for device, state in kind.rng_states():
+            yield ("random state", device), state
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -2,7 +2,7 @@
 
 The activation peak is the highest number of bytes allocated during a step minus the larger of what
 is allocated before and after it. On the CPU it is the running sum of the profiler's allocation
-events; on CUDA, the allocator's count of requested bytes.
+events; on a GPU, the allocator's count of requested bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.garbage import frozen_by_others
 from remat_gen.capture.profile.memory_events import MemoryEvent, recorded_memory
 from remat_gen.verification.step import clear_gradients, training_step
@@ -26,7 +27,7 @@ class PeakMeasurement:
     """The activation peak, and what it was measured against.
 
     On the CPU `before_bytes` and `after_bytes` count only what was allocated since the first
-    warm-up step. `allocated_peak_bytes` is CUDA's: the same peak in the allocator's rounded blocks.
+    warm-up step. `allocated_peak_bytes` is a GPU's: the same peak in the allocator's blocks.
     `events` are the CPU's allocations of the step, their totals above what the peak is above.
     """
 
@@ -46,9 +47,9 @@ def activation_peak(
     what it finds afterwards counts as memory of the step.
     """
     with _collector_at_rest():
-        if device.type == "cuda":
-            return _activation_peak_cuda(step, device, warmups)
-        return _activation_peak_cpu(step, warmups)
+        if kind_of(device).counts_memory:
+            return _activation_peak_of_counts(step, device, warmups)
+        return _activation_peak_of_events(step, warmups)
 
 
 def model_peak(
@@ -73,7 +74,7 @@ def model_peak(
     return activation_peak(step, device)
 
 
-def _activation_peak_cpu(step: Callable[[], object], warmups: int) -> PeakMeasurement:
+def _activation_peak_of_events(step: Callable[[], object], warmups: int) -> PeakMeasurement:
     with recorded_memory() as recording:
         for _ in range(warmups):
             step()
@@ -92,30 +93,26 @@ def _activation_peak_cpu(step: Callable[[], object], warmups: int) -> PeakMeasur
     )
 
 
-def _activation_peak_cuda(
+def _activation_peak_of_counts(
     step: Callable[[], object], device: torch.device, warmups: int
 ) -> PeakMeasurement:
+    kind = kind_of(device)
     for _ in range(warmups):
         step()
     gc.collect()
-    torch.cuda.synchronize(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    before = torch.cuda.memory_stats(device)
+    kind.synchronise(device)
+    kind.forget_peaks(device)
+    before = kind.bytes_now(device)
     step()
-    torch.cuda.synchronize(device)
-    highest = torch.cuda.memory_stats(device)
+    kind.synchronise(device)
+    highest = kind.bytes_at_most(device)
     gc.collect()
-    after = torch.cuda.memory_stats(device)
-
-    def peak(kind: str) -> int:
-        current = f"{kind}.all.current"
-        return int(highest[f"{kind}.all.peak"] - max(before[current], after[current]))
-
+    after = kind.bytes_now(device)
     return PeakMeasurement(
-        peak_bytes=peak("requested_bytes"),
-        before_bytes=int(before["requested_bytes.all.current"]),
-        after_bytes=int(after["requested_bytes.all.current"]),
-        allocated_peak_bytes=peak("allocated_bytes"),
+        peak_bytes=highest.requested - max(before.requested, after.requested),
+        before_bytes=before.requested,
+        after_bytes=after.requested,
+        allocated_peak_bytes=highest.allocated - max(before.allocated, after.allocated),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.replaced import replaced
 
 _NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
@@ -39,7 +40,7 @@ def planned_kernels(
         if deterministic:
             stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
             torch.set_deterministic_debug_mode("warn")
-        if device.type == "cuda":
+        if kind_of(device).has_cudnn:
             for name in _NORMS:
                 own = _without_cudnn(getattr(torch, name))
                 stack.enter_context(replaced(torch, name, own))

@@ -16,6 +16,7 @@ from itertools import zip_longest
 
 import torch
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.noise import Noise, larger, noise_of_repeats
 from remat_gen.verification.outcome import Outcome
@@ -39,7 +40,8 @@ class Repeats:
 
 def steps_of_runs(device: torch.device) -> tuple[int, ...]:
     """Return how many steps each run of the original has."""
-    return (1, STEPS, STEPS) if device.type == "cpu" else (1, STEPS, STEPS, STEPS, STEPS)
+    more = (STEPS, STEPS) if kind_of(device).adds_in_any_order else ()
+    return (1, STEPS, STEPS, *more)
 
 
 def repeats_of(runs: Iterator[list[Outcome]], device: torch.device) -> Repeats:
@@ -52,7 +54,7 @@ def repeats_of(runs: Iterator[list[Outcome]], device: torch.device) -> Repeats:
         unlike += compare_steps(steps, again, moved)
         steps = again
     wrong = [c for c in unlike if c.match is Match.DIFFERENT]
-    if device.type == "cpu":
+    if not kind_of(device).adds_in_any_order:
         wrong += [c for c in unlike if c.match is Match.TOLERANCE]
     return Repeats(steps, noise, wrong[0] if wrong else None)
 
@@ -60,7 +62,7 @@ def repeats_of(runs: Iterator[list[Outcome]], device: torch.device) -> Repeats:
 def told(unlike: Comparison, device: torch.device) -> str:
     """Say what does not repeat itself, and what to do."""
     off = unlike.detail or f"off by {unlike.difference:.3g}"
-    order = "; or call torch.use_deterministic_algorithms(True)" * (device.type != "cpu")
+    order = "; or call torch.use_deterministic_algorithms(True)" * kind_of(device).adds_in_any_order
     return (
         f"{unlike.kind}: {unlike.name}: {off} between two runs from the same state; keep what "
         f"a step changes in buffers, draw with torch, and plan again{order}"

@@ -15,7 +15,7 @@ from varying_models import (
     WINDOWS,
 )
 
-from remat_gen.capture.lower.lower import RNG_STATE_BYTES
+from remat_gen.capture.device.cpu import CPU as KIND
 
 MODEL = pytest.mark.parametrize("source", MODELS.values(), ids=MODELS)
 
@@ -39,7 +39,7 @@ def test_no_batch_takes_more_than_was_planned(source: str) -> None:
     numbers = (planned.length.maximum, planned.length.maximum - 1, 2, 1)
     measured = [planned.measured_bytes(n) for n in numbers]
     spare = planned.peak_bytes - measured[0]
-    assert 0 <= spare <= RNG_STATE_BYTES["cpu"]  # counted at first runs, too, which do not hold it
+    assert 0 <= spare <= KIND.rng_state_bytes  # counted at first runs, too, which do not hold it
     assert measured == sorted(measured, reverse=True)
 
 

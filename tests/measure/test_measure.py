@@ -161,6 +161,8 @@ def test_cuda_counts_requested_bytes_and_shows_allocated_ones(
             "requested_bytes.all.peak": highest,
             "allocated_bytes.all.current": 2 * requested,
             "allocated_bytes.all.peak": 3 * highest,
+            "reserved_bytes.all.current": 4 * requested,
+            "reserved_bytes.all.peak": 4 * highest,
         }
 
     answers = iter([statistics(900, 900), statistics(1000, 1700), statistics(1000, 1700)])

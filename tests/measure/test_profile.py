@@ -6,9 +6,9 @@ import pytest
 import torch
 from measure_graphs import Builder
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.profile.profile import profile
-from remat_gen.capture.profile.workspace import refuse_other_allocators
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import ProfileError, UsageError
 from remat_gen.ir.graph import Literal, Operation
@@ -194,7 +194,7 @@ def test_a_kernel_that_asserts_is_named(build: Builder, monkeypatch: pytest.Monk
     relu = build.operation("aten.relu.default", [x], ["y"])
     monkeypatch.setattr("remat_gen.capture.profile.profile.resolve", lambda _: failing)
     assert cost(build, relu).modelled  # the device still answers
-    monkeypatch.setattr("remat_gen.capture.profile.profile.synchronise", failing)
+    monkeypatch.setattr(type(kind_of(CPU)), "synchronise", failing)
     with pytest.raises(
         ProfileError, match=r"^aten\.relu\.default .*: CUDA error: [^\n]*triggered$"
     ):
@@ -208,8 +208,8 @@ def test_allocators_that_count_nothing_are_refused(
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", uncached)
     with pytest.raises(UsageError, match="allocator"):
-        refuse_other_allocators(torch.device("cuda"))
-    refuse_other_allocators(CPU)
+        kind_of("cuda").refuse_uncounted()
+    kind_of(CPU).refuse_uncounted()
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
     monkeypatch.delenv("PYTORCH_NO_CUDA_MEMORY_CACHING")
-    refuse_other_allocators(torch.device("cuda"))
+    kind_of("cuda").refuse_uncounted()

@@ -1,0 +1,1 @@
+"""What differs between kinds of devices, a file per kind: all else asks here."""

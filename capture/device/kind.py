@@ -1,0 +1,134 @@
+"""What remat-gen asks of a kind of device: the interface that each of them fills in.
+
+torch has a module per kind with functions of one shape: memory, streams, events, generators.
+`torch.accelerator` has the first three for the one accelerator of a machine, and no generators,
+names or properties. What no module of torch says stands here as well: which kernels eager takes.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """What an allocator counts: what was asked for, its blocks, and what it holds for later."""
+
+    requested: int
+    allocated: int
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind(ABC):
+    """A kind of device; `type` is torch's word for it.
+
+    `module` is the module of torch that has its functions, as text for generated modules;
+    `compiler` what torch.compile needs. Then what eager runs there: dropout as one kernel, norms
+    that keep float32 statistics of 16 bits, RNNs as one kernel, cuDNN's norms and attention, sums
+    in any order.
+    """
+
+    type: str
+    module: str
+    compiler: str
+    alignment_bytes: int  # the allocator rounds a storage up to a multiple of it
+    rng_state_bytes: int
+    autograd_key: torch._C.DispatchKey
+    autocast_key: torch._C.DispatchKey
+    is_accelerator: bool = False
+    has_fused_dropout: bool = False
+    has_float_statistics: bool = False
+    has_fused_rnns: bool = False
+    has_cudnn: bool = False
+    adds_in_any_order: bool = False
+    dies_of_assertions: bool = False  # a kernel that asserts ends all: there is no second try
+    counts_memory: bool = False  # `bytes_now`, `bytes_at_most` are there
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many devices of the kind there are."""
+
+    @abstractmethod
+    def name(self, device: torch.device) -> str:
+        """Return what plans call a device."""
+
+    @abstractmethod
+    def memory_bytes(self, device: torch.device) -> int:
+        """Return how much memory a device has."""
+
+    @abstractmethod
+    def synchronise(self, device: torch.device) -> None:
+        """Wait until a device has done all its work."""
+
+    @abstractmethod
+    def free_unused(self) -> None:
+        """Give back what the allocator keeps for later."""
+
+    @abstractmethod
+    def refuse_uncounted(self) -> None:
+        """Refuse an allocator whose bytes cannot be counted.
+
+        Raises:
+            UsageError: PyTorch was told to use one.
+        """
+
+    @abstractmethod
+    def rng_state(self, device: torch.device) -> torch.Tensor:
+        """Return the state of a device's global generator, a tensor on the CPU."""
+
+    @abstractmethod
+    def rng_states(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the name of each device that was used, and its global generator's state."""
+
+    @abstractmethod
+    def kept_generators(self) -> AbstractContextManager[None]:
+        """Put the state of every global generator of the kind back at the end."""
+
+    def bytes_now(self, device: torch.device) -> Bytes:
+        """Return what a device has allocated, if the kind counts."""
+        raise NotImplementedError
+
+    def bytes_at_most(self, device: torch.device) -> Bytes:
+        """Return the most since `forget_peaks`, if the kind counts."""
+        raise NotImplementedError
+
+    def forget_peaks(self, device: torch.device) -> None:
+        """Begin to look for peaks anew, if the kind counts."""
+        raise NotImplementedError
+
+    def times_us(
+        self,
+        call: Callable[[], object],
+        device: torch.device,
+        repeats: int,
+        prepare: Callable[[], object],
+    ) -> list[float]:
+        """Return how long the device is busy with a call, each time; `prepare` goes before it."""
+        return [clock_us(self, call, device, prepare) for _ in range(repeats)]
+
+
+def clock_us(
+    kind: DeviceKind,
+    call: Callable[[], object],
+    device: torch.device,
+    prepare: Callable[[], object] = lambda: None,
+) -> float:
+    """Return the wall time of a call in microseconds, the device idle before and after.
+
+    What the call returns is freed outside of the measured time.
+    """
+    prepare()
+    kind.synchronise(device)
+    start_ns = time.perf_counter_ns()
+    result = call()
+    kind.synchronise(device)
+    elapsed_ns = time.perf_counter_ns() - start_ns
+    del result
+    return elapsed_ns / 1e3
