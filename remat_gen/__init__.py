@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from remat_gen.ir.errors import RematError as RematError
 
 __version__ = "0.1.0"
+
+_HERE = Path(__file__).parent
+if not (_HERE / "ir").is_dir():  # a checkout, whose other floors stand beside this one
+    __path__.append(str(_HERE.parent))
 
 _PLACES = {
     "generate": "remat_gen.api",
