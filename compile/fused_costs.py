@@ -52,8 +52,10 @@ def measure(
     examples: Mapping[str, torch.Tensor],
     candidates: Sequence[Candidate],
     progress: Callable[[str, int, int], None],
+    *,
+    by_host: bool = False,
 ) -> dict[str, PartCost]:
-    """Return what each candidate takes, compiled and apart, by key.
+    """Return what each candidate takes, compiled and apart, by key: `by_host`, of launches.
 
     The global random streams are left as they were.
     """
@@ -62,7 +64,7 @@ def measure(
     with torch.no_grad(), kept_generators():
         for done, candidate in enumerate(candidates):
             progress(candidate.results[0], done, len(candidates))
-            found[candidate.key] = _measure(synthesizer, device, candidate)
+            found[candidate.key] = _measure(synthesizer, device, candidate, by_host)
     return found
 
 
@@ -87,27 +89,31 @@ def _next(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def _measure(synthesizer: Synthesizer, device: torch.device, candidate: Candidate) -> PartCost:
+def _measure(
+    synthesizer: Synthesizer, device: torch.device, candidate: Candidate, by_host: bool
+) -> PartCost:
     for fill in fills_for(device):
         try:
-            given = _copies(synthesizer, candidate, fill)
+            given = _copies(synthesizer, device, candidate, fill)
             race = Race.of(candidate.code, candidate.apart, candidate.handed, given)
             refused = race.difference()
         except _REFUSALS:
             continue
         if refused:
             return PartCost(0.0, 0.0, 0, refused)
-        return _cost(synthesizer.graph, device, candidate, race)
+        return _cost(synthesizer.graph, device, candidate, race, by_host)
     return PartCost(0.0, 0.0, 0, "cannot be run alone")
 
 
-def _copies(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> list[Given]:
+def _copies(
+    synthesizer: Synthesizer, device: torch.device, candidate: Candidate, fill: Fill
+) -> list[Given]:
     """Return arguments of a function, as often as caches do not hold them."""
     graph = synthesizer.graph
     read = {graph.tensors[name].storage for name in candidate.tensors}
     nbytes = sum(graph.storages[name].nbytes for name in (*read, *candidate.results))
     newest = newest_of(graph, candidate.tensors, candidate.operations[-1])
-    copies = [_tensors(synthesizer, candidate, fill) for _ in range(copies_of(nbytes))]
+    copies = [_tensors(synthesizer, candidate, fill) for _ in range(copies_of(nbytes, device))]
     values = tuple(tensor.clone() for tensor in copies[0].values())
     return [
         Given((*copy.values(), *candidate.lengths), values, copy[newest] if newest else None)
@@ -122,8 +128,10 @@ def _tensors(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> dict
     return {name: made[name] for name in candidate.tensors}
 
 
-def _cost(graph: Graph, device: torch.device, candidate: Candidate, race: Race) -> PartCost:
-    apart_us, fused_us = race.times_us(device)
+def _cost(
+    graph: Graph, device: torch.device, candidate: Candidate, race: Race, by_host: bool
+) -> PartCost:
+    apart_us, fused_us = race.times_us(device, by_host=by_host)
 
     def prepare() -> Callable[[], object]:
         return functools.partial(race.fused, *race.given[0].args)

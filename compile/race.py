@@ -15,8 +15,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.profile.in_step import Place, Turns
-from remat_gen.capture.profile.timing import Effort, clock_us
+from remat_gen.capture.profile.timing import Effort
 from remat_gen.compile.fused_functions import compiled
 
 _EFFORT = Effort(fewest=5, most=15, enough_us=40_000.0)
@@ -26,6 +27,7 @@ _WAYS: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
     ".int()": torch.Tensor.int,
 }
 _SIDE = 512  # of a product that takes some milliseconds
+_LAUNCHES_US = 1_000.0  # more than the host takes for a part one by one
 _ROUNDS = 2  # what else a machine does only adds time, and often for longer than one round
 
 
@@ -70,11 +72,14 @@ class Race:
             return "results are laid out otherwise"
         return "" if all(map(_close, expected, fused)) else "other numbers"
 
-    def times_us(self, device: torch.device) -> tuple[float, float]:
-        """Return the median times, apart and fused, each the lower one of some rounds."""
+    def times_us(self, device: torch.device, *, by_host: bool) -> tuple[float, float]:
+        """Return the median times, apart and fused, each the lower one of some rounds.
+
+        They are those of the device, or `by_host` those of the host that launches them.
+        """
         # half of the copies lie between the two: neither finds what the other has touched
-        apart = _Runner(self._turns(self.apart, start=0), device)
-        fused = _Runner(self._turns(self.fused, start=len(self.given) // 2), device)
+        apart = _Runner(self._turns(self.apart, start=0), device, by_host)
+        fused = _Runner(self._turns(self.fused, start=len(self.given) // 2), device, by_host)
         for _ in self.given:  # loads kernels, and fetches memory for the results
             apart.time_us(), fused.time_us()
         rounds = [_round(apart, fused) for _ in range(_ROUNDS)]
@@ -94,6 +99,7 @@ class _Runner:
 
     turns: Turns
     device: torch.device
+    by_host: bool
     factor: torch.Tensor = field(default_factory=lambda: torch.ones(_SIDE, _SIDE))
 
     def time_us(self) -> float:
@@ -101,10 +107,14 @@ class _Runner:
 
         There a call's own Python and C++ takes ten times as long as in a loop.
         """
-        if self.device.type == "cpu":
+        kind = kind_of(self.device)
+        (found,) = kind.times(self.turns, self.device, 1, self._prepare, _LAUNCHES_US)
+        return found.host_us if self.by_host else found.device_us
+
+    def _prepare(self) -> None:
+        if not kind_of(self.device).is_accelerator:
             torch.mm(self.factor, self.factor)
         self.turns.prepare()
-        return clock_us(self.turns, self.device)
 
 
 def _round(apart: _Runner, fused: _Runner) -> tuple[float, float]:

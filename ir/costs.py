@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,16 +20,18 @@ class Smaller:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Time (median, device-synchronised) and the peak inside the operation beyond its outputs.
+    """Time (median, of the device) and the peak inside the operation beyond its outputs.
 
-    `modelled` marks a roofline estimate that stands where nothing could be measured. `smaller` has
-    the lengths at which inputs, outputs and workspace together are more than at the example's.
+    `host_us` is what the host takes to launch it, where it runs ahead of the device. `modelled`
+    marks a roofline estimate that stands where nothing could be measured. `smaller` has the lengths
+    at which inputs, outputs and workspace together are more than at the example's.
     """
 
     time_us: float
     workspace_bytes: int
     modelled: bool = False
     smaller: tuple[Smaller, ...] = ()
+    host_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,21 @@ class Costs:
     device: str  # "cpu", or the name of the GPU
     operations: Mapping[str, Cost]
     alignment_bytes: int = 1  # each storage is rounded up to a multiple of this
+
+    @property
+    def launch_bound(self) -> bool:
+        """Whether a step waits for the host, which launches more slowly than the device works."""
+        return self.host_us > self.device_us
+
+    @property
+    def host_us(self) -> float:
+        """Return what the host takes to launch every operation once."""
+        return math.fsum(cost.host_us for cost in self.operations.values())
+
+    @property
+    def device_us(self) -> float:
+        """Return how long the device is busy with every operation once."""
+        return math.fsum(cost.time_us for cost in self.operations.values())
 
 
 @dataclass(frozen=True, slots=True)

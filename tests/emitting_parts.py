@@ -9,6 +9,7 @@ from unittest import mock
 
 import torch
 
+from remat_gen.capture.device.kind import Time
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.trace.trace import Traced
@@ -21,8 +22,8 @@ CPU = torch.device("cpu")
 @contextmanager
 def equal_times() -> Iterator[None]:
     """Let every operation that is measured run once, and take the same time."""
-    once = mock.Mock(side_effect=lambda places, device: (places[0].call(), 1.0)[1])
-    with mock.patch("remat_gen.capture.profile.profile.time_in_step_us", once):
+    once = mock.Mock(side_effect=lambda places, device: (places[0].call(), Time(1.0))[1])
+    with mock.patch("remat_gen.capture.profile.profile.time_in_step", once):
         yield
 
 

@@ -45,6 +45,9 @@ class Cpu(DeviceKind):
         """Yield the one."""
         yield self.type, torch.get_rng_state()
 
+    def wake(self, device: torch.device) -> None:
+        """Do nothing: it runs."""
+
     def kept_generators(self) -> AbstractContextManager[None]:
         """Put the state of the global generator back at the end."""
         return torch.random.fork_rng(devices=())

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from remat_gen.capture.device.kind import Bytes, DeviceKind
+from remat_gen.capture.device.kind import Bytes, DeviceKind, Time
 from remat_gen.ir.errors import UsageError
 
 _UNCACHED = "PYTORCH_NO_CUDA_MEMORY_CACHING"
-_HEAD_START_CYCLES = 200_000  # some 0.1 ms: longer than the host takes for one operation
+_COUNTED = ("requested", "allocated", "reserved")
+_HEAD_START_CYCLES = 200_000  # some 0.1 ms: longer than the host takes for most operations
+_CYCLES_PER_US = 4_000  # twice as many as there are
+_LONGEST_HOST_US = 10_000.0  # what takes longer keeps the device busy, not the host
+_AWAKE_S = 0.3  # an idle GPU runs at a sixth of its clock
 
 
 class Cuda(DeviceKind):
@@ -64,27 +69,42 @@ class Cuda(DeviceKind):
         """Set the highest of each count to what it is now."""
         torch.cuda.reset_peak_memory_stats(device)
 
-    def times_us(
+    def beyond_caches_bytes(self, device: torch.device) -> int:
+        """Return four times the second-level cache, and no less than elsewhere."""
+        cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
+        return max(1 << 26, 4 * int(cache))
+
+    def wake(self, device: torch.device) -> None:
+        """Multiply until the clocks are up."""
+        factor, start = torch.zeros(2048, 2048, device=device), time.perf_counter()
+        while time.perf_counter() - start < _AWAKE_S:
+            factor @ factor
+            torch.cuda.synchronize(device)
+
+    def times(
         self,
         call: Callable[[], object],
         device: torch.device,
         repeats: int,
         prepare: Callable[[], object],
-    ) -> list[float]:
+        once_us: float,
+    ) -> list[Time]:
         """Time by events on the stream, which is kept busy while the host is on its way."""
-        pairs = []
+        cycles = max(_HEAD_START_CYCLES, int(_CYCLES_PER_US * min(once_us, _LONGEST_HOST_US)))
+        found = []
         with torch.cuda.device(device):
             for _ in range(repeats):
                 prepare()
-                torch.cuda._sleep(_HEAD_START_CYCLES)
-                start = torch.cuda.Event(enable_timing=True)
-                end = torch.cuda.Event(enable_timing=True)
+                torch.cuda._sleep(cycles)
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
+                start_ns = time.perf_counter_ns()
                 call()
+                host_us = (time.perf_counter_ns() - start_ns) / 1e3
                 end.record()
-                pairs.append((start, end))
+                found.append((start, end, host_us))
             torch.cuda.synchronize(device)
-        return [start.elapsed_time(end) * 1e3 for start, end in pairs]
+        return [Time(start.elapsed_time(end) * 1e3, host_us) for start, end, host_us in found]
 
     def rng_state(self, device: torch.device) -> torch.Tensor:
         """Return a seed and an offset."""
@@ -118,9 +138,6 @@ class Cuda(DeviceKind):
 def _counted(device: torch.device, moment: str) -> Bytes:
     found = torch.cuda.memory_stats(device)
     return Bytes(*(int(found[f"{kind}_bytes.all.{moment}"]) for kind in _COUNTED))
-
-
-_COUNTED = ("requested", "allocated", "reserved")
 
 
 def _seed_as_left() -> None:

@@ -26,6 +26,17 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Time:
+    """What a call takes, in microseconds: of the device, and of the host on its way to it.
+
+    On the CPU both are one, and `host_us` is 0.
+    """
+
+    device_us: float
+    host_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceKind(ABC):
     """A kind of device; `type` is torch's word for it.
 
@@ -103,15 +114,27 @@ class DeviceKind(ABC):
         """Begin to look for peaks anew, if the kind counts."""
         raise NotImplementedError
 
-    def times_us(
+    def beyond_caches_bytes(self, device: torch.device) -> int:
+        """Return how many bytes are more than a device's caches hold.
+
+        With an eighth of it, products and sums stay too quick on the CPU.
+        """
+        return 1 << 26
+
+    @abstractmethod
+    def wake(self, device: torch.device) -> None:
+        """Keep a device busy until its clocks are up."""
+
+    def times(
         self,
         call: Callable[[], object],
         device: torch.device,
         repeats: int,
         prepare: Callable[[], object],
-    ) -> list[float]:
-        """Return how long the device is busy with a call, each time; `prepare` goes before it."""
-        return [clock_us(self, call, device, prepare) for _ in range(repeats)]
+        once_us: float,
+    ) -> list[Time]:
+        """Return what a call takes, each time; `prepare` goes before it, `once_us` is a guess."""
+        return [Time(clock_us(self, call, device, prepare)) for _ in range(repeats)]
 
 
 def clock_us(

@@ -42,6 +42,7 @@ _OF_CPU = _Sizes(side=512, copied_bytes=1 << 26, drawn=1 << 20)
 def calibrate(device: torch.device) -> Hardware:
     """Measure a device; takes a few seconds."""
     sizes = _OF_GPU if kind_of(device).is_accelerator else _OF_CPU
+    kind_of(device).wake(device)
     rates = {str(dtype).removeprefix("torch."): _product(dtype, sizes, device) for dtype in DTYPES}
     fastest = max(rates.values())
     one = torch.ones(1, device=device)
@@ -77,7 +78,9 @@ def _drawn(sizes: _Sizes, device: torch.device) -> float:
 def _product(dtype: torch.dtype, sizes: _Sizes, device: torch.device) -> float:
     """Return the rate of a matrix product in operations a second; 0 where there is no kernel."""
     try:
-        factor = torch.ones(sizes.side, sizes.side, device=device).to(dtype)
+        generator = torch.Generator(device).manual_seed(0)  # ones would be multiplied quicker
+        drawn = torch.randn(sizes.side, sizes.side, device=device, generator=generator)
+        factor = drawn.to(dtype)
         time_us = median_time_us(lambda: factor @ factor, device, _EFFORT)
     except RuntimeError:  # "not implemented for 'Half'", and the like
         return 0.0

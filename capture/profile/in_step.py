@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 import torch
 
-from remat_gen.capture.profile.timing import Effort, median_time_us
+from remat_gen.capture.device.kind import Time
+from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.profile.timing import Effort, median_time
 from remat_gen.ir.graph import Graph, Operation, Phase, refs_in
 
-_MORE_THAN_CACHES = 1 << 26  # bytes; with an eighth of it products and sums stay too quick
 _MOST_COPIES = Effort().most
 
 
@@ -81,27 +82,27 @@ class _Ages:
         return max(known, key=lambda name: known[name], default=None)
 
 
-def copies_needed(graph: Graph, operation: Operation) -> int:
+def copies_needed(graph: Graph, operation: Operation, device: torch.device) -> int:
     """Return how many copies of what an operation reads and makes are more than caches hold."""
     storages = {*graph.reads(operation), *graph.writes(operation)}
     nbytes = sum(graph.storages[name].nbytes for name in storages)
-    return copies_of(nbytes)
+    return copies_of(nbytes, device)
 
 
-def copies_of(nbytes: int) -> int:
+def copies_of(nbytes: int, device: torch.device) -> int:
     """Return how many copies of so many bytes are more than caches hold, within reason."""
-    return min(-(-_MORE_THAN_CACHES // max(nbytes, 1)), _MOST_COPIES)
+    return min(-(-kind_of(device).beyond_caches_bytes(device) // max(nbytes, 1)), _MOST_COPIES)
 
 
-def time_in_step_us(
+def time_in_step(
     places: Sequence[Place], device: torch.device, effort: Effort | None = None
-) -> float:
-    """Return the median time of calls that are made in turn, in microseconds."""
+) -> Time:
+    """Return the median times of calls that are made in turn."""
     turns = Turns(places)
     for _ in places:  # loads kernels, and fetches memory for the results
         turns.prepare()
         turns()
-    return median_time_us(turns, device, effort, turns.prepare)
+    return median_time(turns, device, effort, turns.prepare)
 
 
 @dataclass(slots=True)

@@ -14,12 +14,13 @@ from typing import TypeAlias
 
 import torch
 
+from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.at_lengths import AtLengths, at_all_lengths, more_room
 from remat_gen.capture.profile.calls import bind, resolve
-from remat_gen.capture.profile.in_step import Place, copies_needed, newest_inputs, time_in_step_us
-from remat_gen.capture.profile.roofline import measured_rates, roofline_us
+from remat_gen.capture.profile.in_step import Place, copies_needed, newest_inputs, time_in_step
+from remat_gen.capture.profile.roofline import measured_rates, product_dtype, roofline_us
 from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
 from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.profile.workspace import Prepare, inside_bytes
@@ -46,7 +47,7 @@ class _Runnable:
 
     operation: Operation
     fill: Fill
-    time_us: float
+    time: Time
 
 
 def profile(
@@ -108,8 +109,9 @@ def _costs(
 ) -> dict[str, Cost]:
     return {
         text: Cost(
-            time_us=round_time_us(runnables[text].time_us),
+            time_us=round_time_us(runnables[text].time.device_us),
             workspace_bytes=example.workspace_bytes(operation.name, inside),
+            host_us=round_time_us(runnables[text].time.host_us),
         )
         if text in runnables and text in inside
         else _modelled(example.synthesizer.graph, operation, device)
@@ -136,6 +138,7 @@ class _Timer:
 
         What else a machine does only adds time, and often for longer than all repeats of one take.
         """
+        kind_of(self.device).wake(self.device)
         runnables: dict[str, _Runnable] = {}
         for done, (text, operation) in enumerate(distinct.items()):
             progress(operation.target, done, 2 * len(distinct))
@@ -145,19 +148,19 @@ class _Timer:
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
             progress(first.operation.target, done, 2 * len(distinct))
             again = self._time(first.operation, (first.fill,))
-            if again and again.time_us < first.time_us:
-                runnables[text] = again
+            if again:
+                runnables[text] = replace(first, time=_lower(first.time, again.time))
         return runnables
 
     def _time(self, operation: Operation, fills: Iterable[Fill]) -> _Runnable | None:
         """Time an operation; None where none of the kinds of synthetic input makes it run."""
         if operation.target in _OPAQUE:
             return None
-        copies = copies_needed(self.synthesizer.graph, operation)
+        copies = copies_needed(self.synthesizer.graph, operation, self.device)
         for fill in fills:
             try:
                 places = [self._place(operation, fill) for _ in range(copies)]
-                return _Runnable(operation, fill, time_in_step_us(places, self.device))
+                return _Runnable(operation, fill, time_in_step(places, self.device))
             except _REFUSALS as error:
                 refuse_dead(self.device, operation.target, error)
                 kind_of(self.device).free_unused()  # a failed attempt's would fail the next
@@ -167,6 +170,10 @@ class _Timer:
         inputs = self.synthesizer.inputs(operation, fill)
         newest = self.newest.get(operation.name)
         return Place(_call(operation, inputs), inputs[newest] if newest else None)
+
+
+def _lower(one: Time, other: Time) -> Time:
+    return Time(min(one.device_us, other.device_us), min(one.host_us, other.host_us))
 
 
 def _prepare(synthesizer: Synthesizer, operation: Operation, fill: Fill) -> Prepare:
@@ -180,7 +187,8 @@ def _call(operation: Operation, inputs: Mapping[str, torch.Tensor]) -> Callable[
 
 
 def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
-    time_us = roofline_us(graph, operation, measured_rates(device))
+    rates = measured_rates(device, product_dtype(graph, operation))
+    time_us = roofline_us(graph, operation, rates)
     return Cost(round_time_us(time_us), workspace_bytes=0, modelled=True)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,14 +51,14 @@ NOMINAL_CUDA = Rates(flops_per_us=2e7, bytes_per_us=1e6, launch_us=5.0)
 
 def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
     """Return the modelled time of an operation in microseconds."""
-    rate = rates.by_dtype.get(_dtype(graph, operation), rates.flops_per_us)
+    rate = rates.by_dtype.get(product_dtype(graph, operation), rates.flops_per_us)
     arithmetic_us = flops(graph, operation) / rate
     traffic_us = moved_bytes(graph, operation) / rates.bytes_per_us
     drawing_us = drawn_numbers(graph, operation) / rates.drawn_per_us
     return rates.launch_us + max(arithmetic_us, traffic_us, drawing_us)
 
 
-def _dtype(graph: Graph, operation: Operation) -> str:
+def product_dtype(graph: Graph, operation: Operation) -> str:
     """Return the dtype in which an operation multiplies: that of the first tensor it reads."""
     names = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
     return next((graph.tensors[name].dtype for name in names), "")
@@ -122,13 +122,16 @@ def moved_bytes(graph: Graph, operation: Operation) -> int:
 
 
 @functools.cache
-def measured_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> Rates:
-    """Return what a device sustains on a matrix product of `dtype` and on a copy, once measured."""
+def measured_rates(device: torch.device, dtype: str = "float32") -> Rates:
+    """Return what a device sustains on a product of `dtype` and on a copy, once measured.
+
+    Numbers that are drawn: a GPU multiplies ones quicker. What is no product's dtype has float32's.
+    """
     side = 4096 if kind_of(device).is_accelerator else 512
     effort = Effort(most=20)
-    factor = torch.ones(side, side, dtype=dtype, device=device)
-    product_us = median_time_us(lambda: factor @ factor, device, effort)
-    block = torch.ones(1 << 25, dtype=torch.uint8, device=device)
+    product_us = median_time_us(_product(dtype, side, device), device, effort)
+    beyond = kind_of(device).beyond_caches_bytes(device)
+    block = torch.ones(beyond, dtype=torch.uint8, device=device)
     copy_us = median_time_us(block.clone, device, effort)
     tiny = torch.ones(1, device=device)
     return Rates(
@@ -136,6 +139,15 @@ def measured_rates(device: torch.device, dtype: torch.dtype = torch.float32) -> 
         bytes_per_us=2 * block.numel() / copy_us,
         launch_us=median_time_us(lambda: tiny + tiny, device, effort),
     )
+
+
+def _product(dtype: str, side: int, device: torch.device) -> Callable[[], object]:
+    """Return a product of drawn numbers, in `dtype` where it is one of products."""
+    generator = torch.Generator(device).manual_seed(0)
+    drawn = torch.randn(side, side, device=device, generator=generator)
+    kind: torch.dtype = getattr(torch, dtype, torch.float32)
+    factor = drawn.to(kind) if kind.is_floating_point else drawn
+    return lambda: factor @ factor
 
 
 def _meta(graph: Graph, names: Iterable[str]) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""How long a call takes on a device: the median of repeats, device-synchronised."""
+"""How long a call takes, on a device and on the host: medians of repeats."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from remat_gen.capture.device import kind
+from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
 
 
@@ -27,18 +28,27 @@ class Effort:
 
 
 def median_time_us(
+    call: Callable[[], object], device: torch.device, effort: Effort | None = None
+) -> float:
+    """Return how long a device is busy with a call: the median, in microseconds."""
+    return median_time(call, device, effort).device_us
+
+
+def median_time(
     call: Callable[[], object],
     device: torch.device,
     effort: Effort | None = None,
     prepare: Callable[[], object] = lambda: None,
-) -> float:
-    """Return the median time of a call in microseconds, after warm-up runs.
+) -> Time:
+    """Return the median times of a call, after warm-up runs.
 
     `prepare` is called before each of them, outside of the measured time.
     """
     once_us = min(clock_us(call, device, prepare) for _ in range(2))  # the first initialises
     repeats = (effort or Effort()).repeats(once_us)
-    return statistics.median(kind_of(device).times_us(call, device, repeats, prepare))
+    times = kind_of(device).times(call, device, repeats, prepare, once_us)
+    device_us, host_us = ((t.device_us for t in times), (t.host_us for t in times))
+    return Time(statistics.median(device_us), statistics.median(host_us))
 
 
 def clock_us(

@@ -67,11 +67,11 @@ def function_costs(
     if target:
         hardware = find_target(target)
         return FunctionCosts(lambda c: modelled_parts(traced.graph, hardware, costs, c))
-    device, examples = loaded.device, traced.examples
+    device, examples, by_host = loaded.device, traced.examples, costs.launch_bound
 
     def measured(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
         with stage("compile") as step:
-            return measure(traced.graph, device, examples, candidates, step)
+            return measure(traced.graph, device, examples, candidates, step, by_host=by_host)
 
     return FunctionCosts(measured, dict(_known(plan_file, loaded)) if plan_file else {})
 

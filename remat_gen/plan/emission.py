@@ -15,6 +15,7 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.module.emit_module import Target, emit_body
 from remat_gen.codegen.module.file_header import Heading, with_header
 from remat_gen.codegen.module.guards import dims_of, varying_shape
+from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.plan import (
@@ -34,6 +35,7 @@ from remat_gen.plan.plan_names import blocks_of, planned_schedule
 from remat_gen.plan.smaller_problems import elsewhere_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.sums import added
 
 if TYPE_CHECKING:
     from remat_gen.plan.measured_step import MeasuredStep
@@ -64,7 +66,7 @@ def describe(measured: MeasuredStep, planned: Planned) -> Plan:
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=_solver(solution),
-        predicted=_predicted(planned),
+        predicted=_predicted(planned, costs),
         compiled=planned.fusion.compiled() if planned.fusion else None,
     )
 
@@ -101,18 +103,33 @@ def _shapes(graph: Graph) -> dict[str, str]:
     }
 
 
-def _predicted(planned: Planned) -> Predicted:
+def _predicted(planned: Planned, costs: Costs) -> Predicted:
     without = planned.fusion.without_grads if planned.fusion else planned.without_grads
     return Predicted(
         peak_bytes=planned.replay.peak_bytes,
         peak_bytes_without_grads=without.peak_bytes,
-        time_us=round(planned.replay.time_us, 3),
+        time_us=round(max(planned.replay.time_us, _other_us(planned, costs)), 3),
         eager_peak_bytes=planned.solution.eager.peak_bytes,
         eager_time_us=round(planned.solution.eager.time_us, 3),
         reruns=len(planned.replay.reruns),
         highest_bytes=planned.highest.nbytes if planned.highest.where else 0,
         highest_at=planned.highest.where,
     )
+
+
+def _other_us(planned: Planned, costs: Costs) -> float:
+    """Return how long a step keeps the one of host and device busy that eager does not wait for.
+
+    Re-runs may be short on the device and long on the host. Parts that are compiled have no times
+    of both.
+    """
+    if planned.fusion:
+        return 0.0
+    which = "time_us" if costs.launch_bound else "host_us"
+    operations = planned.problem.operations
+    again = (operations[p] for p in planned.replay.reruns)
+    names = (operation.name for operation in (*operations, *again))
+    return added(getattr(costs.operations[name], which) for name in names)
 
 
 def module_text(

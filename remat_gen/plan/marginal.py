@@ -74,4 +74,5 @@ def _marginal(cost: Cost, pair: _Pair, found: Mapping[str, PartCost]) -> Cost:
         return cost
     added_us = min(both.time_us, both.apart_us) - min(reader.time_us, reader.apart_us)
     share = min(1.0, max(_LEAST, added_us / alone_us))
-    return replace(cost, time_us=round_time_us(cost.time_us * share))
+    time_us, host_us = (round_time_us(us * share) for us in (cost.time_us, cost.host_us))
+    return replace(cost, time_us=time_us, host_us=host_us)

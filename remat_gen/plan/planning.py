@@ -13,7 +13,7 @@ from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.shorter_steps import smaller_lengths
 from remat_gen.ir.byte_text import size
-from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
@@ -191,11 +191,14 @@ def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
 
 def rounded(costs: Costs) -> Costs:
     """Round times to three significant digits: a plan's costs, read again, give the same plan."""
-    times = {name: replace(cost, time_us=_round(cost)) for name, cost in costs.operations.items()}
+    times = {
+        name: replace(cost, time_us=_round(cost.time_us), host_us=_round(cost.host_us))
+        for name, cost in costs.operations.items()
+    }
     return replace(costs, operations=times)
 
 
-def _round(cost: Cost) -> float:
-    if cost.time_us <= 0:
+def _round(time_us: float) -> float:
+    if time_us <= 0:
         return 0.0
-    return round(cost.time_us, _DIGITS - 1 - math.floor(math.log10(cost.time_us)))
+    return round(time_us, _DIGITS - 1 - math.floor(math.log10(time_us)))

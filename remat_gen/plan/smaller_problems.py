@@ -45,7 +45,7 @@ def _costs_at(costs: Costs, numbers: tuple[int, ...]) -> Costs:
 
 def _at(cost: Cost, numbers: tuple[int, ...]) -> Cost:
     found = {there.lengths: there.workspace_bytes for there in cost.smaller}
-    return Cost(cost.time_us, found.get(numbers, 0), cost.modelled)
+    return replace(cost, workspace_bytes=found.get(numbers, 0), smaller=())
 
 
 def _where(graph: Graph, numbers: tuple[int, ...]) -> str:

@@ -23,11 +23,14 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
         TraceError: backward reads a buffer that forward has overwritten by then.
     """
     index, host = value_index(graph), _on_host(graph)
+    bound = {operation.name: _cost_of(operation, costs) for operation in graph.operations}
+    if costs.launch_bound:  # the host's times add up to the step's, whatever the device's are
+        bound = {n: replace(c, time_us=c.host_us or c.time_us) for n, c in bound.items()}
     held = _held(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     operations = (
-        _operation(graph, operation, _cost_of(operation, costs), index, mutated)
+        _operation(graph, operation, bound[operation.name], index, mutated)
         for operation in graph.operations
     )
     return plain.Problem(

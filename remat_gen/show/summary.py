@@ -32,6 +32,7 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
     lines += _left_out(generated)
+    lines += _launches(plan)
     if generated.original:
         lines.append(f"original    {generated.original}")
     lines += _not_measured(plan)
@@ -90,6 +91,18 @@ def _left_out(generated: Generated) -> list[str]:
     """Say what eager's figures are without: the model's own checkpoints, a fused kernel."""
     named = ", ".join(f"{left.what} ({left.where})" for left in generated.left_out)
     return [f"left out    {named}: eager's figures are without it"] if named else []
+
+
+def _launches(plan: Plan) -> list[str]:
+    """Say where the step waits for the host: there times are those of launches."""
+    costs = plan.measured()
+    if not costs.launch_bound:
+        return []
+    host, device = (f"{us / 1000:.1f} ms" for us in (costs.host_us, costs.device_us))
+    return [
+        f"launches    bind the step: the host takes {host} for what keeps the device busy for "
+        f"{device}; times are the host's"
+    ]
 
 
 def _not_measured(plan: Plan) -> list[str]:

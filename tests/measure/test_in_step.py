@@ -14,7 +14,7 @@ from remat_gen.capture.profile.in_step import (
     copies_needed,
     copies_of,
     newest_inputs,
-    time_in_step_us,
+    time_in_step,
     touch,
 )
 from remat_gen.capture.profile.timing import Effort
@@ -67,12 +67,12 @@ def test_copies_are_more_than_caches_hold(build: Builder) -> None:
     x = build.tensor("x", (MIB,))
     build.tensor("y", (MIB,))
     add = build.operation("aten.add.Tensor", [x, x], ["y"])
-    assert copies_needed(build.graph(), add) == 8  # of 4 MiB read and 4 MiB made
+    assert copies_needed(build.graph(), add, CPU) == 8  # of 4 MiB read and 4 MiB made
 
 
 @pytest.mark.parametrize("nbytes, copies", [(0, 25), (16, 25), (5 * MIB, 13), (1 << 30, 1)])
 def test_copies_are_between_one_and_the_most_repeats(nbytes: int, copies: int) -> None:
-    assert copies_of(nbytes) == copies
+    assert copies_of(nbytes, CPU) == copies
 
 
 def test_places_come_in_turn_and_keep_their_results() -> None:
@@ -92,7 +92,7 @@ def test_places_come_in_turn_and_keep_their_results() -> None:
 def test_each_place_is_called_before_one_is_timed() -> None:
     called: list[int] = []
     places = [Place(lambda number=number: called.append(number)) for number in range(4)]
-    assert time_in_step_us(places, CPU, Effort(fewest=3, most=3)) > 0
+    assert time_in_step(places, CPU, Effort(fewest=3, most=3)).device_us > 0
     assert called[:4] == [0, 1, 2, 3]
     assert len(called) == 4 + 2 + 3
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from measure_graphs import Builder
 
+from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.profile.profile import profile
@@ -176,10 +177,8 @@ def test_a_disturbance_at_one_moment_is_not_measured(
     x = build.tensor("x", (4,))
     build.tensor("y", (4,))
     build.operation("aten.relu.default", [x], ["y"], name="relu")
-    moments = iter((9_000.0, 3.0))
-    monkeypatch.setattr(
-        "remat_gen.capture.profile.profile.time_in_step_us", lambda *_: next(moments)
-    )
+    moments = iter((Time(9_000.0), Time(3.0)))
+    monkeypatch.setattr("remat_gen.capture.profile.profile.time_in_step", lambda *_: next(moments))
     assert costs(build).operations["relu"].time_us == 3.0
 
 
