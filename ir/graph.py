@@ -18,6 +18,8 @@ from remat_gen.ir.errors import GraphError
 from remat_gen.ir.paths import OUTERMOST, Layers
 from remat_gen.ir.size import Layout, Length, Size
 
+CHECK = "remat.check_value"
+
 
 class Phase(Enum):
     """Which half of the step an operation was traced in."""
@@ -117,8 +119,9 @@ class Operation:
     user's name for the result (a variable or a module), `module` the path of the module it ran in.
     `state` is the recorded generator state that a second run of a random operation starts from.
 
-    Two targets are ours: `remat.rng_state` records the generator's state, `remat.constant` builds
-    a small tensor from the numbers in its arguments.
+    Three targets are ours: `remat.rng_state` records the generator's state, `remat.constant` builds
+    a small tensor from the numbers in its arguments, `remat.check_value` compares a condition with
+    the one that was planned for: it is run once.
     """
 
     name: str

@@ -28,6 +28,7 @@ from remat_gen.capture.lower.constants import made_fake, tidied
 from remat_gen.capture.lower.made_operations import make_constant, record_generator
 from remat_gen.capture.lower.step_ends import End, Ends, Place
 from remat_gen.capture.lower.tensors import TensorTable
+from remat_gen.capture.lower.value_checks import with_checks
 from remat_gen.capture.observe.outputs import Leaf
 from remat_gen.capture.refuse.untraceable import (
     constant_of,
@@ -35,6 +36,7 @@ from remat_gen.capture.refuse.untraceable import (
     refuse_sparse,
     refuse_unknown_shape,
 )
+from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
@@ -47,15 +49,18 @@ def lower(
     model_file: str,
     strict: bool,
     sizes: Sizes | None = None,
+    looks: tuple[Look, ...] = (),
 ) -> ir.Graph:
     """Translate the joint graph of a step; `returned` are eager's outputs.
+
+    The outputs behind those are what `looks` looked at: each step compares them.
 
     Raises:
         TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
             large constants.
     """
     ends = Ends(joint, call, prefix="" if strict else "model.")
-    return _Lowering(joint, ends, returned, model_file, table=TensorTable(sizes)).run()
+    return _Lowering(joint, ends, returned, model_file, looks, table=TensorTable(sizes)).run()
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class _Lowering:
     ends: Ends
     returned: tuple[Leaf, ...]
     model_file: str
+    looks: tuple[Look, ...] = ()
     namer: naming.Namer = field(default_factory=naming.Namer)
     table: TensorTable = field(default_factory=TensorTable)
     storages: Storages = field(default_factory=Storages)
@@ -259,9 +265,11 @@ class _Lowering:
 
     def _graph(self) -> ir.Graph:
         self.ends.refuse_others()
-        outputs = {i: self._output(end, i) for i, end in self.ends.outputs()}
-        if len(outputs) != len(self.returned):
+        leaving = dict(self.ends.outputs())
+        count = len(self.returned)
+        if len(leaving) != count + len(self.looks):
             raise TraceError("the trace does not return what the model returns")
+        outputs = {i: self._output(end, i) for i, end in leaving.items() if i < count}
         mutations = {self.by_place[p]: self.table.name(end) for p, end in self.ends.mutations()}
         for i, leaf in enumerate(self.returned):
             if leaf.same_as is not None:
@@ -283,7 +291,8 @@ class _Lowering:
             lengths=self._lengths(),
             layouts=self.table.layouts,
         )
-        return ir.verify(graph)
+        looked_at = [self.table.name(behind(leaving[count + i])) for i in range(len(self.looks))]
+        return ir.verify(with_checks(graph, zip(looked_at, self.looks, strict=True)))
 
     def _given(self, leaf: Leaf) -> str | None:
         """Return the buffer or argument that an output is itself, if it is one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,9 @@ from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.questions import watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
+from remat_gen.capture.values.answered import Answering
+from remat_gen.capture.values.looks import run_looking
+from remat_gen.capture.values.recorded import Looks
 from remat_gen.ir.errors import TraceError
 
 
@@ -80,8 +84,16 @@ def is_loss(leaf: object) -> bool:
 _SEED = 0x5EED_0F_A_51DE  # nobody's: where another one is set afterwards, forward has set it
 
 
-def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
-    """Run a step's forward on fake copies of the model's state and inputs."""
+def run_on_fakes(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    looks: Looks | None = None,
+) -> Returned:
+    """Run a step's forward on fake copies of the model's state and inputs.
+
+    Looks at values are answered from those of a real run.
+    """
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     mode = _mode_of(state.values())
 
@@ -106,7 +118,10 @@ def run_on_fakes(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_questions() as asked,
             watched_masks(model) as masks,
         ):
-            value = torch.func.functional_call(model, after, args, kwargs)  # updates `after`
+            with Answering(looks).looking() if looks else nullcontext():
+                value = run_looking(  # updates `after`
+                    lambda: torch.func.functional_call(model, after, args, kwargs)
+                )
             made = _made(model, state)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
     if any(map(_requires_grad, plain)):

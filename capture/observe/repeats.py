@@ -11,7 +11,7 @@ import contextlib
 import linecache
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +45,10 @@ class Reads:
     file: dict[str, Any] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def with_buffers(self, names: tuple[str, ...]) -> Reads:
+        """Return these reads, and those of buffers whose values decided what was traced."""
+        return replace(self, paths=tuple(dict.fromkeys((*self.paths, *names))))
 
 
 class _Unlike(TraceError):

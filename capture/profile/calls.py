@@ -12,7 +12,7 @@ import torch
 from remat_gen.capture.as_eager.dropout import dropout_mask, dropout_scale
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import GraphError
-from remat_gen.ir.graph import Argument, Literal, Operation, Ref
+from remat_gen.ir.graph import CHECK, Argument, Literal, Operation, Ref
 from remat_gen.ir.size import Size
 
 # Arithmetic on sizes is traced as calls of these modules, not of registered operators.
@@ -24,10 +24,18 @@ def rng_state(device: torch.device) -> torch.Tensor:
     return kind_of(device).rng_state(device)
 
 
+def check_value(condition: torch.Tensor, planned: bool, line: str) -> torch.Tensor:
+    """Compare a condition with the planned one, as a step does; nothing comes of it."""
+    if condition.device.type == "cpu":
+        operator.ne(bool(condition), planned)
+    return condition.new_empty(0)
+
+
 # The graph's own targets (see `ir.graph.Operation`).
 _OWN: dict[str, Callable[..., Any]] = {
     "remat.rng_state": rng_state,
     "remat.constant": torch.tensor,
+    CHECK: check_value,
     "remat.dropout_mask.default": dropout_mask,
     "remat.dropout_scale.default": dropout_scale,
 }

@@ -26,11 +26,6 @@ _LOOKS = (
         r"float\(self\.num_batches_tracked\)",
         "BatchNorm with momentum=None divides by how many steps it has counted: give it a momentum",
     ),
-    (
-        r"torch\.any\(var < 0\)",
-        "gaussian_nll_loss looks whether a variance is negative: write its formula out, or call it "
-        "outside of the model",
-    ),
 )
 # What torch's message contains, and what it means for the user; {0} is the group that was matched.
 _REASONS = (

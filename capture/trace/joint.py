@@ -27,11 +27,15 @@ from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
 from remat_gen.capture.as_eager.older_torch import as_in_newest
 from remat_gen.capture.as_eager.resampling import symbolic_resampling
 from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
+from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
+from remat_gen.capture.values.answered import Answering
+from remat_gen.capture.values.looks import Look, run_looking
+from remat_gen.capture.values.recorded import Looks, record
 from remat_gen.ir.errors import TraceError, said
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
@@ -42,12 +46,13 @@ _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
 class Joint:
     """The joint graph; not `strict` where Dynamo refused: names of inputs begin with `model.`.
 
-    `captured` is Dynamo's forward.
+    `captured` is Dynamo's forward. The outputs behind the model's own are what `checks` looked at.
     """
 
     graph_module: torch.fx.GraphModule
     strict: bool
     captured: torch.fx.GraphModule | None = None
+    checks: tuple[Look, ...] = ()
 
 
 def trace_joint(
@@ -58,11 +63,13 @@ def trace_joint(
     fakes: Arguments | None = None,
     *,
     stands_for: str = "",
+    looked_at: Call | None = None,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    A model on the CPU that `stands_for` one on a kind of GPU is traced with a GPU's kernels.
+    A model on the CPU that `stands_for` one on a kind of GPU is traced with a GPU's kernels. Where
+    forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -86,6 +93,8 @@ def trace_joint(
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)
+        if looked_at is not None:
+            return _looking(model, looked_at, given, differentiated)
         try:
             return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
@@ -97,7 +106,10 @@ def _strict(
 ) -> Joint:
     torch._dynamo.reset()
     args, kwargs = example
-    with torch._dynamo.config.patch(allow_rnn=True, ignore_logger_methods=_messages()):
+    # An assertion of a tensor would be an operation, which a plan has no use for.
+    with torch._dynamo.config.patch(
+        allow_rnn=True, ignore_logger_methods=_messages(), rewrite_assert_with_torch_assert=False
+    ):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
     _separate(captured, differentiated)
     try:
@@ -165,6 +177,23 @@ def _non_strict(
     return Joint(joint, strict=False)
 
 
+def _looking(
+    model: nn.Module, call: Call, given: Arguments, differentiated: frozenset[int]
+) -> Joint:
+    """Trace a forward that looks at values: Dynamo would not, whatever they are."""
+    with _compiling_state_context():
+        looks = record(model, call)
+        separated = _Separated(model, differentiated, looks)
+        try:
+            joint = _export(separated, *given)
+        except TraceError:
+            raise
+        except Exception as error:
+            raise TraceError(explain(error)) from error
+    told_lines.name_items(joint)
+    return Joint(joint, strict=False, checks=tuple(separated.checks))
+
+
 def _export(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.fx.GraphModule:
@@ -176,14 +205,23 @@ def _export(
 class _Separated(nn.Module):
     """What `_separate` does, for a module that is traced without Dynamo."""
 
-    def __init__(self, model: nn.Module, differentiated: frozenset[int]) -> None:
+    def __init__(
+        self, model: nn.Module, differentiated: frozenset[int], looks: Looks | None = None
+    ) -> None:
         super().__init__()
         self.model = model
+        self.looks = looks
+        self.checks: list[Look] = []
         self.differentiated = differentiated
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return separated(told_lines.run_told(self.model, args, kwargs), self.differentiated)
+        answering = Answering(self.looks or Looks())
+        with answering.looking() if self.looks else contextlib.nullcontext():
+            value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
+        self.checks = [look for _, look in answering.checks]
+        leaves = separated(value, self.differentiated)
+        return *leaves, *(tensor for tensor, _ in answering.checks)
 
 
 def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:

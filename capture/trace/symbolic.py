@@ -63,6 +63,7 @@ def trace_lengths(
     differentiated: frozenset[int],
     lengths: tuple[Length, ...],
     stands_for: str = "",
+    looked_at: Call | None = None,
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -78,7 +79,13 @@ def trace_lengths(
         _state_in(model, fakes.mode),
     ):
         joint = trace_joint(
-            model, args, kwargs, differentiated, fakes.arguments, stands_for=stands_for
+            model,
+            args,
+            kwargs,
+            differentiated,
+            fakes.arguments,
+            stands_for=stands_for,
+            looked_at=looked_at,
         )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines

@@ -49,6 +49,8 @@ from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
+from remat_gen.capture.values.compared import NumberError
+from remat_gen.capture.values.recorded import Looks, record
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -61,7 +63,7 @@ class Traced:
     `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
     library on submodules. `pinned` says why the batch is the example's alone, where one was looked
     for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
-    numbers are the same.
+    numbers are the same. `values` names the buffers whose values decided what was traced.
     """
 
     graph: Graph
@@ -74,6 +76,7 @@ class Traced:
     pinned: str = ""
     autocast: Autocast | None = None
     left_out: tuple[LeftOut, ...] = ()
+    values: tuple[str, ...] = ()
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -112,12 +115,12 @@ def trace(
     layouts = layouts_of_kernels(stands_for)
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
-            returned, reads = _returned(model, call, _globals_of(source_file))
+            returned, reads, looks = _returned(model, call, _globals_of(source_file))
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
         refuse_hooked_saving(returned.saving)
         source = str(source_file.resolve()) if source_file else ""
-        step = _Step(model, call, returned, reads, source, stands_for)
+        step = _Step(model, call, returned, reads, source, stands_for, looks)
         with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
             return first_as_eager(returned.asked, lambda: step.traced(dynamic))
 
@@ -141,7 +144,7 @@ def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step that is about to be traced; `file` is the user's."""
+    """A step that is about to be traced; `file` is the user's; `looks` are those at values."""
 
     model: nn.Module
     call: Call
@@ -149,6 +152,12 @@ class _Step:
     reads: Reads
     file: str
     stands_for: str
+    looks: Looks | None
+
+    @property
+    def looked_at(self) -> Call | None:
+        """Return the call that is run for what forward looks at, if it looks at values."""
+        return self.call if self.looks else None
 
     def traced(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
@@ -172,13 +181,19 @@ class _Step:
             call.kwargs,
             self.returned.differentiated,
             stands_for=self.stands_for,
+            looked_at=self.looked_at,
         )
         return self._lowered(joint, None)
 
     def varying(self, lengths: tuple[Length, ...]) -> Traced:
         """Trace it for lengths up to the example's."""
         joint, sizes, shapes = trace_lengths(
-            self.model, self.call, self.returned.differentiated, lengths, self.stands_for
+            self.model,
+            self.call,
+            self.returned.differentiated,
+            lengths,
+            self.stands_for,
+            self.looked_at,
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
@@ -186,7 +201,7 @@ class _Step:
     def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
         drop_kept_dims(nodes)
-        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes)
+        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
         if self.stands_for:
@@ -204,6 +219,7 @@ class _Step:
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
+            values=self.looks.assumed if self.looks else (),
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:
@@ -218,30 +234,51 @@ def _globals_of(source_file: Path | None) -> dict[str, Any]:
     return next((vars(module) for module in modules if place), {})
 
 
-def _returned(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+def _returned(
+    model: nn.Module, call: Call, file: dict[str, Any]
+) -> tuple[Returned, Reads, Looks | None]:
     """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
-    args, kwargs = call.args, call.kwargs
     with refused_side_effects(model):
         try:
-            with quiet():
-                return read_twice(model, file, lambda: run_on_fakes(model, args, kwargs))
+            return *_on_fakes(model, call, file, None), None
         except TraceError:
             raise
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
-            _refuse(model, call, error)
+            looks = _refuse(model, call, error)
+            if looks is not None:
+                return *_on_fakes(model, call, file, looks), looks
             if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
                 reason = f"forward does not run on tensors without values: {said(error)}"
                 raise TraceError(reason) from error
-            model, args, kwargs = copy.deepcopy((model, args, kwargs))
-            return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+            model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
+            return *read_twice(model, file, lambda: run_for_real(model, args, kwargs)), None
 
 
-def _refuse(model: nn.Module, call: Call, error: Exception) -> None:
-    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not."""
+def _on_fakes(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
+) -> tuple[Returned, Reads]:
+    args, kwargs = call.args, call.kwargs
+    with quiet():
+        returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
+    return returned, reads if looks is None else reads.with_buffers(looks.assumed)
+
+
+def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
+    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
+
+    Return what a real run finds where forward looks at values.
+    """
     try:
         trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
-        raise refused from error
+        try:
+            looks = record(model, call)
+        except NumberError:  # the tracer knows which of torch's own functions reads it
+            raise refused from error
+        if not looks.found:
+            raise refused from error
+        return looks
+    return None
 
 
 def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:

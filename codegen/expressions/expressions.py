@@ -12,7 +12,7 @@ from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, m
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
-from remat_gen.ir.graph import Argument, Graph, Literal, Operation, Ref, View, refs_in
+from remat_gen.ir.graph import CHECK, Argument, Graph, Literal, Operation, Ref, View, refs_in
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -157,6 +157,8 @@ class Expressions:
             return self._rng_state(operation)
         if operation.target == "remat.constant":
             return f"torch.tensor({self._arguments(operation)})"
+        if operation.target == CHECK:
+            return self._check(operation)
         function, arguments = self._function_and_arguments(operation, again)
         if again and operation.state:
             state = self.tensor(operation.state)
@@ -314,6 +316,12 @@ class Expressions:
         (device,) = operation.args
         where = device.text if isinstance(device, Literal) else ""
         return f"{kind_of(where).module}.get_rng_state()"
+
+    def _check(self, operation: Operation) -> str:
+        """Compare a condition: at once on the CPU, at the end of the step where that would wait."""
+        (condition,) = refs_in(operation.args)
+        later = self.graph.tensors[condition].device != "cpu"
+        return f"check_value({'step, ' * later}{', '.join(map(self.argument, operation.args))})"
 
     def _arguments(self, node: Operation | View) -> str:
         args = spelling.with_lone_dimension(node.target, node.args)

@@ -41,7 +41,9 @@ class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
-    `left_out` is what of the model the plan has not, though its numbers are the same. `original`
+    `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
+    are the lines of conditions that went as in the example, `values` the buffers whose values
+    decided, too. `original`
     says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
     that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
     share of the time of the best that was found. `view` has what `remat-gen plot` draws.
@@ -55,6 +57,8 @@ class Generated:
     costs_reused: bool
     lengths: str
     left_out: tuple[LeftOut, ...]
+    conditions: tuple[str, ...]
+    values: tuple[str, ...]
     original: str
     pinned: Pinned
     slower: float | None
@@ -92,6 +96,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     planned = plan_step(measured, stages)
     with stages("repeat"):
         original = _run_twice(request, loaded, planned)
+    from remat_gen.capture.lower.value_checks import conditions_of
+
     with stages("emit"), loaded.importable():
         plan, plan_text, text = _emit(measured, planned)
     with stages("write"):
@@ -105,6 +111,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         costs_reused=reused,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
         left_out=traced.left_out,
+        conditions=conditions_of(traced.graph),
+        values=traced.values,
         original=original,
         pinned=planned.pinned,
         slower=planned.solution.slower,

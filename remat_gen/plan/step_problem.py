@@ -9,7 +9,7 @@ from remat_gen.capture.lower.signature import signature
 from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import GraphError, TraceError
-from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Trait
+from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Trait
 from remat_gen.solver.law import problem as plain
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -106,7 +106,8 @@ def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
     """
     if operation.target == BATCH_NORM:
         return True
-    return not (_updates(graph, operation) or reads_stale or operation.target == "remat.rng_state")
+    once = operation.target in ("remat.rng_state", CHECK)
+    return not (_updates(graph, operation) or reads_stale or once)
 
 
 def _updates(graph: Graph, operation: Operation) -> bool:

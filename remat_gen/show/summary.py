@@ -33,6 +33,7 @@ def summary_lines(generated: Generated) -> list[str]:
         lines.append(f"inputs      {_lengths(generated)}")
     lines += _left_out(generated)
     lines += _launches(plan)
+    lines += _as_in_example(generated)
     if generated.original:
         lines.append(f"original    {generated.original}")
     lines += _not_measured(plan)
@@ -103,6 +104,20 @@ def _launches(plan: Plan) -> list[str]:
         f"launches    bind the step: the host takes {host} for what keeps the device busy for "
         f"{device}; times are the host's"
     ]
+
+
+def _as_in_example(generated: Generated) -> list[str]:
+    """Say which branches the plan takes for granted; another one is an error in the step."""
+    found, values = generated.conditions, ", ".join(generated.values)
+    several = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    lines = []
+    if found:
+        are = "goes" if len(found) == 1 else "go"
+        listed = f"{', '.join(found[:_NAMED])}{several} {are} as in the example"
+        lines.append(f"conditions  {listed}: each step compares")
+    if values:
+        lines.append(f"values      of {values} decide what runs: they must stay as they are")
+    return lines
 
 
 def _not_measured(plan: Plan) -> list[str]:
@@ -186,6 +201,8 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "not_run": _without_a_measurement(plan),
         "dynamic": list(plan.dynamic),
         "left_out": [asdict(left) for left in generated.left_out],
+        "conditions": list(generated.conditions),
+        "values": list(generated.values),
         "original": generated.original,
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,

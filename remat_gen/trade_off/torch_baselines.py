@@ -26,12 +26,12 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from remat_gen.capture.as_eager.draws import compares_53_bits
 from remat_gen.capture.profile.calls import materialise, resolve
-from remat_gen.ir.graph import Graph, Kind, Operation, Phase, Tensor, Trait, View, refs_in
+from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Tensor, Trait, View, refs_in
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.trade_off.baselines import Peer, in_one_backward
 
 _SCALE = "remat.dropout_scale.default"
-_NO_CALLS = ("remat.rng_state", "remat.constant")
+_NO_CALLS = ("remat.rng_state", "remat.constant", CHECK)
 RATIOS = (1.0, 0.7, 0.5, 0.3, 0.1, 0.0)
 
 

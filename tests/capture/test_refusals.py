@@ -31,10 +31,10 @@ def _(x):
 
 # forward, the text on the line that is named, what the message says, the code before the class
 AT_A_LINE = {
-    "branch": (
-        "y = self.lin(x)\nif y.sum() > 0:\n    y = 2 * y\nreturn y.sum()",
-        "if y.sum",
-        "torch.where",
+    "coin": (
+        "y = self.lin(x)\nif torch.rand(()) > 0.5:\n    y = 2 * y\nreturn y.sum()",
+        "if torch.rand",
+        "set that rate to 0",
         "",
     ),
     "item": (
@@ -90,7 +90,10 @@ AT_A_LINE = {
 # What a reader of docs/limits.md is told of each case: what is not supported, and what to do.
 LINES_TOLD = {
     "condition": ("`torch.where` with a condition of `uint8`", "refused with your line; `.bool()`"),
-    "branch": ("`if` on a tensor's value", "refused with your line; use `torch.where`"),
+    "coin": (
+        "`if` on a random number (LayerDrop, stochastic depth by a coin)",
+        "refused with your line; set its rate to 0, or multiply by a mask",
+    ),
     "item": (
         "`.item()`: a tensor's value as a Python number",
         "refused with your line; keep it a tensor",
@@ -174,11 +177,6 @@ TORCH_LOOKS = {
         "return self.norm(x).sin().sum()",
         "give it a momentum",
     ),
-    "variance": (
-        LINEAR,
-        "y = self.lin(x)\nreturn F.gaussian_nll_loss(y, x, y.exp())",
-        "write its formula out",
-    ),
 }
 LOOKS_TOLD = {
     "masks": (
@@ -187,10 +185,6 @@ LOOKS_TOLD = {
         "refused with your line; pass `is_causal=True` or `is_causal=False`",
     ),
     "average": ("BatchNorm with `momentum=None`", "refused with your line; give it a momentum"),
-    "variance": (
-        "`gaussian_nll_loss`: it looks at the signs of variances",
-        "refused with your line; write its formula out",
-    ),
 }
 
 
@@ -436,10 +430,10 @@ def test_an_unknown_reason_is_quoted_short() -> None:
 
 
 def test_the_place_is_that_of_the_error_that_gave_the_reason(tmp_path: Path) -> None:
-    """Dynamo refuses to set requires_grad; the branch is what must be told."""
-    forward = "x.requires_grad = True\ny = self.lin(x)\nif y.sum() > 0:\n    y = -y\nreturn y.sum()"
+    """Dynamo refuses to set requires_grad; the number is what must be told."""
+    forward = "x.requires_grad = True\ny = self.lin(x)\nn = int(y.sum())\nreturn y.sum() * n"
     text = source(LINEAR, forward)
-    with pytest.raises(TraceError, match=rf"net\.py:{line_of(text, 'if y.sum')}: .*Python number"):
+    with pytest.raises(TraceError, match=rf"net\.py:{line_of(text, 'int(y')}: .*Python number"):
         traced(tmp_path, text)
 
 

@@ -1,0 +1,70 @@
+"""What the values of tensors follow from: inputs, parameters, buffers, random numbers.
+
+Followed are storages, through the operations of a real run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+RANDOM = "random numbers"
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Followed(TorchDispatchMode):
+    """Notes for each storage what its values follow from; at first those of `named` tensors."""
+
+    def __init__(self, named: Mapping[str, Tensor]) -> None:
+        TorchDispatchMode.__init__(self)
+        # A weak reference keeps a storage's address from being another's.
+        self._from: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
+        for name, tensor in named.items():
+            self._add(tensor, frozenset({name}))
+
+    def reads(self, tensor: Tensor) -> frozenset[str]:
+        """Return what a tensor's values follow from."""
+        if tensor.layout is not torch.strided:
+            return _NOTHING
+        return self._from.get(tensor.untyped_storage()._cdata, (None, _NOTHING))[1]
+
+    def _add(self, tensor: Tensor, names: frozenset[str]) -> None:
+        if tensor.layout is torch.strided:
+            storage = StorageWeakRef(tensor.untyped_storage())
+            self._from[storage.cdata] = storage, names | self.reads(tensor)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run an operation, and note what its results follow from."""
+        result = func(*args, **(kwargs or {}))
+        given = _tensors((args, kwargs))
+        names = _NOTHING.union(*map(self.reads, given))
+        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            names |= {RANDOM}
+        if names:
+            for tensor in (*_tensors(result), *_written(func, args, kwargs or {})):
+                self._add(tensor, names)
+        return result
+
+
+def _tensors(values: object) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Tensor]:
+    """Return what an operator writes into."""
+    arguments = func._schema.arguments if isinstance(func, torch._ops.OpOverload) else ()
+    given = dict(zip((a.name for a in arguments), args, strict=False)) | kwargs
+    writes = [a.name for a in arguments if a.alias_info and a.alias_info.is_write]
+    return _tensors([given.get(name) for name in writes])

@@ -1,0 +1,72 @@
+"""Looks at values that no plan can go by, and those of which it knows enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tracing import LINEAR, line_of, source, traced
+
+from remat_gen.capture.load.load import load
+from remat_gen.capture.lower.value_checks import conditions_of
+from remat_gen.capture.trace.trace import trace_loaded
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import CHECK
+
+ALIKE = "y = self.lin(x)\n"
+# forward, the line that is named, what the message says
+REFUSED = {
+    "a number that is reckoned with": (
+        "s = y.max().item()\nif s > 0:\n    y = y / s\nreturn y.sum()",
+        "s = y.max",
+        "keep it a tensor",
+    ),
+    "a number that is a size": ("return y[: x.argmax().item()].sum()", "return y[", "keep it"),
+    "a number that is rounded": (
+        "if int(y.abs().max()) > 3:\n    y = -y\nreturn y.sum()",
+        "if int(",
+        "keep it a tensor",
+    ),
+    "numbers in a list": ("return y.sum() * len(set(x[0].tolist()))", "return y.sum", "keep"),
+    "a coin beside an input": (
+        "if torch.rand(2)[0].item() < 0.5:\n    y = -y\nreturn y.sum()",
+        "if torch.rand",
+        "set that rate to 0",
+    ),
+    "an example that is refused": (
+        "if x.abs().max() < 99:\n    raise ValueError('too small')\nreturn y.sum()",
+        "raise",
+        "too small",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_the_line(tmp_path: Path, case: str) -> None:
+    forward, place, says = REFUSED[case]
+    text = source(LINEAR, ALIKE + forward)
+    with pytest.raises(TraceError) as caught:
+        traced(tmp_path, text)
+    assert str(caught.value).startswith(f"net.py:{line_of(text, place)}: ")
+    assert says in str(caught.value)
+
+
+def test_looks_in_a_loop_are_told_apart(tmp_path: Path) -> None:
+    """One line, three layers, three conditions: each with its own value."""
+    forward = (
+        "for i in range(3):\n    if (x > 2 * i - 1).all():\n        x = x * 2\n"
+        "return self.lin(x).sum()"
+    )
+    graph = traced(tmp_path, source(LINEAR, forward, "(torch.ones(4, 8) / 2,)")).graph
+    planned = [o.args[1] for o in graph.operations if o.target == CHECK]
+    assert planned == [True, False, False]
+    assert len(conditions_of(graph)) == 1
+
+
+def test_a_condition_varies_with_the_batch(tmp_path: Path) -> None:
+    forward = "if (x > 99).any():\n    x = -x\nreturn self.lin(x).sum()"
+    path = tmp_path / "net.py"
+    path.write_text(source(LINEAR, forward), encoding="utf-8")
+    found = trace_loaded(load(path, None, None, "cpu"), None)
+    assert [length.minimum for length in found.graph.lengths] == [1]
+    assert [o.target for o in found.graph.operations].count(CHECK) == 1
