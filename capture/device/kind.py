@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+_HEADROOM_BYTES = 10**9
+
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
@@ -113,6 +115,10 @@ class DeviceKind(ABC):
     def forget_peaks(self, device: torch.device) -> None:
         """Begin to look for peaks anew, if the kind counts."""
         raise NotImplementedError
+
+    def headroom_bytes(self, device_bytes: int) -> int:
+        """Return what to leave free of so much memory, for what no allocator counts."""
+        return _HEADROOM_BYTES
 
     def beyond_caches_bytes(self, device: torch.device) -> int:
         """Return how many bytes are more than a device's caches hold.

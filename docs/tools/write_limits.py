@@ -50,6 +50,10 @@ _TAIL = """
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
 - A thread that draws random numbers while backward draws a dropout's again, from the state that
   their generator had: either may get the other's. Masks that are kept are safe.
+- On Hopper PyTorch 2.11 and later run cuDNN's attention in 16 bits, and a plan that is made there
+  runs it, too. Where a mask is given, the length is 64 above a multiple of 128 and a row's
+  log-sum-exp is below -88, its gradient of the queries has nan (pytorch#196678), eager's as well:
+  put `torch.backends.cuda.enable_cudnn_sdp(False)` into the model's file, and plan again.
 
 ## Equal within tolerance, not to the bit
 

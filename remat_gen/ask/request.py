@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,7 @@ from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute")
-DEFAULT_HEADROOM = "1GB"
+DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
 
@@ -54,14 +54,16 @@ class DeviceMemory:
     optimizer: Optimizer = Optimizer.ADAMW
     headroom: str = DEFAULT_HEADROOM
 
-    def break_down(self, resident: Resident) -> Breakdown:
-        """Subtract what is no activation.
+    def break_down(self, resident: Resident, usual_headroom: Callable[[int], int]) -> Breakdown:
+        """Subtract what is no activation; `usual_headroom` goes by the device's bytes.
 
         Raises:
             UsageError: a size is none, or nothing is left.
         """
         nbytes = parse_size(self.text, "--device-memory")
-        headroom = 0 if self.headroom == "0" else parse_size(self.headroom, "--headroom")
+        headroom = usual_headroom(nbytes)
+        if self.headroom != DEFAULT_HEADROOM:
+            headroom = 0 if self.headroom == "0" else parse_size(self.headroom, "--headroom")
         return break_down(nbytes, resident, self.optimizer, headroom)
 
 

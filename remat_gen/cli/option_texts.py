@@ -32,7 +32,8 @@ OptimizerOption = Annotated[
     Optimizer | None, typer.Option(metavar="NAME", help=f"{'|'.join(Optimizer)} [adamw]")
 ]
 HeadroomOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB].")
+    str | None,
+    typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB; GPU: + 5%]."),
 ]
 OutputOption = Annotated[
     str | None,

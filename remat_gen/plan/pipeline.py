@@ -186,8 +186,9 @@ def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
     if isinstance(request.limit, Budget):
         return None
     from remat_gen.ask.resident import resident
+    from remat_gen.capture.device.kinds import kind_of
 
-    return request.limit.break_down(resident(loaded))
+    return request.limit.break_down(resident(loaded), kind_of(loaded.device).headroom_bytes)
 
 
 def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> tuple[Costs, bool]:

@@ -84,6 +84,7 @@ class _Subject:
             args, kwargs = in_double((self.args, self.kwargs))
             return replace(self, args=args, kwargs=kwargs).outcomes(double)
         except Exception:  # a model's own as well: this run is a help, no verdict
+            kind_of(self.device).free_unused()  # it may have been the memory
             return []
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
@@ -163,7 +164,7 @@ def _verify(
         comparisons = _compare(repeats, actual, original, subject)
         subject.tell(3)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
-        report = replace(report, deterministic=subject.deterministic)
+        report = replace(report, deterministic=subject.deterministic, moving=repeats.moving)
     except _STEP_ERRORS as error:
         return replace(
             report,

@@ -27,14 +27,16 @@ class PeakMeasurement:
     """The activation peak, and what it was measured against.
 
     On the CPU `before_bytes` and `after_bytes` count only what was allocated since the first
-    warm-up step. `allocated_peak_bytes` is a GPU's: the same peak in the allocator's blocks.
-    `events` are the CPU's allocations of the step, their totals above what the peak is above.
+    warm-up step. `allocated_peak_bytes` is a GPU's: the same peak in the allocator's blocks;
+    `reserved_bytes` is all that it holds then, for parameters and inputs too. `events` are the
+    CPU's allocations of the step, their totals above what the peak is above.
     """
 
     peak_bytes: int
     before_bytes: int
     after_bytes: int
     allocated_peak_bytes: int | None = None
+    reserved_bytes: int | None = None
     events: tuple[MemoryEvent, ...] = ()
 
 
@@ -113,6 +115,7 @@ def _activation_peak_of_counts(
         before_bytes=before.requested,
         after_bytes=after.requested,
         allocated_peak_bytes=highest.allocated - max(before.allocated, after.allocated),
+        reserved_bytes=highest.reserved,
     )
 
 

@@ -33,6 +33,11 @@ class Repeats:
     unlike: Comparison | None
 
     @property
+    def moving(self) -> int:
+        """How many results are not the same to the bit in every run."""
+        return len({key for step in self.noise for key, off in step.items() if off})
+
+    @property
     def may_be_order(self) -> bool:
         """Whether sums in any order explain it: those of several threads on the CPU."""
         return self.unlike is not None and self.unlike.match is Match.TOLERANCE

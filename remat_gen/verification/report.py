@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from remat_gen.verification.compare import Comparison, Match
+from remat_gen.verification.compare import NOISE_FACTOR, Comparison, Match
 from remat_gen.verification.paired_times import TimeRatio
 from remat_gen.verification.peak import PeakMeasurement
 
 _PREDICTION_SHARE = 0.01
 _PREDICTION_BYTES = 64 * 1024
 _NAMED_AT_MOST = 5
+_ALLOWED = f"up to {NOISE_FACTOR:g} times as much is allowed"
 _DETERMINISTIC = "adds in any order; both ran torch's deterministic algorithms"
 
 
@@ -33,7 +34,8 @@ class Report:
     `failure` says why the planned model could not be run, `original_failure` why the original
     could not, or how it is not `repeatable`: then nothing was compared. That is an error unless the
     original does not fit on the device, which may be why it was planned. `deterministic` says that
-    both ran deterministic kernels, `smaller` is about a step of a smaller batch.
+    both ran deterministic kernels, `moving` how many results of the original are not the same to
+    the bit in three repeats, `smaller` is about a step of a smaller batch.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -47,6 +49,7 @@ class Report:
     original_fits: bool = True
     repeatable: bool = True
     deterministic: bool = False
+    moving: int = 0
     failure: str = ""
     smaller: Report | None = None
     smaller_name: str = ""
@@ -78,6 +81,9 @@ class Report:
             yield Row("original model", ok, result, self.original_failure)
         if self.deterministic:
             yield Row("original model", None, "deterministic", _DETERMINISTIC)
+        if self.moving:
+            moving = f"{self.moving} of its results differ from run to run; {_ALLOWED}"
+            yield Row("original model", None, "not bitwise itself", moving)
         ordered = sorted(self.comparisons, key=lambda c: _KINDS.index(c.kind))
         for kind, group in groupby(ordered, key=lambda c: c.kind):
             yield _summary(kind, list(group))
@@ -93,6 +99,7 @@ class Report:
         beside = f"original {original.peak_bytes:,} bytes" if original else ""
         if self.planned_peak and self.planned_peak.allocated_peak_bytes is not None:
             beside += f"; allocated {self.planned_peak.allocated_peak_bytes:,} bytes"
+            beside += f"; {self.planned_peak.reserved_bytes:,} bytes reserved in all"
         yield Row("activation peak", None, f"{measured:,} bytes", beside.lstrip("; "))
         if self.budget_bytes is not None:
             fits = measured <= self.budget_bytes

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.ask.budget import Optimizer, Resident, break_down, parse_budget, parse_size
+from remat_gen.ask.request import DeviceMemory
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 
@@ -102,6 +104,21 @@ def test_a_devices_memory_is_broken_down(optimizer: str, copies: int) -> None:
     breakdown = break_down(1000, resident, Optimizer(optimizer), 50)
     assert breakdown.activations_bytes == 1000 - 100 - 60 - copies * 60 - 7 - 5 - 50
     assert "1000 B device - 100 B parameters - 60 B gradients" in str(breakdown)
+
+
+def test_a_gpu_needs_more_headroom_than_a_cpu() -> None:
+    """For its context, cuBLAS's workspaces in two threads, and the allocator's segments."""
+    resident = Resident(0, 0, 0, 0)
+    memory = DeviceMemory("80GB")
+    left = {
+        kind: memory.break_down(resident, kind_of(kind).headroom_bytes).activations_bytes
+        for kind in ("cpu", "cuda")
+    }
+    assert left == {"cpu": 79 * 10**9, "cuda": 75 * 10**9}
+    asked = DeviceMemory("80GB", headroom="2GB")
+    assert (
+        asked.break_down(resident, kind_of("cuda").headroom_bytes).activations_bytes == 78 * 10**9
+    )
 
 
 @pytest.mark.parametrize(

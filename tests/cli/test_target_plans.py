@@ -176,7 +176,8 @@ def test_without_a_budget_it_is_the_memory_of_the_target(folder: Path, remat: Re
     plan = read_plan(Path("small_remat.plan.json"))
     assert plan.asked.budget == "device memory 24GB"
     assert "--device-memory 24GB --optimizer sgd" in plan.asked.command
-    assert plan.asked.budget_bytes < 23_000_000_000  # a headroom of 1 GB, and the parameters
+    headroom = 1_000_000_000 + 24_000_000_000 // 20
+    assert 21_790_000_000 < plan.asked.budget_bytes < 24_000_000_000 - headroom  # the parameters
 
 
 def test_a_sweep_is_for_a_target_too(folder: Path, remat: Remat) -> None:

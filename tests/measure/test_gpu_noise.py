@@ -155,6 +155,9 @@ def test_verification_allows_the_noise_and_no_more(monkeypatch: pytest.MonkeyPat
     for kind in (Net, OutputsOnly):
         report = verify(monkeypatch, kind(off=4e-6), kind(off=4e-6))
         assert report.ok and not report.bitwise and not report.deterministic
+        (told,) = (row for row in report.rows() if row.what == "original model")
+        assert told.result == "not bitwise itself" and told.ok is None
+        assert f"{report.moving} of its results differ" in told.detail and report.moving
     wrong = verify(monkeypatch, Net(off=4e-6), Net(off=4e-6, wrong=1e-3))
     assert {row.what for row in wrong.rows() if row.ok is False} == {"outputs", "gradients"}
     stray = verify(monkeypatch, Net(off=0.1), Net(off=0.1))

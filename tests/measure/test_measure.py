@@ -176,3 +176,4 @@ def test_cuda_counts_requested_bytes_and_shows_allocated_ones(
     assert order == ["step", "synchronise", "reset", "step", "synchronise"]
     assert (measured.peak_bytes, measured.before_bytes, measured.after_bytes) == (700, 900, 1000)
     assert measured.allocated_peak_bytes == 3 * 1700 - 2 * 1000
+    assert measured.reserved_bytes == 4 * 1700
