@@ -10,20 +10,16 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
 from string import Formatter
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-TABLES = (
-    "_modules _parameters _buffers _forward_pre_hooks _forward_hooks _backward_pre_hooks "
-    "_backward_hooks"
-).split()
+HOOKS = "_forward_pre_hooks _forward_hooks _backward_pre_hooks _backward_hooks".split()
 LAYOUT = operator.attrgetter("shape", "dtype", "is_cpu", "requires_grad")
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
@@ -107,19 +103,31 @@ def paths_of(row: str, modules: Iterable[str]) -> list[str]:
     return [name + tail for name in modules if indexed.fullmatch(name)] if star else [row]
 
 
-def fetch(model: nn.Module, path: str, file: dict[str, Any]) -> Any:
-    """Return what stands at a path; `file` are the globals of this one."""
+def rows_of(table: Mapping[str, Any], modules: Iterable[str]) -> dict[str, Any]:
+    """Return the row of each path; one of an index counts more than one of all."""
+    rows = [(path, row) for paths, row in table.items() for path in paths.split(" | ")]
+    rows.sort(key=lambda row: -row[0].count("*"))
+    return {path: row for pattern, row in rows for path in paths_of(pattern, modules)}
+
+
+class File:
+    """The globals of a file as attributes."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.__dict__ = held
+
+
+def fetch(model: nn.Module, path: str, file: Any) -> Any:
+    """Return what stands at a path; `file` has the globals of this one."""
     place, colon, name = path.rpartition(":")
     try:
-        root = import_module(place) if place else SimpleNamespace(**file) if colon else model
+        root = import_module(place) if place else file if colon else model
         return Formatter().get_field(f"root.{name}", (), {"root": root})[0]
     except (AttributeError, ImportError, LookupError, TypeError):
         return NOT_SET
 
 
-def described(
-    model: nn.Module, paths: Iterable[str], file: dict[str, Any]
-) -> Iterator[tuple[str, str]]:
+def described(model: nn.Module, paths: Iterable[str], file: Any) -> Iterator[tuple[str, str]]:
     """Describe all modules, and what stands at paths; once more reached, by its first path."""
     modules = dict(model.named_modules(remove_duplicate=False))
     first: dict[int, str] = {}
@@ -135,63 +143,56 @@ def described(
 class Watch:
     """What a model was found to hold: while nothing is another, it is not described again.
 
-    The model holds this, so that nothing here refers to its `vars`: it is let go of at once.
+    The model holds this, so that nothing here refers to it or its `vars`: it is let go of at once.
     """
 
-    def __init__(self, model: nn.Module, paths: Iterable[str], file: dict[str, Any]) -> None:
+    def __init__(self, model: nn.Module, paths: Iterable[str], file: Any) -> None:
         self.known: dict[int, Any] = {}  # what blocks are given
-        self.file, (_, *modules) = file, model.modules()
-        tables = [vars(m)[name] for m in (model, *modules) for name in TABLES]
+        self.file, (_, *modules), self.paths = file, model.modules(), list[str]()
+        names = "_modules", "_parameters", "_buffers", *HOOKS
+        tables = [vars(m)[name] for m in model.modules() for name in names]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
-        self.dicts = list(map(vars, modules))
-        named = dict(model.named_modules(remove_duplicate=False))
-        held = {id(m): ["training", "__class__", "__dict__"] for m in modules}
-        held[id(model)] = ["training", "__class__"]
-        self.of_file, self.described = [], []
+        owners = dict(model.named_modules(remove_duplicate=False)) | {":": file}
+        asked = {path: ["__class__", "__dict__", "training"] for path in owners}
+        asked |= {"": ["__class__", "training"], ":": ["__class__", "__dict__"]}
         for path in paths:
-            owner, value = path, fetch(model, path, file)
-            while owner not in named:
+            owner, value = path.replace(":", ":."), fetch(model, path, file)
+            while owner not in asked:
                 owner = owner.rpartition(".")[0]
-            steady = value is fetch(model, path, file) and value is not NOT_SET
-            if steady and path[:1] == ":" and path[1:] in file:
-                self.of_file.append(path[1:])
-            elif steady and set(":[").isdisjoint(path):
-                held[id(named[owner])].append(path.removeprefix(f"{owner}."))
-            else:
-                steady = False
             same = repr(value), f"{type(value).__name__} object"  # while it is the same object
-            if not steady or not (callable(value) or describe(value) in same):
-                self.described.append(path)
-        self.of_model = operator.attrgetter(*held[id(model)])
-        self.held: list[Any] = [(operator.attrgetter(*held[id(m)]), m) for m in modules]
-        self.held += [
-            (operator.attrgetter("forward", "__class__"), k) for k in {*map(type, modules)}
-        ]
-        self.objects, self.words = self.look(model), self.describe(model)
+            steady = value is fetch(model, path, file) and (
+                callable(value) or describe(value) in same
+            )
+            if steady and value is not NOT_SET and "[" not in path and ":" not in path[1:]:
+                asked[owner].append(path.removeprefix(owner).removeprefix("."))
+            else:
+                self.paths.append(path)
+        self.of_model = operator.attrgetter(*asked.pop(""))
+        self.asked = [(operator.attrgetter(*names), owners[p]) for p, names in asked.items()]
+        of_class = operator.attrgetter("forward", "__class__")
+        self.asked += [(of_class, kind) for kind in {*map(type, modules)}]
+        self.dicts = list(map(vars, modules))
+        self.objects, self.words = self.look(model)
 
-    def look(self, model: nn.Module) -> list[object]:
-        """Return the objects that are there now."""
-        held = chain.from_iterable([get(owner) for get, owner in self.held])
-        tables = chain.from_iterable(map(dict.values, self.filled))
-        return [*self.of_model(model), *held, *map(self.file.get, self.of_file), *tables]
-
-    def describe(self, model: nn.Module) -> list[object]:
-        """Describe what may change while it stays the same object."""
-        names, sizes = chain.from_iterable(self.filled), map(len, self.dicts)
+    def look(self, model: nn.Module) -> tuple[list[object], list[object]]:
+        """Return the objects that are there now, and in words what may change within one."""
+        asked = chain.from_iterable([get(owner) for get, owner in self.asked])
+        held, names = map(dict.values, self.filled), chain.from_iterable(self.filled)
         layouts, strides = map(LAYOUT, self.tensors), map(Tensor.stride, self.tensors)
-        described = [describe(fetch(model, path, self.file)) for path in self.described]
-        return [*names, *sizes, *layouts, *strides, *described]
+        words = [describe(fetch(model, path, self.file)) for path in self.paths]
+        said = [*names, *map(len, self.dicts), *layouts, *strides, *words]
+        return [*self.of_model(model), *asked, *chain.from_iterable(held)], said
 
     def is_current(self, model: nn.Module) -> bool:
         """Tell whether all is as it was."""
         try:
-            objects = [] if any(self.empty) else self.look(model)
+            objects, words = self.look(model)
         except AttributeError:  # one is gone
             return False
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        return same and self.words == self.describe(model)
+        return same and words == self.words and not any(self.empty)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a copy of the model have seen nothing."""

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from remat_gen.capture.observe.assumed import fetch
+from remat_gen.capture.observe.assumed import File, fetch
 from remat_gen.capture.observe.caches import emptied
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
@@ -132,7 +132,7 @@ def _reads(file: dict[str, Any], before: dict[str, State], settled: dict[str, St
 
 def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[str, State]:
     """Return the states of what stands at paths now."""
-    return {path: State.of(fetch(model, path, file)) for path in paths}
+    return {path: State.of(fetch(model, path, File(file))) for path in paths}
 
 
 def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:

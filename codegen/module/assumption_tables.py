@@ -2,101 +2,137 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from remat_gen.capture.observe.assumed import NOT_SET, described, fetch, is_plain, paths_of
+from remat_gen.capture.observe.assumed import (
+    NOT_SET,
+    File,
+    described,
+    fetch,
+    is_plain,
+    paths_of,
+    rows_of,
+)
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.codegen.expressions.expressions import quoted
 
 _LONG = 400  # characters of a row: what is longer is described, by a hash
+_BAR = " | "  # between paths
+_WIDTH = 140  # of a row in one line
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a plan takes for granted, by path with `*` for each index, as Python source.
+    """What a plan takes for granted, as lines of Python dicts by the paths of modules.
 
-    `modules` describes modules, `values` has what is plain, `held` describes the rest; `also` what
-    forward itself makes of some.
+    `modules` describes them, `values` has what is plain of what forward reads of them, `held`
+    describes the rest; `also` what forward itself makes of some.
     """
 
-    modules: list[tuple[str, str]]
-    values: list[tuple[str, str]]
-    held: list[tuple[str, str]]
+    modules: list[str]
+    values: list[str]
+    held: list[str]
     also: list[tuple[str, str]]
 
     @classmethod
     def of(cls, model: nn.Module, reads: Reads) -> Tables:
         """Describe a model, and what its forward reads, as it is now."""
-        words = dict(described(model, reads.paths, reads.file))
+        file = File(reads.file)
+        words = dict(described(model, reads.paths, file))
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
-        values, held = {}, {}
-        for path in _in_order(words.keys() - modules, modules):
-            value = fetch(model, path, reads.file)
+        plain: dict[str, dict[str, str]] = {}
+        held: dict[str, dict[str, str]] = {}
+        for path in sorted(words.keys() - modules):
+            owner = _owner(path, modules)
+            name = path.removeprefix(f"{owner}.") if owner else path
+            value = fetch(model, path, file)
             if is_plain(value) and len(repr(value)) <= _LONG:
-                values[path] = _literal(value)
+                plain.setdefault(owner, {})[name] = _literal(value)
             else:
-                held[path] = quoted(words[path])
+                held.setdefault(owner, {})[name] = quoted(words[path])
         also = {path: both[both[0] == words[path]] for path, both in reads.changed.items()}
         return cls(
-            list(_rows(modules, {p: quoted(words[p]) for p in modules if words[p] != "model"})),
-            list(_rows(modules, values)),
-            list(_rows(modules, held)),
+            _rows(modules, {p: (quoted(words[p]),) for p in modules if words[p] != "model"}),
+            _rows(modules, {p: _dict_of(plain[p]) for p in modules if p in plain}),
+            _rows(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
             [(quoted(path), quoted(other)) for path, other in also.items()],
         )
 
 
-def _in_order(paths: Iterable[str], modules: list[str]) -> list[str]:
-    """Return paths in the order of the modules that have them, those of files last."""
-    place = {name: i for i, name in enumerate(modules)}
-
-    def key(path: str) -> tuple[int, str]:
-        owner = path
-        while owner not in place:
-            owner = owner.rpartition(".")[0]
-        return len(place) if ":" in path else place[owner], path
-
-    return sorted(paths, key=key)
+def _dict_of(items: Mapping[str, str]) -> tuple[str, ...]:
+    """Write a dict as words, behind which a line may end."""
+    *words, last = (f"{quoted(name)}: {text}" for name, text in items.items())
+    first, *others = (*(f"{word}," for word in words), f"{last}}}")
+    return f"{{{first}", *others
 
 
-def _rows(modules: list[str], said: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield rows that say of each path the same, with `*` where that is shorter."""
+def _row(paths: str, words: tuple[str, ...]) -> list[str]:
+    """Write a row: in one line, or in several where it is long."""
+    row = f"    {quoted(paths)}: {' '.join(words)},"
+    if len(row) <= _WIDTH:
+        return [row]
+    lines = [f"    {quoted(paths)}:"]
+    for word in (*words[:-1], f"{words[-1]},"):
+        if len(lines) == 1 or len(lines[-1]) + len(word) > _WIDTH - 1:
+            lines.append(f"        {word}" if len(lines) == 1 else f"         {word}")
+        else:
+            lines[-1] += f" {word}"
+    return lines
+
+
+def _owner(path: str, modules: Collection[str]) -> str:
+    """Return the module whose row says what stands at a path: for files the model."""
+    while path not in modules:
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _rows(modules: list[str], said: dict[str, tuple[str, ...]]) -> list[str]:
+    """Say the same in fewer rows: with `*` for indices, and paths that are alike together."""
     left = dict(said)
+    found: dict[str, tuple[str, ...]] = {}
     for path in said:
         if path in left:
-            yield from ((quoted(row), text) for row, text in _shortest(modules, path, left))
+            found |= _shortest(modules, path, left)
+    expanded = rows_of(found, modules)
+    found |= {path: said[path] for path in said if expanded[path] != said[path]}
+    paths: dict[object, list[str]] = {}
+    for path, words in found.items():
+        alone = path if _BAR in path or not path else ""
+        paths.setdefault((alone, words), []).append(path)
+    return [line for alike in paths.values() for line in _row(_BAR.join(alike), found[alike[0]])]
 
 
-def _shortest(modules: list[str], path: str, left: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the row that has a path, and take what it says out of `left`."""
+def _shortest(
+    modules: list[str], path: str, left: dict[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the row that has a path, and take what it says out of `left`."""
     for pattern in _patterns(path):
         alike = paths_of(pattern, modules)
         if len(alike) > 1 and all(at in left for at in alike):
-            (text, count), *_ = Counter(left[at] for at in alike).most_common(1)
-            if 2 * count > len(alike):
-                yield pattern, text
-                for at in [at for at in alike if left[at] == text]:
+            most = max((left[at] for at in alike), key=[left[at] for at in alike].count)
+            same = [at for at in alike if left[at] == most]
+            if 2 * len(same) > len(alike):
+                for at in same:
                     del left[at]
-                break
-    if path in left:
-        yield path, left.pop(path)
+                return {pattern: most}
+    return {path: left.pop(path)}
 
 
 def _patterns(path: str) -> Iterator[str]:
-    """Yield a path with `*` for all of its indices, then for fewer of them, the last ones."""
-    indices = list(re.finditer(r"(?<![^.])\d+(?![^.])", path))
-    for first in range(len(indices)):
-        pattern = path
-        for index in reversed(indices[first:]):
-            pattern = f"{pattern[: index.start()]}*{pattern[index.end() :]}"
-        yield pattern
+    """Yield a path with `*` for all of its indices, then for fewer of them."""
+    parts = path.split(".")
+    indices = [i for i, part in enumerate(parts) if part.isdigit()]
+    for count in range(len(indices), 0, -1):
+        for starred in itertools.combinations(indices, count):
+            yield ".".join("*" if i in starred else part for i, part in enumerate(parts))
 
 
 def _literal(value: Any) -> str:

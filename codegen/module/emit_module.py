@@ -50,8 +50,8 @@ _GENERATED_NAMES = frozenset(
     PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
-    MODULES ASSUMED HELD ALSO NOT_SET TABLES LAYOUT check_planned check_model describe
-    digest_of describe_module described fetch paths_of is_plain layout_of has_hook Watch
+    MODULES ASSUMED HELD ALSO NOT_SET FILE HOOKS LAYOUT check_planned check_model describe
+    digest_of describe_module described fetch paths_of rows_of is_plain layout_of Watch
     describe_argument unplanned""".split()
 )
 _COMPILED_NAMES = frozenset(
@@ -186,7 +186,8 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
         numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
-        guards=guards.sources(bool(tables.held), traced.hooked),
+        guards=guards.sources(held=bool(tables.held)),
+        hooked=traced.hooked,
         draws=source_of(draw_mask, compares_53_bits),
         autocast=traced.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
@@ -255,7 +256,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
     lines += [
         "import operator",
         "import re",
-        "from collections.abc import Iterable, Iterator",
+        "from collections.abc import Iterable, Iterator, Mapping",
         "from importlib import import_module",
         "from itertools import chain, compress",
         "from string import Formatter",

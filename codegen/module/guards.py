@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
@@ -25,6 +25,7 @@ from remat_gen.capture.observe.assumed import (
     is_plain,
     layout_of,
     paths_of,
+    rows_of,
 )
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module.environment import source_of
@@ -44,38 +45,22 @@ def describe_argument(value: object) -> str:
     return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
 
 
-def has_hook(module: nn.Module) -> bool:
-    """Tell whether a module has a hook that its call would run."""
-    forward = module._forward_pre_hooks or module._forward_hooks
-    return bool(forward or module._backward_pre_hooks or module._backward_hooks)
-
-
-def has_foreign_hook(module: nn.Module) -> bool:
-    """Tell whether a module has a hook that its call would run; the library's are planned."""
-    hooks = (*module._forward_pre_hooks.values(), *module._forward_hooks.values())
-    foreign = any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)
-    return bool(foreign or module._backward_pre_hooks or module._backward_hooks)
-
-
-def sources(held: bool, hooked: bool = False) -> str:
+def sources(*, held: bool) -> str:
     """Return the source of the functions that the generated module needs too.
 
-    `held` where not all that forward reads is plain. `hooked` lets the hooks pass that a library's
-    forward installs: eval() may do so at any time.
+    `held` where not all that forward reads is plain.
     """
-    asks = has_foreign_hook if hooked else has_hook
-    text = source_of(
+    return source_of(
         layout_of,
         describe_argument,
         *((is_plain, describe, digest_of) if held else ()),
         describe_module,
         paths_of,
+        rows_of,
         fetch,
         described,
-        asks,
         Watch,
     )
-    return text.replace(f"def {has_foreign_hook.__name__}(", f"def {has_hook.__name__}(")
 
 
 def expected_arguments(
