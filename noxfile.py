@@ -10,6 +10,7 @@ import nox
 TORCH = "2.13.0"
 TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 PYTHONS = ("3.11", "3.12", "3.13")
+SIMULATED = Path("tests/simulated/site").resolve()  # in PYTHONPATH, it is a GPU for tests
 WORKERS = min(8, max(2, os.cpu_count() or 2))  # each holds torch, and what its tests plan
 ZOO = ("torchvision==0.29.2", "timm==1.0.31", "peft==0.21.2", "accelerate==1.15.0")
 
@@ -25,12 +26,16 @@ def install(session: nox.Session, torch: str, *what: str) -> None:
 
 
 def run_tests(session: nox.Session) -> None:
-    """Run the tests that may share the machine on all cores, then each that needs it alone."""
+    """Run tests on all cores, then those that need the machine alone, then those of a GPU."""
     # a choice of tests may have none of one kind, which pytest ends with 5
     codes = [0, 5] if session.posargs else [0]
     workers = ("-n", str(WORKERS), "--dist", "worksteal")
     for options in ((*workers, "-m", "not alone"), ("-m", "alone")):
         session.run("pytest", *options, *session.posargs, success_codes=codes)
+    simulated = ("-m", "cuda", *(session.posargs or ("tests/gpu", "tests/simulated")))
+    session.run(
+        "pytest", *workers, *simulated, success_codes=codes, env={"PYTHONPATH": str(SIMULATED)}
+    )
 
 
 @nox.session
