@@ -19,10 +19,6 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 # What torch's own code looks at: found by its lines on the stack, whatever its message says.
 _LOOKS = (
     (
-        r"_detect_is_causal_mask",
-        "nn.Transformer looks at the values of its masks: pass is_causal=True or is_causal=False",
-    ),
-    (
         r"float\(self\.num_batches_tracked\)",
         "BatchNorm with momentum=None divides by how many steps it has counted: give it a momentum",
     ),

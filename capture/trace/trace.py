@@ -49,8 +49,7 @@ from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
-from remat_gen.capture.values.compared import NumberError
-from remat_gen.capture.values.recorded import Looks, record
+from remat_gen.capture.values.recorded import Looks, recorded
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -122,7 +121,7 @@ def trace(
         source = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, reads, source, stands_for, looks)
         with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
-            return first_as_eager(returned.asked, lambda: step.traced(dynamic))
+            return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
 
 
 def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
@@ -158,6 +157,17 @@ class _Step:
     def looked_at(self) -> Call | None:
         """Return the call that is run for what forward looks at, if it looks at values."""
         return self.call if self.looks else None
+
+    def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
+        """Trace it; where only a trace looks at values, once more with those of a real run."""
+        try:
+            return self.traced(dynamic)
+        except TraceError as error:
+            looks = None if self.looks else recorded(self.model, self.call, error)
+            if looks is None:
+                raise
+            reads = self.reads.with_buffers(looks.assumed)
+            return replace(self, looks=looks, reads=reads).traced(dynamic)
 
     def traced(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
@@ -271,11 +281,8 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
     try:
         trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
-        try:
-            looks = record(model, call)
-        except NumberError:  # the tracer knows which of torch's own functions reads it
-            raise refused from error
-        if not looks.found:
+        looks = recorded(model, call, refused)
+        if looks is None:
             raise refused from error
         return looks
     return None

@@ -40,6 +40,18 @@ class Answering(Looking):
         look = self._look(Kind.WHOLE)
         return read() if look is None else copy.deepcopy(look.value)
 
+    def made(self, make: Callable[[], Tensor]) -> Tensor:
+        """Return what the real run found, as a constant."""
+        look = self._look(Kind.SHAPE)
+        if look is None:
+            return make()
+        numbers, dtype, device, shape = look.value
+        return torch.tensor(numbers, dtype=dtype, device=device).view(shape)
+
+    def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
+        """Pick what the real run picked by a tensor's number."""
+        return None if self._look(Kind.PICK) is None else pick()
+
     def _look(self, kind: Kind) -> Look | None:
         key, _ = self.places.next(kind)
         return self._looks.found.get(key)

@@ -14,7 +14,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from remat_gen.ir.errors import TraceError
+
 RANDOM = "random numbers"
+WRITTEN = (
+    "forward writes into x[i], where i is a tensor of one number that differs from step to step: "
+    "use torch.where, index_add or scatter"
+)
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -25,6 +31,7 @@ class Followed(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         # A weak reference keeps a storage's address from being another's.
         self._from: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
+        self._only_read: dict[int, StorageWeakRef] = {}
         for name, tensor in named.items():
             self._add(tensor, frozenset({name}))
 
@@ -33,6 +40,12 @@ class Followed(TorchDispatchMode):
         if tensor.layout is not torch.strided:
             return _NOTHING
         return self._from.get(tensor.untyped_storage()._cdata, (None, _NOTHING))[1]
+
+    def only_read(self, tensor: Tensor) -> Tensor:
+        """Return a copy that stands for a view: nobody may write into it."""
+        storage = StorageWeakRef(tensor.untyped_storage())
+        self._only_read[storage.cdata] = storage
+        return tensor
 
     def _add(self, tensor: Tensor, names: frozenset[str]) -> None:
         if tensor.layout is torch.strided:
@@ -47,13 +60,16 @@ class Followed(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run an operation, and note what its results follow from."""
+        written = list(_written(func, args, kwargs or {}))
+        if any(tensor.untyped_storage()._cdata in self._only_read for tensor in written):
+            raise TraceError(WRITTEN)
         result = func(*args, **(kwargs or {}))
         given = _tensors((args, kwargs))
         names = _NOTHING.union(*map(self.reads, given))
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             names |= {RANDOM}
         if names:
-            for tensor in (*_tensors(result), *_written(func, args, kwargs or {})):
+            for tensor in (*_tensors(result), *written):
                 self._add(tensor, names)
         return result
 

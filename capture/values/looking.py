@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from remat_gen.capture.values.looks import Answer, Kind, Look, Places
 _OWN = ((FunctionalTensor, "__bool__"), (FunctionalTensor, "tolist"), (FakeTensor, "tolist"))
 _aten = torch.ops.aten
 _WHOLE = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
-_WHOLE_INDICES = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+_INDICES = frozenset({torch.int32, torch.int64})
 
 
 class Looking:
@@ -41,6 +42,14 @@ class Looking:
     @abstractmethod
     def whole(self, tensor: Tensor, read: Callable[[], Any]) -> Any:
         """Return all numbers of a tensor, as `read` does where they are there."""
+
+    @abstractmethod
+    def made(self, make: Callable[[], Tensor]) -> Tensor:
+        """Return a tensor whose shape depends on values, as `make` does where they are there."""
+
+    @abstractmethod
+    def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
+        """Return what a tensor's number picks, as `pick` does; None where it is a number."""
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
@@ -84,6 +93,8 @@ class _Operators(TorchDispatchMode):
         if func is _aten.allclose.default:
             close = _aten.isclose.default(*args, **kwargs)
             return self._looking.scalar(close.all(), number)
+        if torch.Tag.dynamic_output_shape in func.tags and func is not _aten.index.Tensor:
+            return self._looking.made(lambda: func(*args, **kwargs))
         return func(*args, **kwargs)
 
 
@@ -106,7 +117,7 @@ class _Functions(TorchFunctionMode):
         if func is Tensor.item:
             return self._item(args[0])
         if func is Tensor.__getitem__:
-            return func(args[0], self._index(args[1]))
+            return self._part(*args)
         return func(*args, **kwargs)
 
     def _item(self, tensor: Tensor) -> Any:
@@ -120,5 +131,29 @@ class _Functions(TorchFunctionMode):
             return Compared(tensor, number, look.source)
         return number
 
-    def _index(self, index: Any) -> Any:
-        return index
+    def _part(self, tensor: Tensor, index: Any) -> Tensor:
+        """Return a part; a mask stands for its positions, which may be known."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if sum(map(_is_number, parts)) == 1 and all(_is_number(p) or _is_all(p) for p in parts):
+            (number,) = filter(_is_number, parts)
+            where = [None if _is_all(part) else part for part in parts]
+            pick = functools.partial(_aten.index.Tensor, tensor, where)
+            found = self._looking.picked(number, pick)
+            return Tensor.__getitem__(tensor, index) if found is None else found
+        if any(map(_is_mask, parts)):
+            parts = tuple(
+                i for p in parts for i in (p.nonzero().unbind(1) if _is_mask(p) else (p,))
+            )
+        return Tensor.__getitem__(tensor, parts if len(parts) > 1 else parts[0])
+
+
+def _is_number(part: object) -> bool:
+    return isinstance(part, Tensor) and part.ndim == 0 and part.dtype in _INDICES
+
+
+def _is_mask(part: object) -> bool:
+    return isinstance(part, Tensor) and part.ndim > 0 and part.dtype == torch.bool
+
+
+def _is_all(part: object) -> bool:
+    return isinstance(part, slice) and part == slice(None)

@@ -35,6 +35,8 @@ class Kind(Enum):
     ITEM = "item"  # `t.item()`: a number, which may be only compared
     NUMBER = "number"  # `int(t)`, `x[t]`, and what C++ does by itself
     WHOLE = "whole"  # `t.tolist()`, `t.numpy()`
+    SHAPE = "shape"  # `t.nonzero()`
+    PICK = "pick"  # `x[t]`, of one number: stays a tensor
 
 
 class Answer(Enum):

@@ -20,7 +20,7 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import refuse_number, refused
+from remat_gen.capture.values.compared import NumberError, refuse_number, refused
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.looking import Looking
 from remat_gen.capture.values.looks import Answer, Key, Kind, Look, run_looking
@@ -59,9 +59,26 @@ def record(model: nn.Module, call: Call) -> Looks:
     compared = {k: look for k, look in found.items() if look.answer is Answer.COMPARED}
     if compared:
         found = run.looks(compared)
-    known = [look for look in found.values() if look.answer is Answer.KNOWN]
+    known = [
+        look
+        for look in found.values()
+        if look.answer is Answer.KNOWN and look.kind is not Kind.PICK
+    ]
     assumed = {name: None for look in known for name in sorted(look.reads) if name in state}
     return Looks(found, tuple(assumed))
+
+
+def recorded(model: nn.Module, call: Call, error: Exception) -> Looks | None:
+    """Record the looks of a forward that no trace was made of; None where it makes none.
+
+    Raises:
+        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it.
+    """
+    try:
+        looks = record(model, call)
+    except NumberError:
+        raise error from None
+    return looks if looks.found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +152,19 @@ class _Recording(Looking):
         self._note(Kind.WHOLE, tensor, copy.deepcopy(value))
         return value
 
+    def made(self, make: Callable[[], Tensor]) -> Tensor:
+        """Note a look, and return what is there."""
+        value = make()
+        self._note(Kind.SHAPE, value, (value.tolist(), value.dtype, value.device, value.shape))
+        return value
+
+    def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
+        """Pick what an input's number says, without a look at it; nobody may write there."""
+        if not self.followed.reads(index):
+            return None
+        self._note(Kind.PICK, index, None)
+        return self.followed.only_read(pick())
+
     def _note(self, kind: Kind, tensor: Tensor, value: Any) -> Look:
         key, source = self.places.next(kind)
         reads = self.followed.reads(tensor)
@@ -147,9 +177,9 @@ class _Recording(Looking):
 
 def _answered(look: Look, outside: frozenset[str]) -> Look:
     """Say how a trace answers a look; `outside` is what may be another in the next step."""
-    if look.random and not look.reads & outside:
+    if look.random and look.kind is not Kind.PICK and not look.reads & outside:
         raise TraceError(refused(look.source, COIN))
-    if not look.reads & outside:
+    if not look.reads & outside or look.kind is Kind.PICK:
         return look
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)

@@ -166,12 +166,6 @@ def test_python_says_itself_what_it_misses(tmp_path: Path, forward: str, says: s
 
 
 TORCH_LOOKS = {
-    "masks": (
-        "self.layer = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2)\n"
-        "self.mask = nn.Buffer(nn.Transformer.generate_square_subsequent_mask(4))",
-        "return self.layer(x[:, None], mask=self.mask).sum()",
-        "pass is_causal=True or is_causal=False",
-    ),
     "average": (
         "self.norm = nn.BatchNorm1d(8, momentum=None)",
         "return self.norm(x).sin().sum()",
@@ -179,11 +173,6 @@ TORCH_LOOKS = {
     ),
 }
 LOOKS_TOLD = {
-    "masks": (
-        "a mask of `nn.Transformer`, its encoder or decoder that is a buffer or an input, without "
-        "`is_causal`",
-        "refused with your line; pass `is_causal=True` or `is_causal=False`",
-    ),
     "average": ("BatchNorm with `momentum=None`", "refused with your line; give it a momentum"),
 }
 

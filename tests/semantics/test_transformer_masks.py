@@ -11,7 +11,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules import transformer
 
 from remat_gen.capture.as_eager.transformer_masks import watched_masks
-from remat_gen.ir.errors import TraceError
 
 INIT = """
 layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
@@ -46,9 +45,14 @@ def test_a_decoder_with_both_masks() -> None:
 
 
 @pytest.mark.parametrize("mask", ["mask = self.mask", "mask = self.mask + 0"])
-def test_of_a_buffer_nothing_is_known(mask: str) -> None:
-    with pytest.raises(TraceError, match="pass is_causal=True or is_causal=False"):
-        make_pair_of(model_source(ENCODED.format(mask), init=INIT), "1GB", "per-layer")
+def test_a_buffers_numbers_must_stay(mask: str) -> None:
+    """Causal or not: that is what eager finds in it, and the plan is for that."""
+    pair = make_pair_of(model_source(ENCODED.format(mask), init=INIT), "1GB", "per-layer")
+    assert_right(pair)
+    _, model = pair.models()
+    model.get_buffer("mask").zero_()
+    with pytest.raises(ValueError, match=r"mask is float32\[3, 3\] .*planned for float32"):
+        model(*pair.inputs()[0])
 
 
 def test_what_is_written_into_is_not_known() -> None:
