@@ -20,7 +20,7 @@ _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
 RESERVED = frozenset(
     """linear_backward weight_backward matmul_backward
     _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
-    math rerun_random check_output pick_results gradient_came zero_unless_came
+    math rerun_random rerun_random_on_host check_output pick_results gradient_came zero_unless_came
     incoming_gradient draw_mask""".split()
 )
 

@@ -162,7 +162,7 @@ class Expressions:
         function, arguments = self._function_and_arguments(operation, again)
         if again and operation.state:
             state = self.tensor(operation.state)
-            return f"rerun_random({state}, {function}, {arguments})"
+            return f"{self._rerun(operation.state)}({state}, {function}, {arguments})"
         return f"{function}({arguments}){'.clone()' * self._keeps_too_much(operation)}"
 
     def _keeps_too_much(self, operation: Operation) -> bool:
@@ -313,9 +313,14 @@ class Expressions:
         return self.argument(value)
 
     def _rng_state(self, operation: Operation) -> str:
-        (device,) = operation.args
-        where = device.text if isinstance(device, Literal) else ""
-        return f"{kind_of(where).module}.get_rng_state()"
+        return f"{kind_of(_generator_device(operation)).module}.get_rng_state()"
+
+    def _rerun(self, state: str) -> str:
+        """Name the helper for the generator that was recorded: the model's, or the host's."""
+        recorded = next(o for o in self.graph.operations if state in o.outputs)
+        devices = {tensor.device for tensor in self.graph.tensors.values()} - {"cpu"}
+        elsewhere = devices and _generator_device(recorded) not in devices
+        return "rerun_random_on_host" if elsewhere else "rerun_random"
 
     def _check(self, operation: Operation) -> str:
         """Compare a condition: at once on the CPU, at the end of the step where that would wait."""
@@ -393,6 +398,12 @@ def _copies(operation: Operation) -> bool:
 
 def _reshapes(view: View) -> bool:
     return view.target in ("aten.view.default", "aten._unsafe_view.default")
+
+
+def _generator_device(recorded: Operation) -> str:
+    """Return the device of the generator whose state an operation records."""
+    (device,) = recorded.args
+    return device.text if isinstance(device, Literal) else ""
 
 
 def _is_default(name: str, value: Argument) -> bool:

@@ -49,6 +49,7 @@ _GENERATED_NAMES = frozenset(
     """linear_backward weight_backward matmul_backward
     PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
+    rerun_random_on_host
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
     MODULES ASSUMED HELD ALSO NOT_SET FILE HOOKS LAYOUT check_planned check_model describe
     digest_of describe_module described fetch paths_of rows_of is_plain layout_of Watch
@@ -67,6 +68,7 @@ _HELPERS = (
     "contiguous_copy",
     "draw_mask",
     "rerun_random",
+    "rerun_random_on_host",
     "write_part",
     "check_output",
     "check_value",
