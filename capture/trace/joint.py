@@ -34,6 +34,7 @@ from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.values.answered import Answering
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
 from remat_gen.ir.errors import TraceError, said
@@ -217,7 +218,8 @@ class _Separated(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         answering = Answering(self.looks or Looks())
-        with answering.looking() if self.looks else contextlib.nullcontext():
+        kept = kept_as_it_is(self.model) if self.looks else contextlib.nullcontext()
+        with kept, answering.looking() if self.looks else contextlib.nullcontext():
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
         self.checks = [look for _, look in answering.checks]
         leaves = separated(value, self.differentiated)

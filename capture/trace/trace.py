@@ -45,11 +45,13 @@ from remat_gen.capture.refuse.refusals import (
     refuse_scripted,
     refuse_seeds,
 )
-from remat_gen.capture.refuse.side_effects import refused_side_effects
+from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
-from remat_gen.capture.values.recorded import Looks, recorded
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.recorded import Looks
+from remat_gen.capture.values.scratch import recorded
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -62,7 +64,8 @@ class Traced:
     `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
     library on submodules. `pinned` says why the batch is the example's alone, where one was looked
     for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
-    numbers are the same. `values` names the buffers whose values decided what was traced.
+    numbers are the same. `values` names the buffers whose values decided what was traced, `kept`
+    what forward keeps on the model and a planned step does not.
     """
 
     graph: Graph
@@ -76,6 +79,7 @@ class Traced:
     autocast: Autocast | None = None
     left_out: tuple[LeftOut, ...] = ()
     values: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -163,8 +167,8 @@ class _Step:
         try:
             return self.traced(dynamic)
         except TraceError as error:
-            looks = None if self.looks else recorded(self.model, self.call, error)
-            if looks is None:
+            looks = self.looks or recorded(self.model, self.call, error)
+            if self.looks or not looks.is_needed:
                 raise
             reads = self.reads.with_buffers(looks.assumed)
             return replace(self, looks=looks, reads=reads).traced(dynamic)
@@ -230,6 +234,7 @@ class _Step:
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
             values=self.looks.assumed if self.looks else (),
+            kept=self.looks.left if self.looks else (),
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:
@@ -248,20 +253,38 @@ def _returned(
     model: nn.Module, call: Call, file: dict[str, Any]
 ) -> tuple[Returned, Reads, Looks | None]:
     """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
+    try:
+        with kept_as_it_is(model):
+            return _observed(model, call, file, None)
+    except KeptError as error:
+        looks = recorded(model, call, error)
+        if not looks.left:
+            raise
+    return _observed(model, call, file, looks)
+
+
+def _observed(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
+) -> tuple[Returned, Reads, Looks | None]:
     with refused_side_effects(model):
         try:
-            return *_on_fakes(model, call, file, None), None
+            return *_on_fakes(model, call, file, looks), looks
         except TraceError:
             raise
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             looks = _refuse(model, call, error)
-            if looks is not None:
+            if looks.is_needed:
                 return *_on_fakes(model, call, file, looks), looks
             if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
                 reason = f"forward does not run on tensors without values: {said(error)}"
                 raise TraceError(reason) from error
-            model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
-            return *read_twice(model, file, lambda: run_for_real(model, args, kwargs)), None
+            return *_for_real(model, call, file), None
+
+
+def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+    model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
+    with refused_side_effects(model):
+        return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
 
 
 def _on_fakes(
@@ -270,10 +293,12 @@ def _on_fakes(
     args, kwargs = call.args, call.kwargs
     with quiet():
         returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
-    return returned, reads if looks is None else reads.with_buffers(looks.assumed)
+    if looks is not None:
+        reads = reads.without(looks.left).with_buffers(looks.assumed)
+    return returned, reads
 
 
-def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
+def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
     """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
 
     Return what a real run finds where forward looks at values.
@@ -282,10 +307,10 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
         trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
         looks = recorded(model, call, refused)
-        if looks is None:
+        if not looks.is_needed:
             raise refused from error
         return looks
-    return None
+    return Looks()
 
 
 def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:

@@ -93,4 +93,9 @@ class Compared:
     __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = __getattr__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        self._refuse()

@@ -43,7 +43,7 @@ class Generated:
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
-    decided, too. `original`
+    decided, too, `kept` what forward keeps on the model and a planned step does not. `original`
     says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
     that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
     share of the time of the best that was found. `view` has what `remat-gen plot` draws.
@@ -59,6 +59,7 @@ class Generated:
     left_out: tuple[LeftOut, ...]
     conditions: tuple[str, ...]
     values: tuple[str, ...]
+    kept: tuple[str, ...]
     original: str
     pinned: Pinned
     slower: float | None
@@ -113,6 +114,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         left_out=traced.left_out,
         conditions=conditions_of(traced.graph),
         values=traced.values,
+        kept=traced.kept,
         original=original,
         pinned=planned.pinned,
         slower=planned.solution.slower,

@@ -51,6 +51,28 @@ def test_refused_with_the_line(tmp_path: Path, case: str) -> None:
     assert says in str(caught.value)
 
 
+FIRST = (
+    "self.lin = nn.Linear(8, 8)\nself.register_buffer('mean', torch.zeros(8))\n"
+    "self.register_buffer('ready', torch.tensor(False))"
+)
+
+
+def test_a_first_step_that_is_like_no_other(tmp_path: Path) -> None:
+    """A codebook that the first step fills: refused, and planned once the model has run."""
+    forward = (
+        "if not self.ready:\n    self.mean.copy_(x.mean(0))\n    self.ready.fill_(True)\n"
+        "return self.lin(x - self.mean).sum()"
+    )
+    text = source(FIRST, forward)
+    with pytest.raises(TraceError, match=r"^net\.py:\d+: .*self\.ready, which forward itself") as e:
+        traced(tmp_path, text)
+    assert "run the model once in build_model()" in str(e.value)
+    once = "    net = Net().train()\n    with torch.no_grad():\n        net(torch.randn(4, 8))\n"
+    found = traced(tmp_path, text.replace("    return Net()", f"{once}    return net"))
+    assert found.values == ("ready",)
+    assert conditions_of(found.graph) == ()
+
+
 def test_looks_in_a_loop_are_told_apart(tmp_path: Path) -> None:
     """One line, three layers, three conditions: each with its own value."""
     forward = (
