@@ -105,7 +105,7 @@ def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
             carried.add(path)
         return value
 
-    nn.Module.__getattribute__ = read  # type: ignore[method-assign]
+    nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
     try:
         yield carried
     finally:

@@ -120,9 +120,7 @@ def _as_in_example(generated: Generated) -> list[str]:
     if generated.kept:
         listed = ", ".join(generated.kept[:_NAMED])
         more = f" and {len(generated.kept) - _NAMED} more" * (len(generated.kept) > _NAMED)
-        lines.append(
-            f"not kept    {listed}{more}: forward leaves them on the model, a step does not"
-        )
+        lines.append(f"not kept    {listed}{more}: forward writes it, a planned step does not")
     return lines
 
 
