@@ -29,7 +29,7 @@ class Answering(Looking):
         if look is None:
             return operator(tensor)  # raises as it would without any answers
         if look.answer is Answer.COMPARED and look.kind is not Kind.ITEM:
-            refuse_number(look.source)
+            refuse_number(look.place)
         if look.answer is Answer.CHECKED:
             self.checks.append((torch.ops.aten.clone.default(tensor), look))
         self.last = look
@@ -53,5 +53,5 @@ class Answering(Looking):
         return None if self._look(Kind.PICK) is None else pick()
 
     def _look(self, kind: Kind) -> Look | None:
-        key, _ = self.places.next(kind)
+        key, _, _ = self.places.next(kind)
         return self._looks.found.get(key)

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from remat_gen.capture.refuse.places import Place
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.graph import Source
 
 KEPT = (
     "a tensor becomes a Python number (.item(), int()), and it is another one in each step: keep "
@@ -22,19 +22,13 @@ class NumberError(TraceError):
     """A tensor's number decides what runs, and it is another one in the next step."""
 
 
-def refuse_number(source: Source) -> NoReturn:
-    """Refuse a look at a number, with the line it stands in.
+def refuse_number(place: Place) -> NoReturn:
+    """Refuse a look at a number.
 
     Raises:
         NumberError: always.
     """
-    raise NumberError(refused(source, KEPT))
-
-
-def refused(source: Source, reason: str) -> str:
-    """Return what the user is told of a look."""
-    where = f"{source.file}:{source.line}: " if source.file else ""
-    return f"{where}the model cannot be traced: {reason}"
+    raise NumberError(place.untraceable(KEPT))
 
 
 class Compared:
@@ -43,11 +37,11 @@ class Compared:
     It has the example's number for messages alone.
     """
 
-    __slots__ = ("_number", "_source", "_tensor")
+    __slots__ = ("_number", "_place", "_tensor")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, tensor: Tensor, number: float, source: Source) -> None:
-        self._tensor, self._number, self._source = tensor.detach(), number, source
+    def __init__(self, tensor: Tensor, number: float, place: Place) -> None:
+        self._tensor, self._number, self._place = tensor.detach(), number, place
 
     def __repr__(self) -> str:
         return repr(self._number)
@@ -66,7 +60,7 @@ class Compared:
             whole = whole and not others.is_floating_point()
             others = others.to(torch.int64 if whole else torch.float64)
         elif not isinstance(others, (bool, int, float)):
-            refuse_number(self._source)
+            refuse_number(self._place)
         return bool(compare(own.to(torch.int64 if whole else torch.float64), others))
 
     def __lt__(self, other: object) -> bool:
@@ -88,7 +82,7 @@ class Compared:
         return self._compare(operator.ne, other)
 
     def _refuse(self, *_: object) -> NoReturn:
-        refuse_number(self._source)
+        refuse_number(self._place)
 
     __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse

@@ -128,7 +128,7 @@ class _Functions(TorchFunctionMode):
             self._looking.kind = Kind.NUMBER
         look = self._looking.last
         if look is not None and look.answer is Answer.COMPARED:
-            return Compared(tensor, number, look.source)
+            return Compared(tensor, number, look.place)
         return number
 
     def _part(self, tensor: Tensor, index: Any) -> Tensor:

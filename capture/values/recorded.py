@@ -21,7 +21,7 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import refuse_number, refused
+from remat_gen.capture.values.compared import refuse_number
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking
@@ -104,7 +104,7 @@ def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> dict[Key, Loo
         again = next_run.found.get(key) if next_run else None
         if again is None or again.value != look.value:
             decides = min(name for name in look.reads if name in changing)
-            raise TraceError(refused(look.source, FIRST.format(decides)))
+            raise TraceError(look.place.untraceable(FIRST.format(decides)))
     return found
 
 
@@ -225,9 +225,9 @@ class _Recording(Looking):
         return self.followed.only_read(pick())
 
     def _note(self, kind: Kind, tensor: Tensor, value: Any) -> Look:
-        key, source = self.places.next(kind)
+        key, source, place = self.places.next(kind)
         reads = self.followed.reads(tensor)
-        look = Look(kind, value, source, reads - {RANDOM}, RANDOM in reads)
+        look = Look(kind, value, source, place, reads - {RANDOM}, RANDOM in reads)
         if key in self._compared:
             look = replace(look, answer=Answer.COMPARED)
         self.found[key] = look
@@ -237,11 +237,11 @@ class _Recording(Looking):
 def _answered(look: Look, outside: frozenset[str]) -> Look:
     """Say how a trace answers a look; `outside` is what may be another in the next step."""
     if look.random and look.kind is not Kind.PICK and not look.reads & outside:
-        raise TraceError(refused(look.source, COIN))
+        raise TraceError(look.place.untraceable(COIN))
     if not look.reads & outside or look.kind is Kind.PICK:
         return look
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)
     if look.kind is not Kind.ITEM:
-        refuse_number(look.source)
+        refuse_number(look.place)
     return replace(look, answer=Answer.COMPARED)
