@@ -65,6 +65,7 @@ def trace_lengths(
     lengths: tuple[Length, ...],
     stands_for: str = "",
     looked_at: Call | None = None,
+    asks: bool = False,
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -87,6 +88,7 @@ def trace_lengths(
             fakes.arguments,
             stands_for=stands_for,
             looked_at=looked_at,
+            asks=asks,
         )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines

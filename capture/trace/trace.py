@@ -34,6 +34,7 @@ from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_hooks,
@@ -162,6 +163,11 @@ class _Step:
         """Return the call that is run for what forward looks at, if it looks at values."""
         return self.call if self.looks else None
 
+    @property
+    def asks(self) -> bool:
+        """Tell whether a library is told that nothing traces it."""
+        return self.looks is not None and self.looks.asks
+
     def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
         try:
@@ -170,8 +176,7 @@ class _Step:
             looks = self.looks or recorded(self.model, self.call, error)
             if self.looks or not looks.is_needed:
                 raise
-            reads = self.reads.with_buffers(looks.assumed)
-            return replace(self, looks=looks, reads=reads).traced(dynamic)
+            return replace(self, looks=looks).traced(dynamic)
 
     def traced(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
@@ -196,6 +201,7 @@ class _Step:
             self.returned.differentiated,
             stands_for=self.stands_for,
             looked_at=self.looked_at,
+            asks=self.asks,
         )
         return self._lowered(joint, None)
 
@@ -208,6 +214,7 @@ class _Step:
             lengths,
             self.stands_for,
             self.looked_at,
+            self.asks,
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
@@ -229,11 +236,11 @@ class _Step:
             self.returned,
             _examples(graph, self.call),
             joint.strict,
-            self.reads,
+            self.reads.with_buffers(joint.assumed),
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
-            values=self.looks.assumed if self.looks else (),
+            values=joint.assumed,
             kept=self.looks.left if self.looks else (),
         )
 
@@ -274,11 +281,33 @@ def _observed(
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             looks = _refuse(model, call, error)
             if looks.is_needed:
-                return *_on_fakes(model, call, file, looks), looks
+                return _on_fakes_as_told(model, call, file, looks)
             if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
                 reason = f"forward does not run on tensors without values: {said(error)}"
                 raise TraceError(reason) from error
             return *_for_real(model, call, file), None
+
+
+def _on_fakes_as_told(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks
+) -> tuple[Returned, Reads, Looks]:
+    """Run on fakes with answers; where what a library does when traced fails, as in a plain step.
+
+    Raises:
+        TraceError: neither runs.
+    """
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception:
+        looks = replace(looks, asks=True)
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(explain(error)) from error
 
 
 def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
@@ -294,7 +323,7 @@ def _on_fakes(
     with quiet():
         returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
     if looks is not None:
-        reads = reads.without(looks.left).with_buffers(looks.assumed)
+        reads = reads.without(looks.left)
     return returned, reads
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -31,23 +32,28 @@ def refuse_number(place: Place) -> NoReturn:
     raise NumberError(place.untraceable(KEPT))
 
 
+def text_of(place: Place) -> str:
+    """Return what stands in a message for a number that differs from step to step."""
+    return f"(a number of {place})"
+
+
 class Compared:
     """Stands for a tensor's number: comparisons are operations on the tensor, whose results count.
 
-    It has the example's number for messages alone.
+    As text, for messages, it is where it comes from: the number would be a key of the example's.
     """
 
-    __slots__ = ("_number", "_place", "_tensor")
+    __slots__ = ("_place", "_tensor")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, tensor: Tensor, number: float, place: Place) -> None:
-        self._tensor, self._number, self._place = tensor.detach(), number, place
+    def __init__(self, tensor: Tensor, place: Place) -> None:
+        self._tensor, self._place = tensor.detach(), place
 
     def __repr__(self) -> str:
-        return repr(self._number)
+        return text_of(self._place)
 
-    def __format__(self, spec: str) -> str:
-        return format(self._number, spec)
+    def __format__(self, _spec: str) -> str:
+        return text_of(self._place)
 
     def __bool__(self) -> bool:
         return bool(self._tensor != 0)
@@ -59,7 +65,7 @@ class Compared:
         if isinstance(others, Tensor):
             whole = whole and not others.is_floating_point()
             others = others.to(torch.int64 if whole else torch.float64)
-        elif not isinstance(others, (bool, int, float)):
+        elif not isinstance(others, (bool, int, float, torch.SymInt)):
             refuse_number(self._place)
         return bool(compare(own.to(torch.int64 if whole else torch.float64), others))
 
@@ -93,3 +99,40 @@ class Compared:
         if name[:2] == "__":
             raise AttributeError(name)
         self._refuse()
+
+
+class Selected:
+    """Stands for `x[mask]`, where it differs from step to step how much that is.
+
+    It may only be asked for its size, and that only be compared: `x[mask].numel() == y.numel()`.
+    """
+
+    __slots__ = ("_mask", "_of", "_place")
+
+    def __init__(self, of: Tensor, mask: Tensor, place: Place) -> None:
+        self._of, self._mask, self._place = of, mask.detach(), place
+
+    def __len__(self) -> int:
+        refuse_number(self._place)
+
+    def size(self, dim: int) -> Any:
+        """Return the size of a dimension; the first is compared only."""
+        return self.shape[dim]
+
+    def numel(self) -> Compared:
+        """Return how many elements a mask selects, as what may be compared."""
+        each = math.prod(self._of.shape[self._mask.ndim :])
+        return self._compared(self._mask.sum() * each)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Return the shape; its first number may be compared only."""
+        return self._compared(self._mask.sum()), *self._of.shape[self._mask.ndim :]
+
+    def _compared(self, number: Tensor) -> Compared:
+        return Compared(number, self._place)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        refuse_number(self._place)

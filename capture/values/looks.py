@@ -37,6 +37,8 @@ class Kind(Enum):
     NUMBER = "number"  # `int(t)`, `x[t]`, and what C++ does by itself
     WHOLE = "whole"  # `t.tolist()`, `t.numpy()`
     SHAPE = "shape"  # `t.nonzero()`
+    TEXT = "text"  # f"{t}", for messages
+    SELECT = "select"  # `x[mask]`, where it may only be asked how much that is
     PICK = "pick"  # `x[t]`, of one number: stays a tensor
 
 
@@ -62,6 +64,11 @@ class Look:
     reads: frozenset[str] = frozenset()
     random: bool = False
     answer: Answer = Answer.KNOWN
+
+    @property
+    def is_compared(self) -> bool:
+        """Tell whether it is a number that may only be compared."""
+        return self.answer is Answer.COMPARED
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
@@ -21,7 +22,7 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import refuse_number
+from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking
@@ -30,8 +31,7 @@ from remat_gen.ir.errors import TraceError
 
 COIN = (
     "what runs depends on a random number that forward draws (as LayerDrop and stochastic depth "
-    "do), and a plan has one course: set that rate to 0 (layerdrop, drop_path_rate), or multiply "
-    "by a mask"
+    "do), and a plan has one course: set that rate to 0 (layerdrop, drop_path_rate)"
 )
 
 
@@ -46,12 +46,14 @@ FIRST = (
 class Looks:
     """The looks of a run by where they were made, and the buffers that their answers stand for.
 
-    `left` are the paths of what forward keeps on the model and a planned step does not.
+    `left` are the paths of what forward keeps on the model and a planned step does not. `asks`
+    where a library is told that nothing traces it: what it would run then does not run.
     """
 
     found: Mapping[Key, Look] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    asks: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -78,9 +80,11 @@ def record(model: nn.Module, call: Call) -> Looks:
     given = {leaf.path: leaf.value for leaf in call.leaves if isinstance(leaf.value, Tensor)}
     if any(isinstance(tensor, FakeTensor) for tensor in (*state.values(), *given.values())):
         return Looks()  # there are no values
-    found = _answered_looks(model, call, Looks())
+    found, value = _answered_looks(model, call, Looks())
     if any(look.answer is Answer.COMPARED for look in found.values()):
-        found = _answered_looks(model, call, Looks(found))
+        found, again = _answered_looks(model, call, Looks(found))
+        if not same_bits(value, again):  # what stands for a number has led elsewhere
+            refuse_number(next(look.place for look in found.values() if look.is_compared))
     known = [
         look
         for look in found.values()
@@ -90,11 +94,12 @@ def record(model: nn.Module, call: Call) -> Looks:
     return Looks(found, tuple(assumed))
 
 
-def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> dict[Key, Look]:
+def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> tuple[dict[Key, Look], Any]:
+    """Run once; return the looks with how they are answered, and what forward returned."""
     with kept_as_it_is(model):
         run = run_recorded(model, call, looks)
         if run is None:
-            return {}
+            return {}, None
         found = {key: _answered(look, run.outside) for key, look in run.found.items()}
         changing = frozenset(name for name in run.outside if name in run.state)
         own = {k: look for k, look in found.items() if look.reads & run.outside <= changing}
@@ -105,7 +110,18 @@ def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> dict[Key, Loo
         if again is None or again.value != look.value:
             decides = min(name for name in look.reads if name in changing)
             raise TraceError(look.place.untraceable(FIRST.format(decides)))
-    return found
+    return found, run.value
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Tell whether two runs returned the same numbers."""
+    first, second = (pytree.tree_leaves(value) for value in (one, other))
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(
+        torch.equal(a.nan_to_num(), b.nan_to_num())
+        for a, b in pairs
+        if isinstance(a, Tensor) and isinstance(b, Tensor)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +233,22 @@ class _Recording(Looking):
         self._note(Kind.SHAPE, value, (value.tolist(), value.dtype, value.device, value.shape))
         return value
 
+    def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
+        """Note a look, and return the text of what is there, or of where it comes from."""
+        with _disable_current_modes():
+            written = write()
+        look = self._note(Kind.TEXT, tensor, written)
+        return text_of(look.place) if look.is_compared else written
+
+    def selected(self, tensor: Tensor, mask: Tensor) -> Any:
+        """Note a look at a mask, and return what it selects, or how much that is."""
+        with _disable_current_modes():
+            positions = mask.nonzero()
+        look = self._note(Kind.SELECT, mask, positions)
+        if look.answer is Answer.COMPARED:
+            return Selected(tensor, mask, look.place)
+        return Tensor.__getitem__(tensor, mask)
+
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
         """Pick what an input's number says, without a look at it; nobody may write there."""
         if not self.followed.reads(index):
@@ -242,6 +274,6 @@ def _answered(look: Look, outside: frozenset[str]) -> Look:
         return look
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)
-    if look.kind is not Kind.ITEM:
+    if look.kind not in (Kind.ITEM, Kind.SELECT, Kind.TEXT):
         refuse_number(look.place)
     return replace(look, answer=Answer.COMPARED)

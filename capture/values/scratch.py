@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -20,7 +19,7 @@ from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import Held, files_of
-from remat_gen.capture.values.recorded import Looks, Recorded, record, run_recorded
+from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
 from remat_gen.ir.errors import TraceError
 
 _PLAIN = (bool, int, float, complex, str, type(None), tuple)
@@ -67,7 +66,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> tuple[str, ...]:
         unread = path in others and path in carried.of_modules - carried
         if not (settled or unread) or first is None or second is None:
             _refuse(path)
-    if made and first and second and not _same(first, second):
+    if made and first and second and not same_bits(first.value, second.value):
         _refuse(min(made))
     return tuple(sorted(made.keys() | again.keys()))
 
@@ -110,12 +109,6 @@ def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
         yield carried
     finally:
         del nn.Module.__getattribute__
-
-
-def _same(first: Recorded, second: Recorded) -> bool:
-    """Tell whether two runs gave the same bits."""
-    pairs = zip(_tensors(first.value), _tensors(second.value), strict=True)
-    return all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -92,7 +92,7 @@ LINES_TOLD = {
     "condition": ("`torch.where` with a condition of `uint8`", "refused with your line; `.bool()`"),
     "coin": (
         "`if` on a random number (LayerDrop, stochastic depth by a coin)",
-        "refused with your line; set its rate to 0, or multiply by a mask",
+        "refused with your line; set its rate to 0",
     ),
     "item": (
         "`.item()`: a tensor's value as a Python number",

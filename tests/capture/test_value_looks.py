@@ -51,6 +51,23 @@ def test_refused_with_the_line(tmp_path: Path, case: str) -> None:
     assert says in str(caught.value)
 
 
+def test_how_much_a_mask_selects_may_be_compared(tmp_path: Path) -> None:
+    forward = (
+        "on = x > 0\nif x[on].numel() != on.sum():\n    raise ValueError(f'{on.sum()}')\n"
+        "return self.lin(x).sum()"
+    )
+    graph = traced(tmp_path, source(LINEAR, forward)).graph
+    assert [o.args[1] for o in graph.operations if o.target == CHECK] == [False]
+
+
+def test_a_number_is_no_key(tmp_path: Path) -> None:
+    """As text it is not the example's: an expert that was picked by name would be the wrong one."""
+    init = "self.experts = nn.ModuleDict({str(i): nn.Linear(8, 8) for i in range(4)})"
+    for number in ("str(x.argmax().item() % 4)", "f'{x.argmax().clamp(0, 3)}'"):
+        with pytest.raises(TraceError):
+            traced(tmp_path, source(init, f"return self.experts[{number}](x).sum()"))
+
+
 FIRST = (
     "self.lin = nn.Linear(8, 8)\nself.register_buffer('mean', torch.zeros(8))\n"
     "self.register_buffer('ready', torch.tensor(False))"
