@@ -35,7 +35,7 @@ from remat_gen.codegen.module.merge import (
     rename_function,
     replace_forward,
 )
-from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter, ones_of
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
@@ -49,7 +49,7 @@ _GENERATED_NAMES = frozenset(
     """linear_backward weight_backward matmul_backward
     PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
-    rerun_random_on_host
+    rerun_random_on_host check_value check_values unlike is_one
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
     MODULES ASSUMED HELD ALSO NOT_SET FILE HOOKS LAYOUT check_planned check_model describe
     digest_of describe_module described fetch paths_of rows_of is_plain layout_of Watch
@@ -185,6 +185,7 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
+        ones=bool(ones_of(traced.graph.lengths)),
         numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
@@ -253,6 +254,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
+    lines += ["import warnings"] if forward.ones else []
     lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
