@@ -21,7 +21,7 @@ RESERVED = frozenset(
     """linear_backward weight_backward matmul_backward
     _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
     math rerun_random rerun_random_on_host check_output pick_results gradient_came zero_unless_came
-    incoming_gradient draw_mask""".split()
+    incoming_gradient draw_mask copied_once""".split()
 )
 
 

@@ -48,6 +48,7 @@ from remat_gen.solver.law.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """linear_backward weight_backward matmul_backward
     PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    copied_once COPIED
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
     rerun_random_on_host check_value check_values unlike is_one
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
@@ -67,6 +68,7 @@ _HELPERS = (
     "batch_mm",
     "contiguous_copy",
     "draw_mask",
+    "copied_once",
     "rerun_random",
     "rerun_random_on_host",
     "write_part",
@@ -262,7 +264,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "import re",
         "from collections.abc import Iterable, Iterator, Mapping",
         "from importlib import import_module",
-        "from itertools import chain, compress",
+        f"from itertools import chain, compress{', islice' * ('islice(' in text)}",
         "from string import Formatter",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any",
