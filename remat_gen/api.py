@@ -60,6 +60,7 @@ def generate(
     reprofile: bool = False,
     fresh: bool = False,
     compile: bool = False,
+    offload: bool = False,
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -100,6 +101,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
+        offload=offload,
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))

@@ -59,6 +59,7 @@ _GENERATED_NAMES = frozenset(
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
+_OFFLOAD_NAMES = frozenset("HostCopy copy_stream to_host from_host wait_for".split())
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _HELPERS = (
     "linear_backward",
@@ -115,6 +116,7 @@ def emit_body(
     """
     graph = traced.graph
     generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
+    generated |= _OFFLOAD_NAMES if problem.link else frozenset()
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
@@ -140,6 +142,8 @@ def emit_body(
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
+    if problem.link and any("to_host(" in block for block in blocks):
+        helpers.insert(0, _offload(target))
     kept = render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
@@ -205,6 +209,11 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
     )
     needs = kind_of(target.device).compiler.removeprefix("a ")
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
+
+
+def _offload(target: Target) -> str:
+    kind = kind_of(target.device)
+    return render("offload.py.jinja", module=kind.module, streams=kind.is_accelerator)
 
 
 def _file(target: Target) -> str:

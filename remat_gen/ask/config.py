@@ -38,7 +38,7 @@ TEXTS = (
     "effort",
 )
 LISTS = ("dynamic", "keep", "recompute")
-FLAGS = ("static", "compile")
+FLAGS = ("static", "compile", "offload")
 _PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS)
 

@@ -21,6 +21,7 @@ from remat_gen.ask.request import (
     make_dynamic,
     make_limit,
 )
+from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
 
@@ -50,6 +51,7 @@ class GenerateOptions:
     reprofile: bool = False
     fresh: bool = False
     compile: bool = False
+    offload: bool = False
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -57,6 +59,8 @@ class GenerateOptions:
         Raises:
             UsageError: an option is none, or two exclude each other.
         """
+        if self.compile and self.offload:
+            raise UsageError("--compile and --offload exclude each other; give one of them")
         return Request(
             model_file=model_file,
             limit=self._limit(),
@@ -74,6 +78,7 @@ class GenerateOptions:
             fresh=self.fresh,
             live=live is not None,
             compiled=self.compile,
+            offload=self.offload,
         )
 
     def _limit(self) -> Budget | DeviceMemory:

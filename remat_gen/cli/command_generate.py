@@ -44,6 +44,7 @@ def generate(
     reprofile: o.ReprofileOption = False,
     fresh: o.FreshOption = False,
     compile: o.CompileOption = False,
+    offload: o.OffloadOption = False,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -74,6 +75,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
+        offload=offload,
     )
     if model_file is None:
         _refuse_options(options, output)

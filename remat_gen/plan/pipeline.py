@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.refuse.left_out import LeftOut
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
-    from remat_gen.ir.plan import Plan
+    from remat_gen.ir.plan import HostCopies, Plan
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
     from remat_gen.plan.planning import Planned
@@ -93,7 +93,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
 
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown)
+    copies = _copies(request, loaded, stages) if request.offload else None
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies)
     planned = plan_step(measured, stages)
     with stages("repeat"):
         original = _run_twice(request, loaded, planned)
@@ -201,6 +202,15 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
         reusable = None if request.reprofile else request.output
         plan_file = plan_path(reusable) if reusable else None
         return costs_of(traced, loaded, request.target, plan_file, step)
+
+
+def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
+    with stages("profile"):
+        from remat_gen.plan.host_copies_planned import host_copies
+
+        reusable = None if request.reprofile or request.output is None else request.output
+        old = plan_path(reusable) if reusable else None
+        return host_copies(loaded.device, request.target, old)
 
 
 def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:

@@ -8,7 +8,7 @@ budget by sending values away, and made better; the replay judges.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak
 from remat_gen.solver.law.problem import Problem
@@ -67,7 +67,12 @@ class OffloadSolver:
         fits = [
             t for t in trips if t.replay.time_us < limit and self._peak(t).nbytes <= budget_bytes
         ]
-        return min(fits, key=lambda t: (t.replay.time_us, t.replay.peak_bytes), default=None)
+        return min(fits, key=self._rank, default=None)
+
+    def _rank(self, trip: Trip) -> tuple[float, int, int]:
+        """Return what is less for better ones: the time, what travels, the peak."""
+        sent = sum(self.problem.values[v].nbytes for v in trip.replay.travelled)
+        return trip.replay.time_us, sent, trip.replay.peak_bytes
 
     def _within_more(self, budget_bytes: int) -> Iterator[Solution]:
         """Yield schedules that only run again, within larger and larger budgets."""
@@ -102,10 +107,16 @@ class OffloadSolver:
     def _peak(self, trip: Trip) -> Peak:
         highest = Peak(trip.replay.peak_bytes, trip.replay.peak_at)
         for other in self.elsewhere:
-            figures = replay(other.problem, trip.schedule)
+            figures = replay(self._travelling(other.problem), trip.schedule)
             if figures.peak_bytes > highest.nbytes:
                 highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
         return highest
+
+    def _travelling(self, problem: Problem) -> Problem:
+        """Return the problem at other sizes, with the same values that may travel."""
+        pairs = zip(problem.values, self.problem.values, strict=True)
+        values = tuple(replace(value, travels=own.travels) for value, own in pairs)
+        return replace(problem, values=values, link=self.problem.link)
 
 
 def program_of(schedule: Schedule) -> Program:
