@@ -43,7 +43,8 @@ class SourceFile:
 class Asked:
     """What was asked for; `budget` as it was written, `command` to ask again.
 
-    `live` where a built model was given: its file alone does not build it.
+    `live` where a built model was given: its file alone does not build it. `batch` where it is not
+    the example's.
     """
 
     command: str
@@ -54,6 +55,7 @@ class Asked:
     budget: str
     budget_bytes: int
     live: bool = False
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """One block in forward or backward: steps are `run OPERATION` or `free VALUE VALUE …`.
-
-    `send VALUE …` and `fetch VALUE …` move values to the host and back.
-    """
+    """One block in forward or backward: steps are `run OPERATION` or `free VALUE VALUE …`."""
 
     block: int
     backward: bool
@@ -143,17 +142,6 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class HostCopies:
-    """What copies to the host and back were planned with; what travels stands in the schedule.
-
-    Each direction moves `bytes_per_s`, and takes `start_us` for every copy.
-    """
-
-    bytes_per_s: float
-    start_us: float
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
@@ -161,7 +149,7 @@ class Plan:
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted. `predicted` is the step
-    with its compiled parts, if there are any. `offload` where values may go to the host.
+    with its compiled parts, if there are any.
     """
 
     schema: int
@@ -182,7 +170,6 @@ class Plan:
     recompute: tuple[str, ...] = ()
     modelled: Modelled | None = None
     compiled: Compiled | None = None
-    offload: HostCopies | None = None
 
     @property
     def described_device(self) -> str:

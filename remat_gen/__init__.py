@@ -1,6 +1,7 @@
 """remat-gen: activation rematerialisation as source code.
 
-`generate`, `check`, `verify`, `diff` and `sweep` are the commands as functions: `remat_gen.api`.
+`generate`, `check`, `verify`, `diff`, `sweep` and `fit` are the commands as functions:
+`remat_gen.api`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from remat_gen.api import check as check
     from remat_gen.api import diff as diff
+    from remat_gen.api import fit as fit
     from remat_gen.api import generate as generate
     from remat_gen.api import sweep as sweep
     from remat_gen.api import verify as verify
@@ -29,11 +31,21 @@ _PLACES = {
     "check": "remat_gen.api",
     "verify": "remat_gen.api",
     "diff": "remat_gen.api",
+    "fit": "remat_gen.api",
     "sweep": "remat_gen.api",
     "RematError": "remat_gen.ir.errors",
     "InfeasibleBudgetError": "remat_gen.ir.errors",
 }
-__all__ = ["InfeasibleBudgetError", "RematError", "check", "diff", "generate", "sweep", "verify"]
+__all__ = [
+    "InfeasibleBudgetError",
+    "RematError",
+    "check",
+    "diff",
+    "fit",
+    "generate",
+    "sweep",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:

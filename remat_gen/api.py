@@ -32,6 +32,7 @@ from remat_gen.terminal.progress import progress_for
 if TYPE_CHECKING:
     from torch import nn
 
+    from remat_gen.best_batch.fitting import Fit
     from remat_gen.capture.load.load import Loaded
     from remat_gen.review.checking import Checked
     from remat_gen.trade_off.sweeping import Sweep
@@ -60,7 +61,7 @@ def generate(
     reprofile: bool = False,
     fresh: bool = False,
     compile: bool = False,
-    offload: bool = False,
+    batch: int | None = None,
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -101,7 +102,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
-        offload=offload,
+        batch=batch,
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))
@@ -199,6 +200,62 @@ def sweep(
     work = chosen(Effort, "effort", effort)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         return sweep_file(source, strategies, points=points, effort=work, progress=progress)
+
+
+def fit(
+    model: str | Path | nn.Module,
+    inputs: object = None,
+    *,
+    device_memory: str | None = None,
+    optimizer: str | None = None,
+    headroom: str | None = None,
+    budget: str | int | None = None,
+    output: str | Path | None = None,
+    builder: str | None = None,
+    device: str = "auto",
+    target: str | None = None,
+    strategy: str = "auto",
+    effort: str = "normal",
+    dynamic: Sequence[str] | None = None,
+    static: bool = False,
+    force: bool = False,
+    quiet: bool = True,
+) -> Fit:
+    """Find the batch with the most samples per second that fits a device's memory.
+
+    Args:
+        model: a path or a built model, and `inputs` for it, as in `generate`.
+        device_memory: what the whole step may take; or give `budget`, in bytes.
+        output: the file to write for the best batch; without one nothing is written.
+
+    The other arguments are those of `generate`.
+
+    Raises:
+        RematError: anything that a user can act on.
+    """
+    from remat_gen.best_batch.fitting import fit_file
+
+    options = GenerateOptions(
+        budget=None if budget is None else str(budget),
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
+        model=builder,
+        inputs=inputs if isinstance(inputs, str) else None,
+        device=device,
+        target=target,
+        strategy=strategy,
+        effort=effort,
+        dynamic=_several(dynamic),
+        static=static,
+        force=force,
+    )
+    live = _built(model, inputs, target)
+    path = live.path if live else Path(str(model))
+    place = None if output is None else Path(output)
+    request = options.request(path, place, live=live.builder if live else None)
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        return fit_file(request, progress, live, write=place is not None)
 
 
 def _built(model: object, inputs: object, target: str | None) -> Loaded | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import ALL, Contest, Entry
 from remat_gen.solver.contest.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
 from remat_gen.solver.contest.subject import subject_of
@@ -161,6 +162,16 @@ class Solver:
                 smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
             )
         return self._solution(contest, contest.best, interrupted=interrupted, slower=slower)
+
+    def glance(self, budget_bytes: int) -> Replay | None:
+        """Return the figures of a schedule that auto finds with little work, if it finds one.
+
+        `solve` finds one that is about as good or better, also for lower budgets.
+        """
+        contest = Contest(self.subject, budget_bytes)
+        enter = self._entrant.glance if isinstance(self._entrant, Auto) else self._entrant.enter
+        enter(contest)
+        return None if contest.best is None else contest.best.replay
 
     def smallest_budget(self) -> SmallestBudget:
         """Return the smallest budget that is feasible for this strategy."""

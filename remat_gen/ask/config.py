@@ -38,9 +38,10 @@ TEXTS = (
     "effort",
 )
 LISTS = ("dynamic", "keep", "recompute")
-FLAGS = ("static", "compile", "offload")
+FLAGS = ("static", "compile")
+NUMBERS = ("batch",)
 _PATHS = ("source", "output")
-KEYS = (*TEXTS, *LISTS, *FLAGS)
+KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,9 @@ def _options(path: Path, keys: Mapping[str, Any]) -> GenerateOptions:
 def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
     if key in FLAGS:
         right, example = isinstance(value, bool), f"true or false: {key} = true"
+    elif key in NUMBERS:
+        right = isinstance(value, int) and not isinstance(value, bool)
+        example = f"a whole number: {key} = 64"
     elif key in LISTS:
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
         example = f'a list of texts: {key} = ["…"]'

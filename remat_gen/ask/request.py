@@ -25,6 +25,7 @@ from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute")
+_NUMBERS = ("batch",)
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -73,8 +74,8 @@ class Request:
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
     (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
     `target` is the device that is planned for without being there. `live` where a built model, of
-    class `model`, was given; `compiled` where parts of blocks
-    shall be; `offload` where values may go to the host."""
+    class `model`, was given; `compiled` where parts of blocks shall be. `batch` is that of the
+    step, where it is not the example's."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -92,7 +93,7 @@ class Request:
     fresh: bool = False
     live: bool = False
     compiled: bool = False
-    offload: bool = False
+    batch: int | None = None
 
     @property
     def target_word(self) -> str:
@@ -107,14 +108,14 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        flags = {f"--{word}": f"{word}=True" for word in ("static", "compile", "offload")}
+        flags = {"--static": "static=True", "--compile": "compile=True"}
         words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):
             keyword = _KEYWORDS.get(option, option.removeprefix("--").replace("-", "_"))
             given.setdefault(keyword, []).append(value)
         given.pop("builder", None)
-        said = [f"{k}={v if k in _SEQUENCES else repr(v[0])}" for k, v in given.items()]
+        said = [f"{k}={_in_python(k, v)}" for k, v in given.items()]
         said += [keyword for flag, keyword in flags.items() if flag in self._words()]
         return f"remat_gen.generate({self.model}(…), inputs, {', '.join(said)})"
 
@@ -122,6 +123,8 @@ class Request:
         words = ["remat-gen", self.model_file.name, *self._limit_words()]
         named = (("--model", self.model), ("--inputs", self.inputs))
         words += [word for option, value in named if value for word in (option, value)]
+        if self.batch is not None:
+            words += ["--batch", str(self.batch)]
         if self.device != "auto":
             words += ["--device", self.device]
         if self.target:
@@ -131,7 +134,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
-        words += ["--compile"] * self.compiled + ["--offload"] * self.offload
+        words += ["--compile"] * self.compiled
         return [*words, "-o", self._output_word()]
 
     def _pin_words(self) -> list[str]:
@@ -153,6 +156,12 @@ class Request:
 
     def _output_word(self) -> str:
         return "-" if self.output is None else relative(self.output, self.model_file.parent)
+
+
+def _in_python(keyword: str, words: list[str]) -> str:
+    if keyword in _SEQUENCES:
+        return str(words)
+    return words[0] if keyword in _NUMBERS else repr(words[0])
 
 
 def make_limit(
@@ -187,6 +196,17 @@ def make_limit(
     if headroom not in (None, "0"):
         parse_size(headroom or "", "--headroom")
     return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
+
+
+def make_batch(batch: int | None) -> int | None:
+    """Return the batch that is asked for.
+
+    Raises:
+        UsageError: it is less than 1.
+    """
+    if batch is not None and batch < 1:
+        raise UsageError(f"--batch {batch}: give a batch of at least 1")
+    return batch
 
 
 def make_device(device: str, target: str | None) -> str:

@@ -18,7 +18,7 @@ from remat_gen.cli.completion import ASKED, INSTALLING, say_default
 from remat_gen.ir.errors import UsageError
 from remat_gen.terminal.failure import INTERRUPTED, Failure
 
-COMMANDS = tuple("generate check diff verify plot explain sweep solve calibrate".split())
+COMMANDS = tuple("generate check diff verify plot explain sweep fit solve calibrate".split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

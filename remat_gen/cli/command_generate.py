@@ -44,7 +44,7 @@ def generate(
     reprofile: o.ReprofileOption = False,
     fresh: o.FreshOption = False,
     compile: o.CompileOption = False,
-    offload: o.OffloadOption = False,
+    batch: o.BatchOption = None,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -54,7 +54,7 @@ def generate(
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
     remat-gen                                   (all targets of pyproject.toml)
-    remat-gen check|diff|verify|solve|explain|plot|sweep|calibrate --help
+    remat-gen check|diff|verify|solve|explain|plot|sweep|fit|calibrate --help
     """
     options = GenerateOptions(
         budget=budget,
@@ -75,7 +75,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
-        offload=offload,
+        batch=batch,
     )
     if model_file is None:
         _refuse_options(options, output)

@@ -63,6 +63,9 @@ EffortOption = Annotated[
         show_default=False,
     ),
 ]
+BatchOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Plan for a batch of N [the example's].")
+]
 DynamicOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
@@ -80,7 +83,6 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is no
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
-OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]

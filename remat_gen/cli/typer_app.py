@@ -8,6 +8,7 @@ from remat_gen.cli.command_calibrate import calibrate
 from remat_gen.cli.command_check import check
 from remat_gen.cli.command_diff import diff
 from remat_gen.cli.command_explain import explain
+from remat_gen.cli.command_fit import fit
 from remat_gen.cli.command_generate import generate
 from remat_gen.cli.command_plot import plot
 from remat_gen.cli.command_solve import solve
@@ -19,5 +20,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for _command in (generate, check, diff, verify, plot, explain, sweep, solve, calibrate):
+for _command in (generate, check, diff, verify, plot, explain, sweep, fit, solve, calibrate):
     app.command()(_command)

@@ -68,7 +68,6 @@ def describe(measured: MeasuredStep, planned: Planned) -> Plan:
         solver=_solver(solution),
         predicted=_predicted(planned, costs),
         compiled=planned.fusion.compiled() if planned.fusion else None,
-        offload=measured.copies,
     )
 
 
@@ -93,6 +92,7 @@ def _asked(request: Request, planned: Planned) -> Asked:
         budget=limit.text if isinstance(limit, Budget) else f"device memory {limit.text}",
         budget_bytes=planned.budget_bytes,
         live=request.live,
+        batch=request.batch,
     )
 
 

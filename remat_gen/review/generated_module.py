@@ -11,15 +11,16 @@ from torch import nn
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
+from remat_gen.capture.trace.resized_batch import at_batch
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
 from remat_gen.ir.plan import Plan, read_plan
 from remat_gen.plan.emission import module_text
-from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
+from remat_gen.plan.step_problem import problem_of
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.report import Report
@@ -57,6 +58,10 @@ class Existing:
         Raises:
             UsageError: it cannot be, or a built model is needed and was not given.
         """
+        loaded, batch = self._loaded(fake=fake), self.plan.asked.batch
+        return loaded if batch is None else at_batch(loaded, batch)
+
+    def _loaded(self, *, fake: bool) -> Loaded:
         asked = self.plan.asked
         if self.given is not None:
             return self.given
@@ -122,7 +127,7 @@ def emit_again(existing: Existing) -> str:
     loaded = existing.load_original(fake=existing.plan.modelled is not None)
     traced = trace_loaded(loaded, existing.plan.dynamic)
     with loaded.importable():
-        problem = planned_problem(traced.graph, existing.plan)
+        problem = problem_of(traced.graph, existing.plan.measured())
         schedule = schedule_of(problem, existing.plan.schedule)
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
 

@@ -16,6 +16,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan
 
 if TYPE_CHECKING:
+    from remat_gen.best_batch.fitting import Fit
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.trade_off.sweeping import Sweep
 
@@ -51,6 +52,17 @@ def plan_png(view: TimelineView) -> bytes | None:
         return timeline_png(view)
     except UsageError:
         return None
+
+
+def fit_html(found: Fit) -> str:
+    """Return what was fitted as HTML: the picture if it can be drawn, and the table."""
+    from remat_gen.best_batch.fit_picture import fit_svg
+    from remat_gen.best_batch.fit_text import fit_lines, fit_rows
+
+    parts = [_table(*fit_rows(found)), *(f"<p>{escape(line)}</p>" for line in fit_lines(found))]
+    with contextlib.suppress(UsageError):
+        parts.insert(0, _image(fit_svg(found).decode(), found.title))
+    return "\n".join(parts)
 
 
 def sweep_html(found: Sweep) -> str:

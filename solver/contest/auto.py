@@ -59,6 +59,11 @@ class Auto:
         if contest.best is not None and self._has_gap(contest):
             self._take_smaller(contest)
 
+    def glance(self, contest: Contest) -> None:
+        """Offer what little work finds: no proof, and not the quickest at low budgets."""
+        contest.offer("none", self.subject.plain())
+        self._search(contest, (self.stages or self.short, self.rotor))
+
     def _search(self, contest: Contest, entrants: Iterable[Searching | None]) -> None:
         """Let entrants offer what they find, in order, as far as they are wanted."""
         known = [entrant for entrant in entrants if entrant is not None]

@@ -1,0 +1,1 @@
+"""The best batch for a device's memory: batch and schedule chosen together."""

@@ -1,0 +1,92 @@
+"""What was fitted as a table of 80 columns, and as an object for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from remat_gen.best_batch.fitting import Fit, Row
+from remat_gen.ir.byte_text import size
+
+_HEAD = ("batch", "for activations", "eager", "planned", "time added", "samples/s", "over eager's")
+
+
+def fit_table(found: Fit) -> Group:
+    """Return the table, and what it says in two sentences."""
+    header, rows = fit_rows(found)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in header:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    title = f"{found.title} on {found.device}, within {found.limit}"
+    return Group(Text(title), Text(), table, Text(), *map(Text, fit_lines(found)))
+
+
+def fit_rows(found: Fit) -> tuple[list[str], list[list[str]]]:
+    """Return the header and a row per batch: peaks, time beyond eager's, samples per second."""
+    return list(_HEAD), [_cells(found, row) for row in found.rows]
+
+
+def _cells(found: Fit, row: Row) -> list[str]:
+    marks = "*" * (row is found.best)
+    start = [f"{marks}{row.batch}", size(row.limit_bytes), size(row.eager_peak_bytes)]
+    if row.peak_bytes is None or row.time_us is None:
+        return [*start, "does not fit", "-", "-", "-"]
+    over, added = found.relative(row), 100 * (row.time_us / row.eager_us - 1)
+    return [
+        *start,
+        size(row.peak_bytes),
+        f"{added:.1f} %",
+        f"{row.samples_per_s:.4g}",
+        "-" if over is None else f"× {over:.3f}",
+    ]
+
+
+def fit_lines(found: Fit) -> list[str]:
+    """Say what is best, and how large a batch can be."""
+    eager, best, largest = found.eager, found.best, found.largest.batch
+    over = found.relative(best)
+    if eager is None or over is None:
+        return [
+            f"* a batch of {best.batch}: {best.samples_per_s:.4g} samples/s",
+            f"largest batch: {largest}; eager fits none of these",
+        ]
+    return [
+        f"* a batch of {best.batch}: {best.samples_per_s:.4g} samples/s, {100 * (over - 1):+.1f} % "
+        f"over eager's largest",
+        f"largest batch: eager {eager.batch}, planned {largest} (× {largest / eager.batch:.2f})",
+    ]
+
+
+def fit_json(found: Fit) -> dict[str, Any]:
+    """Return what was fitted for programs; what does not exist is null."""
+    return {
+        "model": found.title,
+        "device": found.device,
+        "limit": found.limit,
+        "best": found.best.batch,
+        "largest": {
+            "eager": found.eager.batch if found.eager else None,
+            "planned": found.largest.batch,
+        },
+        "batches": [_row_json(found, row) for row in found.rows],
+        "output": str(found.written.output) if found.written else None,
+    }
+
+
+def _row_json(found: Fit, row: Row) -> dict[str, Any]:
+    over = found.relative(row) if row.time_us else None
+    return {
+        "batch": row.batch,
+        "budget_bytes": row.limit_bytes,
+        "eager_peak_bytes": row.eager_peak_bytes,
+        "eager_time_us": round(row.eager_us, 3),
+        "peak_bytes": row.peak_bytes,
+        "time_us": None if row.time_us is None else round(row.time_us, 3),
+        "samples_per_s": round(row.samples_per_s, 3) if row.time_us else None,
+        "over_eager": None if over is None else round(over, 6),
+    }

@@ -1,0 +1,109 @@
+"""The command `fit`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from remat_gen.ask.generate_options import GenerateOptions
+from remat_gen.ask.request import Strategy
+from remat_gen.cli import option_texts as o
+from remat_gen.ir.errors import UsageError
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.progress import progress_for
+
+if TYPE_CHECKING:
+    from remat_gen.best_batch.fitting import Fit
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
+Written = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the module of the best batch."),
+]
+Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Draw the curve: .svg or .png")]
+
+
+def fit(
+    model_file: Model,
+    device_memory: o.DeviceMemoryOption = None,
+    optimizer: o.OptimizerOption = None,
+    headroom: o.HeadroomOption = None,
+    budget: o.BudgetOption = None,
+    output: Written = None,
+    picture: Picture = None,
+    model: o.ModelOption = None,
+    inputs: o.InputsOption = None,
+    device: o.DeviceOption = "auto",
+    target: o.TargetOption = None,
+    strategy: o.StrategyOption = Strategy.AUTO,
+    effort: o.EffortOption = Effort.NORMAL,
+    dynamic: o.DynamicOption = None,
+    static: o.StaticOption = False,
+    force: o.ForceOption = False,
+    as_json: o.JsonOption = False,
+    quiet: o.QuietOption = False,
+    debug: o.DebugOption = False,
+) -> None:
+    """Find the batch with the most samples per second that fits a device, and write its module.
+
+    \b
+    remat-gen fit model.py --device-memory 24GB --optimizer adamw
+    remat-gen fit model.py --target h100 -o model_remat.py --picture fit.png
+
+    A larger batch makes better use of a device, and costs re-runs where it does not fit as it is:
+    batch and budget are chosen together. Batches other than the example's repeat its samples.
+    """
+    from remat_gen.picture.plot_figure import picture_format, require_matplotlib
+
+    if picture is not None:
+        picture_format(Path(picture))
+        require_matplotlib()
+    if output == "-":
+        raise UsageError("-o -: fit prints its table there; give -o a file")
+    options = GenerateOptions(
+        budget=budget,
+        device_memory=device_memory,
+        optimizer=optimizer,
+        headroom=headroom,
+        model=model,
+        inputs=inputs,
+        device=device,
+        target=target,
+        strategy=strategy,
+        effort=effort.value,
+        dynamic=dynamic or None,
+        static=static,
+        force=force,
+    )
+    request = options.request(model_file, Path(output) if output else None)
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        from remat_gen.best_batch.fitting import fit_file
+
+        found = fit_file(request, progress, write=output is not None)
+    _say(found, picture, as_json=as_json, quiet=quiet)
+
+
+def _say(found: Fit, picture: str | None, *, as_json: bool, quiet: bool) -> None:
+    from remat_gen.best_batch.fit_text import fit_json, fit_table
+
+    if as_json:
+        print(json.dumps(fit_json(found), indent=1))
+    else:
+        Console().print(fit_table(found), highlight=False)
+    if found.written is not None and not quiet:
+        from remat_gen.show.summary import summary_lines
+
+        for line in summary_lines(found.written):
+            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+    if picture is not None:
+        from remat_gen.best_batch.fit_picture import write_fit
+
+        write_fit(found, Path(picture))
+        if not quiet:
+            print(f"written     {picture}", file=sys.stderr)
