@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from remat_gen.api import generate as generate
     from remat_gen.api import sweep as sweep
     from remat_gen.api import verify as verify
+    from remat_gen.capture.device.captured_step import capture_step as capture_step
     from remat_gen.ir.errors import InfeasibleBudgetError as InfeasibleBudgetError
     from remat_gen.ir.errors import RematError as RematError
 
@@ -33,12 +34,14 @@ _PLACES = {
     "diff": "remat_gen.api",
     "fit": "remat_gen.api",
     "sweep": "remat_gen.api",
+    "capture_step": "remat_gen.capture.device.captured_step",
     "RematError": "remat_gen.ir.errors",
     "InfeasibleBudgetError": "remat_gen.ir.errors",
 }
 __all__ = [
     "InfeasibleBudgetError",
     "RematError",
+    "capture_step",
     "check",
     "diff",
     "fit",

@@ -169,6 +169,7 @@ CUDA = Cuda(
     has_float_statistics=True,
     has_fused_rnns=True,
     has_cudnn=True,
+    has_graphs=True,
     adds_in_any_order=True,
     dies_of_assertions=True,
     counts_memory=True,

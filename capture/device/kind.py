@@ -45,7 +45,7 @@ class DeviceKind(ABC):
     `module` is the module of torch that has its functions, as text for generated modules;
     `compiler` what torch.compile needs. Then what eager runs there: dropout as one kernel, norms
     that keep float32 statistics of 16 bits, RNNs as one kernel, cuDNN's norms and attention, sums
-    in any order.
+    in any order. `has_graphs` where a step can be captured.
     """
 
     type: str
@@ -60,6 +60,7 @@ class DeviceKind(ABC):
     has_float_statistics: bool = False
     has_fused_rnns: bool = False
     has_cudnn: bool = False
+    has_graphs: bool = False
     adds_in_any_order: bool = False
     dies_of_assertions: bool = False  # a kernel that asserts ends all: there is no second try
     counts_memory: bool = False  # `bytes_now`, `bytes_at_most` are there

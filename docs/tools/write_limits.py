@@ -25,7 +25,8 @@ _TAIL = """
 
 - Offloading activations to the host; pipeline and tensor parallelism.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
-- CUDA graphs around the step: never tried.
+- CUDA graphs of steps that do anything on the host, or under DistributedDataParallel
+  (`docs/cuda-graphs.md`). None was captured on a real GPU yet.
 - cuDNN's BatchNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel,
   which rounds otherwise. `verify` lets the original run that one, too.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
