@@ -71,7 +71,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSegment:
-    """One block in forward or backward: steps are `run OPERATION` or `free VALUE VALUE …`."""
+    """One block in forward or backward: steps are `run OPERATION` or `free VALUE VALUE …`.
+
+    `send VALUE …` and `fetch VALUE …` move values to the host and back.
+    """
 
     block: int
     backward: bool
@@ -142,6 +145,17 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class HostCopies:
+    """What copies to the host and back were planned with; what travels stands in the schedule.
+
+    Each direction moves `bytes_per_s`, and takes `start_us` for every copy.
+    """
+
+    bytes_per_s: float
+    start_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
@@ -149,7 +163,7 @@ class Plan:
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted. `predicted` is the step
-    with its compiled parts, if there are any.
+    with its compiled parts, if there are any. `offload` where values may go to the host.
     """
 
     schema: int
@@ -170,6 +184,7 @@ class Plan:
     recompute: tuple[str, ...] = ()
     modelled: Modelled | None = None
     compiled: Compiled | None = None
+    offload: HostCopies | None = None
 
     @property
     def described_device(self) -> str:

@@ -1,5 +1,7 @@
 """The steps of a plan's schedule as lines of text: `run OPERATION`, `free VALUE VALUE …`.
 
+Values go to the host and come back by `send VALUE …` and `fetch VALUE …`.
+
 Names hold no spaces. Whether there is such an operation or value is for the reader of a graph to
 say: plans are read, too, for what became of their model.
 """
@@ -8,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-RUN, FREE = "run", "free"
+RUN, FREE, SEND, FETCH = "run", "free", "send", "fetch"
 
 
 def step_line(verb: str, names: Iterable[str]) -> str:
-    """Write a step: `RUN` and one operation, or `FREE` and values."""
+    """Write a step: `RUN` and one operation, or another verb and values."""
     return " ".join((verb, *names))
 
 

@@ -61,6 +61,7 @@ def generate(
     reprofile: bool = False,
     fresh: bool = False,
     compile: bool = False,
+    offload: bool = False,
     batch: int | None = None,
     quiet: bool = True,
 ) -> Generated:
@@ -102,6 +103,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
+        offload=offload,
         batch=batch,
     )
     live = _built(model, inputs, target)

@@ -21,6 +21,7 @@ from remat_gen.capture.process.replaced import replaced
 
 LIBRARY = "transformers.masking_utils"
 _PACKED = "find_packed_sequence_indices"
+_TRACING = "is_tracing"
 _EXPORTING = "is_torchdynamo_exporting"
 # What leaves rows that count rows that count, whatever the lengths. Of others, a remainder say,
 # the values at the example's lengths tell nothing of those at smaller ones.
@@ -89,3 +90,17 @@ def _no() -> bool:
 
 def _none(_position_ids: torch.Tensor) -> None:
     return None
+
+
+@contextlib.contextmanager
+def answered_no() -> Iterator[None]:
+    """Tell transformers that nothing traces it, so that it looks at values as in a plain step."""
+    with contextlib.ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("transformers.") and _TRACING in vars(module):
+                stack.enter_context(replaced(module, _TRACING, _not_traced))
+        yield
+
+
+def _not_traced(_tensor: object = None) -> bool:
+    return False

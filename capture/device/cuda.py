@@ -84,7 +84,7 @@ class Cuda(DeviceKind):
 
     def wake(self, device: torch.device) -> None:
         """Multiply until the clocks are up."""
-        factor, start = torch.zeros(2048, 2048, device=device), time.perf_counter()
+        factor, start = torch.zeros(1024, 1024, device=device), time.perf_counter()
         while time.perf_counter() - start < _AWAKE_S:
             factor @ factor
             torch.cuda.synchronize(device)

@@ -32,17 +32,16 @@ def with_checks(graph: ir.Graph, checks: Iterable[tuple[str, Look]]) -> ir.Graph
 
 def conditions_of(graph: ir.Graph) -> tuple[str, ...]:
     """Return the lines of the conditions that each step compares: `net.py:12 if bad.any():`."""
-    checks = (o.source for o in graph.operations if o.target == ir.CHECK)
-    return tuple(dict.fromkeys(f"{s.file}:{s.line} {s.text}" for s in checks))
+    checks = (o for o in graph.operations if o.target == ir.CHECK)
+    return tuple(dict.fromkeys(f"{o.args[2]} {o.source.text}" for o in checks))
 
 
 def _check(graph: ir.Graph, name: str, look: Look, made: str, maker: str) -> ir.Operation:
     module = next((o.module for o in graph.operations if o.name == maker), "")
-    place = f"{look.source.file}:{look.source.line}"
     return ir.Operation(
         name=made,
         target=ir.CHECK,
-        args=(ir.Ref(name), look.value, place),
+        args=(ir.Ref(name), look.value, str(look.place)),
         kwargs=(),
         outputs=(made,),
         single=True,

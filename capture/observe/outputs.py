@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.as_eager.causal_masks import Positions, watched_positions
+from remat_gen.capture.as_eager.causal_masks import Positions, answered_no, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
@@ -21,6 +21,7 @@ from remat_gen.capture.process.questions import watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
 from remat_gen.capture.values.answered import Answering
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.ir.errors import TraceError
@@ -118,7 +119,9 @@ def run_on_fakes(
             watched_questions() as asked,
             watched_masks(model) as masks,
         ):
-            with Answering(looks).looking() if looks else nullcontext():
+            kept = kept_as_it_is(model) if looks else nullcontext()
+            told = answered_no() if looks and looks.asks else nullcontext()
+            with told, kept, Answering(looks).looking() if looks else nullcontext():
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )

@@ -26,7 +26,7 @@ from remat_gen.capture.observe.caches import emptied
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
-from remat_gen.capture.refuse.side_effects import DRAWS
+from remat_gen.capture.refuse.side_effects import DRAWS, KeptError
 from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")
@@ -49,6 +49,15 @@ class Reads:
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
         return replace(self, paths=tuple(dict.fromkeys((*self.paths, *names))))
+
+    def without(self, left: tuple[str, ...]) -> Reads:
+        """Return the reads but for those of what forward keeps, and of what has it."""
+        inside = tuple(f"{path}{mark}" for path in left for mark in ".[")
+        owners = {path[: path.index(mark)] for path in left for mark in "[" if mark in path}
+        gone = {*left, *owners}
+        paths = tuple(p for p in self.paths if p not in gone and not p.startswith(inside))
+        changed = {path: both for path, both in self.changed.items() if path in paths}
+        return replace(self, paths=paths, changed=changed)
 
 
 class _Unlike(TraceError):
@@ -138,7 +147,7 @@ def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[s
 def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
     kept = [path for path, state in after.items() if not state.fakes <= before[path].fakes]
     if kept:
-        raise TraceError(
+        raise KeptError(
             f"forward keeps a tensor in {_name(max(kept, key=len))}, which a planned forward would "
             "not do: make it a buffer, or return it; where only the first step makes it, run the "
             "model once in build_model()"
@@ -152,7 +161,7 @@ def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
     path = max(changed, key=lambda p: (before[p].words != after[p].words, len(p)))
     old, new = before[path].words, after[path].words
     shown = f" (from {old} to {new})" if old != new else ""
-    raise TraceError(
+    raise KeptError(
         f"forward changes {_name(path)}{shown}, which a planned forward would not do: "
         "make it a buffer, return it, or pass it as an argument"
     )

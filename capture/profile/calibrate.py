@@ -55,6 +55,7 @@ def calibrate(device: torch.device) -> Hardware:
         bytes_per_s=_moved(sizes, device),
         flops_per_s={name: rate for name, rate in rates.items() if rate >= _SLOWEST * fastest},
         drawn_per_s=_drawn(sizes, device),
+        host_bytes_per_s=host_bytes_per_s(device, sizes.copied_bytes),
         source=f"measured by remat-gen calibrate, torch {str(torch.__version__).partition('+')[0]}",
     )
 
@@ -65,6 +66,22 @@ def _moved(sizes: _Sizes, device: torch.device) -> float:
     into = torch.empty_like(block)
     time_us = median_time_us(lambda: into.copy_(block), device, _EFFORT)
     return _round(2 * block.numel() / time_us * _SECOND_US)
+
+
+def host_bytes_per_s(device: torch.device, nbytes: int = 1 << 28) -> float:
+    """Return the rate of a copy between a device and pinned memory, of the slower direction."""
+    block = torch.ones(nbytes, dtype=torch.uint8, device=device)
+    host = torch.empty(nbytes, dtype=torch.uint8, pin_memory=kind_of(device).is_accelerator)
+    ways = (lambda: host.copy_(block), lambda: block.copy_(host))
+    slower_us = max(median_time_us(way, device, _EFFORT) for way in ways)
+    return _round(nbytes / slower_us * _SECOND_US)
+
+
+def copy_start_us(device: torch.device) -> float:
+    """Return how long a copy to the host takes that has next to nothing to copy."""
+    one = torch.ones(1, dtype=torch.uint8, device=device)
+    host = torch.empty(1, dtype=torch.uint8, pin_memory=kind_of(device).is_accelerator)
+    return _round(median_time_us(lambda: host.copy_(one), device, _EFFORT))
 
 
 def _drawn(sizes: _Sizes, device: torch.device) -> float:
@@ -107,6 +124,7 @@ def target_text(name: str, found: Hardware) -> str:
         f"launch_us = {found.launch_us}",
         f"bytes_per_s = {_number(found.bytes_per_s)}",
         f"drawn_per_s = {_number(found.drawn_per_s)}",
+        f"host_bytes_per_s = {_number(found.host_bytes_per_s)}",
         f'source = "{found.source}"',
         "",
         f"[{name}.flops_per_s]",

@@ -45,6 +45,9 @@ class Rates:
     drawn_per_us: float = math.inf
 
 
+_SIDES = (512, 1024, 2048, 4096, 8192)  # of products, until one is long enough to be no launch
+_LONG_US = 300.0
+
 NOMINAL_CPU = Rates(flops_per_us=5e4, bytes_per_us=1e4, launch_us=1.0)
 NOMINAL_CUDA = Rates(flops_per_us=2e7, bytes_per_us=1e6, launch_us=5.0)
 
@@ -127,9 +130,11 @@ def measured_rates(device: torch.device, dtype: str = "float32") -> Rates:
 
     Numbers that are drawn: a GPU multiplies ones quicker. What is no product's dtype has float32's.
     """
-    side = 4096 if kind_of(device).is_accelerator else 512
     effort = Effort(most=20)
-    product_us = median_time_us(_product(dtype, side, device), device, effort)
+    for side in _SIDES:
+        product_us = median_time_us(_product(dtype, side, device), device, effort)
+        if product_us >= _LONG_US:
+            break
     beyond = kind_of(device).beyond_caches_bytes(device)
     block = torch.ones(beyond, dtype=torch.uint8, device=device)
     copy_us = median_time_us(block.clone, device, effort)

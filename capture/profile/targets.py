@@ -8,6 +8,7 @@
     launch_us = 4.1
     bytes_per_s = 4.1e12
     drawn_per_s = 8.0e11
+    host_bytes_per_s = 5.2e10
     source = "measured by remat-gen calibrate"
 
     [my_gpu.flops_per_s]
@@ -38,6 +39,7 @@ class Hardware:
     """What a device has and sustains: `flops_per_s` by dtype, `device` is torch's word for it.
 
     `drawn_per_s` are random numbers; without it they are drawn as fast as they are written.
+    `host_bytes_per_s` are copied from pinned memory of the host, or to it; 0 where it is unknown.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Hardware:
     flops_per_s: Mapping[str, float]
     source: str
     drawn_per_s: float = math.inf
+    host_bytes_per_s: float = 0.0
 
     @property
     def rates(self) -> Rates:
@@ -65,6 +68,7 @@ class Hardware:
 
 _RATES = "flops_per_s"
 _KEYS = tuple(field.name for field in fields(Hardware))
+_RARE = ("drawn_per_s", "host_bytes_per_s")
 _NEEDED = tuple(field.name for field in fields(Hardware) if field.default is MISSING)
 
 
@@ -127,7 +131,7 @@ def _hardware(path: Path, name: str, table: object) -> Hardware:
         launch_us=_number(where, "launch_us", table["launch_us"]),
         bytes_per_s=_number(where, "bytes_per_s", table["bytes_per_s"]),
         source=_text(where, "source", table["source"]),
-        **{k: _number(where, k, table[k]) for k in ("drawn_per_s",) if k in table},
+        **{k: _number(where, k, table[k]) for k in _RARE if k in table},
         flops_per_s={k: _number(f"{where}.{_RATES}", k, rate) for k, rate in rates.items()},
     )
 

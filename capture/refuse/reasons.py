@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
-import torch
-
+from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.capture.refuse.untraceable import OWN_GENERATOR
 from remat_gen.ir.errors import said
 
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parents[1])
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 # What torch's own code looks at: found by its lines on the stack, whatever its message says.
@@ -108,12 +104,7 @@ def explain(*errors: Exception) -> str:
     first_lines = filter(None, map(_first_line, errors))
     reason = next(_reasons(telling[0]), "") or next(first_lines, "no reason was given")
     places = (place for error in telling for place in _places(error))
-    where = next(places, "")
-    return (
-        f"{where}: the model cannot be traced: {reason}"
-        if where
-        else (f"the model cannot be traced: {reason}")
-    )
+    return next(places, Place()).untraceable(reason)
 
 
 def _reasons(error: Exception) -> Iterator[str]:
@@ -128,16 +119,15 @@ def _reasons(error: Exception) -> Iterator[str]:
             yield _shortened(reason.format(*found.groups()))
 
 
-def _places(error: Exception) -> Iterator[str]:
-    """Yield `file:line` of the innermost frame of the user's: in the message, then of the error."""
+def _places(error: Exception) -> Iterator[Place]:
+    """Yield where an error comes from: by its message and notes, then by its own frames."""
     texts = [said(error), *getattr(error, "__notes__", ())]
     frames = [(file, int(line)) for text in texts for file, line in _FRAME.findall(text)]
-    raised = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    raised = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
     for stack in (frames, raised):
-        for file, line in reversed(stack):
-            if not file.startswith((_TORCH, _OURS, "<")):
-                yield f"{Path(file).name}:{line}"
-                break
+        place = place_of(reversed(stack))
+        if str(place):
+            yield place
 
 
 def _first_line(error: Exception) -> str:

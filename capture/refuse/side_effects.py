@@ -24,13 +24,17 @@ _PLAIN = (bool, int, float, complex, str, torch.Tensor)
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
 
+class KeptError(TraceError):
+    """Forward keeps something where a planned one would not."""
+
+
 @contextlib.contextmanager
 def refused_side_effects(model: nn.Module) -> Iterator[None]:
     """Run a forward, put the attributes of all modules back, and refuse if it changed some.
 
     Raises:
-        TraceError: it kept a number or a tensor on a module, on a class or in a global variable,
-            or drew from Python's or NumPy's random numbers.
+        KeptError: it kept a number or a tensor on a module, on a class or in a global variable.
+        TraceError: it drew from Python's or NumPy's random numbers.
     """
     attributes, shared, drawn = _attributes(model), _shared(model), _random_states()
     try:
@@ -45,7 +49,7 @@ def refused_side_effects(model: nn.Module) -> Iterator[None]:
 
 def _refuse(changed: str, drew: bool) -> None:
     if changed:
-        raise TraceError(
+        raise KeptError(
             f"forward changes {changed}, which a planned forward would not do: make it a buffer, "
             "or return it"
         )

@@ -22,6 +22,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.autocast import casts_of_eager
+from remat_gen.capture.as_eager.causal_masks import answered_no
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
 from remat_gen.capture.as_eager.older_torch import as_in_newest
@@ -34,6 +35,7 @@ from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.values.answered import Answering
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
 from remat_gen.ir.errors import TraceError, said
@@ -46,13 +48,15 @@ _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
 class Joint:
     """The joint graph; not `strict` where Dynamo refused: names of inputs begin with `model.`.
 
-    `captured` is Dynamo's forward. The outputs behind the model's own are what `checks` looked at.
+    `captured` is Dynamo's forward. The outputs behind the model's own are what `checks` looked at;
+    the buffers in `assumed` were read.
     """
 
     graph_module: torch.fx.GraphModule
     strict: bool
     captured: torch.fx.GraphModule | None = None
     checks: tuple[Look, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 def trace_joint(
@@ -64,12 +68,14 @@ def trace_joint(
     *,
     stands_for: str = "",
     looked_at: Call | None = None,
+    asks: bool = False,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
     A model on the CPU that `stands_for` one on a kind of GPU is traced with a GPU's kernels. Where
-    forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did.
+    forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did;
+    where it `asks` whether it is traced, it is told no.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -94,7 +100,9 @@ def trace_joint(
     ):
         given = fakes or (args, kwargs)
         if looked_at is not None:
-            return _looking(model, looked_at, given, differentiated)
+            told = answered_no() if asks else _compiling_state_context()
+            with told:
+                return _looking(model, looked_at, given, differentiated)
         try:
             return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
@@ -181,17 +189,16 @@ def _looking(
     model: nn.Module, call: Call, given: Arguments, differentiated: frozenset[int]
 ) -> Joint:
     """Trace a forward that looks at values: Dynamo would not, whatever they are."""
-    with _compiling_state_context():
-        looks = record(model, call)
-        separated = _Separated(model, differentiated, looks)
-        try:
-            joint = _export(separated, *given)
-        except TraceError:
-            raise
-        except Exception as error:
-            raise TraceError(explain(error)) from error
+    looks = record(model, call)
+    separated = _Separated(model, differentiated, looks)
+    try:
+        joint = _export(separated, *given)
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(explain(error)) from error
     told_lines.name_items(joint)
-    return Joint(joint, strict=False, checks=tuple(separated.checks))
+    return Joint(joint, strict=False, checks=tuple(separated.checks), assumed=looks.assumed)
 
 
 def _export(
@@ -217,7 +224,8 @@ class _Separated(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         answering = Answering(self.looks or Looks())
-        with answering.looking() if self.looks else contextlib.nullcontext():
+        kept = kept_as_it_is(self.model) if self.looks else contextlib.nullcontext()
+        with kept, answering.looking() if self.looks else contextlib.nullcontext():
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
         self.checks = [look for _, look in answering.checks]
         leaves = separated(value, self.differentiated)

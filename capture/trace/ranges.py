@@ -9,7 +9,6 @@ operator does again when it runs.
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,13 +117,6 @@ def _place(guard: _Guard) -> str:
     if frame is None or isinstance(frame, str) or Path(frame.filename).is_relative_to(_TORCH):
         return ""
     return f"{Path(frame.filename).name}:{frame.lineno}: "
-
-
-def users_line(frame: traceback.FrameSummary) -> str:
-    """Return a frame as guards have it (`gpt.py:31 in forward`), "" where it is torch's."""
-    if Path(frame.filename).is_relative_to(_TORCH):
-        return ""
-    return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}"
 
 
 def values_of(shapes: ShapeEnv) -> Mapping[sympy.Symbol, sympy.Integer]:

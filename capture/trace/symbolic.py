@@ -32,8 +32,9 @@ from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.refuse.places import place_of
 from remat_gen.capture.trace.joint import Joint, trace_joint
-from remat_gen.capture.trace.ranges import settled, users_line, values_of
+from remat_gen.capture.trace.ranges import settled, values_of
 from remat_gen.ir.size import Length
 
 _SQUEEZES = frozenset(
@@ -64,6 +65,7 @@ def trace_lengths(
     lengths: tuple[Length, ...],
     stands_for: str = "",
     looked_at: Call | None = None,
+    asks: bool = False,
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -86,6 +88,7 @@ def trace_lengths(
             fakes.arguments,
             stands_for=stands_for,
             looked_at=looked_at,
+            asks=asks,
         )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
@@ -119,8 +122,9 @@ def _all_guards() -> Iterator[None]:
 
     def at_users_line(framework: Any, line: str | None) -> SLoc:
         """Return the place of a guard, with the user's line and not that of torch's modules."""
-        lines = map(users_line, reversed(TracingContext.extract_stack()))
-        return SLoc(framework, next(filter(None, lines), line))
+        frames = [(f.filename, f.lineno or 0) for f in TracingContext.extract_stack()]
+        place = place_of(reversed(frames))
+        return SLoc(framework, f"{place.own or place.inside} in forward" if str(place) else line)
 
     with (
         replaced(ShapeEnv, "_refine_ranges", _refine_nothing),

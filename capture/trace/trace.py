@@ -34,6 +34,7 @@ from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_hooks,
@@ -45,11 +46,13 @@ from remat_gen.capture.refuse.refusals import (
     refuse_scripted,
     refuse_seeds,
 )
-from remat_gen.capture.refuse.side_effects import refused_side_effects
+from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
-from remat_gen.capture.values.recorded import Looks, recorded
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.recorded import Looks
+from remat_gen.capture.values.scratch import recorded
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -62,7 +65,8 @@ class Traced:
     `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
     library on submodules. `pinned` says why the batch is the example's alone, where one was looked
     for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
-    numbers are the same. `values` names the buffers whose values decided what was traced.
+    numbers are the same. `values` names the buffers whose values decided what was traced, `kept`
+    what forward keeps on the model and a planned step does not.
     """
 
     graph: Graph
@@ -76,6 +80,7 @@ class Traced:
     autocast: Autocast | None = None
     left_out: tuple[LeftOut, ...] = ()
     values: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -158,16 +163,20 @@ class _Step:
         """Return the call that is run for what forward looks at, if it looks at values."""
         return self.call if self.looks else None
 
+    @property
+    def asks(self) -> bool:
+        """Tell whether a library is told that nothing traces it."""
+        return self.looks is not None and self.looks.asks
+
     def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
         try:
             return self.traced(dynamic)
         except TraceError as error:
-            looks = None if self.looks else recorded(self.model, self.call, error)
-            if looks is None:
+            looks = self.looks or recorded(self.model, self.call, error)
+            if self.looks or not looks.is_needed:
                 raise
-            reads = self.reads.with_buffers(looks.assumed)
-            return replace(self, looks=looks, reads=reads).traced(dynamic)
+            return replace(self, looks=looks).traced(dynamic)
 
     def traced(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
@@ -192,6 +201,7 @@ class _Step:
             self.returned.differentiated,
             stands_for=self.stands_for,
             looked_at=self.looked_at,
+            asks=self.asks,
         )
         return self._lowered(joint, None)
 
@@ -204,6 +214,7 @@ class _Step:
             lengths,
             self.stands_for,
             self.looked_at,
+            self.asks,
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
@@ -225,11 +236,12 @@ class _Step:
             self.returned,
             _examples(graph, self.call),
             joint.strict,
-            self.reads,
+            self.reads.with_buffers(joint.assumed),
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
-            values=self.looks.assumed if self.looks else (),
+            values=joint.assumed,
+            kept=self.looks.left if self.looks else (),
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:
@@ -248,20 +260,60 @@ def _returned(
     model: nn.Module, call: Call, file: dict[str, Any]
 ) -> tuple[Returned, Reads, Looks | None]:
     """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
+    try:
+        with kept_as_it_is(model):
+            return _observed(model, call, file, None)
+    except KeptError as error:
+        looks = recorded(model, call, error)
+        if not looks.left:
+            raise
+    return _observed(model, call, file, looks)
+
+
+def _observed(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
+) -> tuple[Returned, Reads, Looks | None]:
     with refused_side_effects(model):
         try:
-            return *_on_fakes(model, call, file, None), None
+            return *_on_fakes(model, call, file, looks), looks
         except TraceError:
             raise
         except Exception as error:  # of the user's code, or fake tensors lack a kernel
             looks = _refuse(model, call, error)
-            if looks is not None:
-                return *_on_fakes(model, call, file, looks), looks
+            if looks.is_needed:
+                return _on_fakes_as_told(model, call, file, looks)
             if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
                 reason = f"forward does not run on tensors without values: {said(error)}"
                 raise TraceError(reason) from error
-            model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
-            return *read_twice(model, file, lambda: run_for_real(model, args, kwargs)), None
+            return *_for_real(model, call, file), None
+
+
+def _on_fakes_as_told(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks
+) -> tuple[Returned, Reads, Looks]:
+    """Run on fakes with answers; where what a library does when traced fails, as in a plain step.
+
+    Raises:
+        TraceError: neither runs.
+    """
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception:
+        looks = replace(looks, asks=True)
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(explain(error)) from error
+
+
+def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+    model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
+    with refused_side_effects(model):
+        return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
 
 
 def _on_fakes(
@@ -270,10 +322,12 @@ def _on_fakes(
     args, kwargs = call.args, call.kwargs
     with quiet():
         returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
-    return returned, reads if looks is None else reads.with_buffers(looks.assumed)
+    if looks is not None:
+        reads = reads.without(looks.left)
+    return returned, reads
 
 
-def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
+def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
     """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
 
     Return what a real run finds where forward looks at values.
@@ -282,10 +336,10 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks | None:
         trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
         looks = recorded(model, call, refused)
-        if looks is None:
+        if not looks.is_needed:
             raise refused from error
         return looks
-    return None
+    return Looks()
 
 
 def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:

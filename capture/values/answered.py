@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from remat_gen.capture.values.compared import refuse_number
+from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.looking import Looking
 from remat_gen.capture.values.looks import Answer, Kind, Look
 from remat_gen.capture.values.recorded import Looks
@@ -29,7 +29,7 @@ class Answering(Looking):
         if look is None:
             return operator(tensor)  # raises as it would without any answers
         if look.answer is Answer.COMPARED and look.kind is not Kind.ITEM:
-            refuse_number(look.source)
+            refuse_number(look.place)
         if look.answer is Answer.CHECKED:
             self.checks.append((torch.ops.aten.clone.default(tensor), look))
         self.last = look
@@ -48,10 +48,27 @@ class Answering(Looking):
         numbers, dtype, device, shape = look.value
         return torch.tensor(numbers, dtype=dtype, device=device).view(shape)
 
+    def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
+        """Return the text of the real run, or of where a tensor's numbers come from."""
+        look = self._look(Kind.TEXT)
+        if look is None:
+            return write()
+        return text_of(look.place) if look.is_compared else str(look.value)
+
+    def selected(self, tensor: Tensor, mask: Tensor) -> Any:
+        """Return what the mask of the real run selects, or how much it is in each step."""
+        look = self._look(Kind.SELECT)
+        if look is None:
+            return Tensor.__getitem__(tensor, mask)
+        if look.answer is Answer.COMPARED:
+            return Selected(tensor, mask, look.place)
+        positions = torch.tensor(look.value.tolist(), dtype=torch.int64, device=mask.device)
+        return Tensor.__getitem__(tensor, positions.view(look.value.shape).unbind(1))
+
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
         """Pick what the real run picked by a tensor's number."""
         return None if self._look(Kind.PICK) is None else pick()
 
     def _look(self, kind: Kind) -> Look | None:
-        key, _ = self.places.next(kind)
+        key, _, _ = self.places.next(kind)
         return self._looks.found.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -9,8 +10,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from remat_gen.capture.refuse.places import Place
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.graph import Source
 
 KEPT = (
     "a tensor becomes a Python number (.item(), int()), and it is another one in each step: keep "
@@ -22,38 +23,37 @@ class NumberError(TraceError):
     """A tensor's number decides what runs, and it is another one in the next step."""
 
 
-def refuse_number(source: Source) -> NoReturn:
-    """Refuse a look at a number, with the line it stands in.
+def refuse_number(place: Place) -> NoReturn:
+    """Refuse a look at a number.
 
     Raises:
         NumberError: always.
     """
-    raise NumberError(refused(source, KEPT))
+    raise NumberError(place.untraceable(KEPT))
 
 
-def refused(source: Source, reason: str) -> str:
-    """Return what the user is told of a look."""
-    where = f"{source.file}:{source.line}: " if source.file else ""
-    return f"{where}the model cannot be traced: {reason}"
+def text_of(place: Place) -> str:
+    """Return what stands in a message for a number that differs from step to step."""
+    return f"(a number of {place})"
 
 
 class Compared:
     """Stands for a tensor's number: comparisons are operations on the tensor, whose results count.
 
-    It has the example's number for messages alone.
+    As text, for messages, it is where it comes from: the number would be a key of the example's.
     """
 
-    __slots__ = ("_number", "_source", "_tensor")
+    __slots__ = ("_place", "_tensor")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, tensor: Tensor, number: float, source: Source) -> None:
-        self._tensor, self._number, self._source = tensor.detach(), number, source
+    def __init__(self, tensor: Tensor, place: Place) -> None:
+        self._tensor, self._place = tensor.detach(), place
 
     def __repr__(self) -> str:
-        return repr(self._number)
+        return text_of(self._place)
 
-    def __format__(self, spec: str) -> str:
-        return format(self._number, spec)
+    def __format__(self, _spec: str) -> str:
+        return text_of(self._place)
 
     def __bool__(self) -> bool:
         return bool(self._tensor != 0)
@@ -65,8 +65,8 @@ class Compared:
         if isinstance(others, Tensor):
             whole = whole and not others.is_floating_point()
             others = others.to(torch.int64 if whole else torch.float64)
-        elif not isinstance(others, (bool, int, float)):
-            refuse_number(self._source)
+        elif not isinstance(others, (bool, int, float, torch.SymInt)):
+            refuse_number(self._place)
         return bool(compare(own.to(torch.int64 if whole else torch.float64), others))
 
     def __lt__(self, other: object) -> bool:
@@ -88,9 +88,51 @@ class Compared:
         return self._compare(operator.ne, other)
 
     def _refuse(self, *_: object) -> NoReturn:
-        refuse_number(self._source)
+        refuse_number(self._place)
 
     __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = __getattr__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        self._refuse()
+
+
+class Selected:
+    """Stands for `x[mask]`, where it differs from step to step how much that is.
+
+    It may only be asked for its size, and that only be compared: `x[mask].numel() == y.numel()`.
+    """
+
+    __slots__ = ("_mask", "_of", "_place")
+
+    def __init__(self, of: Tensor, mask: Tensor, place: Place) -> None:
+        self._of, self._mask, self._place = of, mask.detach(), place
+
+    def __len__(self) -> int:
+        refuse_number(self._place)
+
+    def size(self, dim: int) -> Any:
+        """Return the size of a dimension; the first is compared only."""
+        return self.shape[dim]
+
+    def numel(self) -> Compared:
+        """Return how many elements a mask selects, as what may be compared."""
+        each = math.prod(self._of.shape[self._mask.ndim :])
+        return self._compared(self._mask.sum() * each)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Return the shape; its first number may be compared only."""
+        return self._compared(self._mask.sum()), *self._of.shape[self._mask.ndim :]
+
+    def _compared(self, number: Tensor) -> Compared:
+        return Compared(number, self._place)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        refuse_number(self._place)

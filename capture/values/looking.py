@@ -51,6 +51,14 @@ class Looking:
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
         """Return what a tensor's number picks, as `pick` does; None where it is a number."""
 
+    @abstractmethod
+    def selected(self, tensor: Tensor, mask: Tensor) -> Any:
+        """Return what a mask selects of a tensor."""
+
+    @abstractmethod
+    def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
+        """Return a tensor as text, as `write` does where its values are there."""
+
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
         """See the looks of what runs meanwhile."""
@@ -118,6 +126,8 @@ class _Functions(TorchFunctionMode):
             return self._item(args[0])
         if func is Tensor.__getitem__:
             return self._part(*args)
+        if func is Tensor.__format__:
+            return self._looking.text(args[0], lambda: func(*args, **kwargs))
         return func(*args, **kwargs)
 
     def _item(self, tensor: Tensor) -> Any:
@@ -128,10 +138,10 @@ class _Functions(TorchFunctionMode):
             self._looking.kind = Kind.NUMBER
         look = self._looking.last
         if look is not None and look.answer is Answer.COMPARED:
-            return Compared(tensor, number, look.source)
+            return Compared(tensor, look.place)
         return number
 
-    def _part(self, tensor: Tensor, index: Any) -> Tensor:
+    def _part(self, tensor: Tensor, index: Any) -> Any:
         """Return a part; a mask stands for its positions, which may be known."""
         parts = index if isinstance(index, tuple) else (index,)
         if sum(map(_is_number, parts)) == 1 and all(_is_number(p) or _is_all(p) for p in parts):
@@ -140,6 +150,8 @@ class _Functions(TorchFunctionMode):
             pick = functools.partial(_aten.index.Tensor, tensor, where)
             found = self._looking.picked(number, pick)
             return Tensor.__getitem__(tensor, index) if found is None else found
+        if len(parts) == 1 and _is_mask(parts[0]):
+            return self._looking.selected(tensor, parts[0])
         if any(map(_is_mask, parts)):
             parts = tuple(
                 i for p in parts for i in (p.nonzero().unbind(1) if _is_mask(p) else (p,))

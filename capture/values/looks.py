@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import torch
 
 from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.ir.graph import Source
 
 Site: TypeAlias = tuple["Kind", tuple[tuple[str, int], ...]]
@@ -36,6 +37,8 @@ class Kind(Enum):
     NUMBER = "number"  # `int(t)`, `x[t]`, and what C++ does by itself
     WHOLE = "whole"  # `t.tolist()`, `t.numpy()`
     SHAPE = "shape"  # `t.nonzero()`
+    TEXT = "text"  # f"{t}", for messages
+    SELECT = "select"  # `x[mask]`, where it may only be asked how much that is
     PICK = "pick"  # `x[t]`, of one number: stays a tensor
 
 
@@ -57,9 +60,15 @@ class Look:
     kind: Kind
     value: Any
     source: Source
+    place: Place
     reads: frozenset[str] = frozenset()
     random: bool = False
     answer: Answer = Answer.KNOWN
+
+    @property
+    def is_compared(self) -> bool:
+        """Tell whether it is a number that may only be compared."""
+        return self.answer is Answer.COMPARED
 
 
 @dataclass(slots=True)
@@ -68,13 +77,13 @@ class Places:
 
     seen: Counter[Site] = field(default_factory=Counter)
 
-    def next(self, kind: Kind) -> tuple[Key, Source]:
-        """Return the key of a look that is being made, and the line that a user is told."""
+    def next(self, kind: Kind) -> tuple[Key, Source, Place]:
+        """Return the key of a look that is being made, its line, and the place that is told."""
         frames = _frames(sys._getframe(1))
         site = kind, tuple((f.f_code.co_filename, f.f_lineno) for f in frames)
         key = site, self.seen[site]
         self.seen[site] += 1
-        return key, line_of(frames)
+        return key, line_of(frames), place_of(site[1])
 
 
 def run_looking(run: Callable[[], Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
@@ -20,25 +22,49 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import NumberError, refuse_number, refused
+from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking
 from remat_gen.capture.values.looks import Answer, Key, Kind, Look, run_looking
 from remat_gen.ir.errors import TraceError
 
 COIN = (
     "what runs depends on a random number that forward draws (as LayerDrop and stochastic depth "
-    "do), and a plan has one course: set that rate to 0 (layerdrop, drop_path_rate), or multiply "
-    "by a mask"
+    "do), and a plan has one course: set that rate to 0 (layerdrop, drop_path_rate)"
+)
+
+
+FIRST = (
+    "what runs depends on self.{}, which forward itself changes, so that the next step goes on "
+    "otherwise: run the model once in build_model(), in training mode under torch.no_grad(), or "
+    "decide outside of forward"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The looks of a run by where they were made, and the buffers that their answers stand for."""
+    """The looks of a run by where they were made, and the buffers that their answers stand for.
+
+    `left` are the paths of what forward keeps on the model and a planned step does not. `asks`
+    where a library is told that nothing traces it: what it would run then does not run.
+    """
 
     found: Mapping[Key, Look] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    asks: bool = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether a trace needs them."""
+        return bool(self.found or self.left)
+
+    @property
+    def compared(self) -> frozenset[Key]:
+        """Return the numbers that may only be compared."""
+        looks = self.found.items()
+        return frozenset(key for key, look in looks if look.answer is Answer.COMPARED)
 
 
 def record(model: nn.Module, call: Call) -> Looks:
@@ -54,11 +80,11 @@ def record(model: nn.Module, call: Call) -> Looks:
     given = {leaf.path: leaf.value for leaf in call.leaves if isinstance(leaf.value, Tensor)}
     if any(isinstance(tensor, FakeTensor) for tensor in (*state.values(), *given.values())):
         return Looks()  # there are no values
-    run = _Run(model, call, state)
-    found = run.looks({})
-    compared = {k: look for k, look in found.items() if look.answer is Answer.COMPARED}
-    if compared:
-        found = run.looks(compared)
+    found, value = _answered_looks(model, call, Looks())
+    if any(look.answer is Answer.COMPARED for look in found.values()):
+        found, again = _answered_looks(model, call, Looks(found))
+        if not same_bits(value, again):  # what stands for a number has led elsewhere
+            refuse_number(next(look.place for look in found.values() if look.is_compared))
     known = [
         look
         for look in found.values()
@@ -68,66 +94,115 @@ def record(model: nn.Module, call: Call) -> Looks:
     return Looks(found, tuple(assumed))
 
 
-def recorded(model: nn.Module, call: Call, error: Exception) -> Looks | None:
-    """Record the looks of a forward that no trace was made of; None where it makes none.
+def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> tuple[dict[Key, Look], Any]:
+    """Run once; return the looks with how they are answered, and what forward returned."""
+    with kept_as_it_is(model):
+        run = run_recorded(model, call, looks)
+        if run is None:
+            return {}, None
+        found = {key: _answered(look, run.outside) for key, look in run.found.items()}
+        changing = frozenset(name for name in run.outside if name in run.state)
+        own = {k: look for k, look in found.items() if look.reads & run.outside <= changing}
+        own = {k: look for k, look in own.items() if look.answer is Answer.CHECKED}
+        next_run = run_recorded(model, call, looks, run.state) if own else None
+    for key, look in own.items():
+        again = next_run.found.get(key) if next_run else None
+        if again is None or again.value != look.value:
+            decides = min(name for name in look.reads if name in changing)
+            raise TraceError(look.place.untraceable(FIRST.format(decides)))
+    return found, run.value
 
-    Raises:
-        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it.
-    """
-    try:
-        looks = record(model, call)
-    except NumberError:
-        raise error from None
-    return looks if looks.found else None
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Tell whether two runs returned the same numbers."""
+    first, second = (pytree.tree_leaves(value) for value in (one, other))
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(
+        torch.equal(a.nan_to_num(), b.nan_to_num())
+        for a, b in pairs
+        if isinstance(a, Tensor) and isinstance(b, Tensor)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    model: nn.Module
-    call: Call
+class Recorded:
+    """A real run: what it returned, its looks, and its parameters and buffers behind it.
+
+    `outside` names what may be another in the next step: inputs, parameters, changing buffers.
+    """
+
+    value: Any
+    found: Mapping[Key, Look]
     state: Mapping[str, Tensor]
+    outside: frozenset[str]
+    followed: Followed
 
-    def looks(self, compared: Mapping[Key, Look]) -> dict[Key, Look]:
-        """Run once; return the looks, and how they are answered."""
-        copies = {name: copied(tensor) for name, tensor in self.state.items()}
-        arguments = {
-            f"input {leaf.path}": copied(leaf.value)
-            for leaf in self.call.leaves
-            if isinstance(leaf.value, Tensor)
-        }
-        recording = _Recording(Followed({**copies, **arguments}), compared)
-        self._run(copies, list(arguments.values()), recording)
-        changing = {
-            name
-            for name, tensor in self.state.items()
-            if isinstance(tensor, nn.Parameter) or not torch.equal(tensor, copies[name])
-        }
-        outside = frozenset(changing.union(arguments))
-        return {key: _answered(look, outside) for key, look in recording.found.items()}
+    def is_constant(self, tensor: object) -> bool:
+        """Tell whether a tensor's values follow from nothing that may be another one."""
+        if not isinstance(tensor, Tensor):
+            return False
+        return self.followed.reads(tensor).isdisjoint((*self.outside, RANDOM))
 
-    def _run(
-        self, copies: dict[str, Tensor], arguments: list[Tensor], recording: _Recording
-    ) -> None:
-        values = iter(arguments)
-        args, kwargs = pytree.tree_map_only(
-            Tensor, lambda _: next(values), (self.call.args, self.call.kwargs)
-        )
-        with (
-            kept_generators(),
-            kept_state(self.model),
-            quiet(),
-            saved_tensors_hooks(_nothing, _nothing),
-            recording.followed,
-            recording.looking(),
-        ):
-            torch.manual_seed(0)
-            try:
-                run_looking(lambda: functional_call(self.model, copies, args, kwargs))
-            except TraceError:
-                raise
-            except Exception as error:  # of the user's own code
-                if recording.found:  # or else it is not for looks that no trace was made
-                    raise TraceError(explain(error)) from error
+
+def run_recorded(
+    model: nn.Module, call: Call, looks: Looks, behind: Mapping[str, Tensor] = MappingProxyType({})
+) -> Recorded | None:
+    """Run a step's forward for real, on copies of its state; None where it does not run.
+
+    `behind` is the state that another run has left, to go on from.
+
+    The numbers that `looks` has as such may only be compared. What forward keeps stays there.
+
+    Raises:
+        TraceError: a number is used otherwise; forward itself raises.
+    """
+    state = dict(model.named_parameters()) | dict(model.named_buffers()) | dict(behind)
+    copies = {name: copied(tensor) for name, tensor in state.items()}
+    arguments = {
+        f"input {leaf.path}": copied(leaf.value)
+        for leaf in call.leaves
+        if isinstance(leaf.value, Tensor)
+    }
+    recording = _Recording(Followed({**copies, **arguments}), looks.compared)
+    values = iter(arguments.values())
+    args, kwargs = pytree.tree_map_only(Tensor, lambda _: next(values), (call.args, call.kwargs))
+    try:
+        value = _run(recording, model, copies, args, kwargs)
+    except TraceError:
+        raise
+    except Exception as error:  # of the user's own code
+        if recording.found:  # or else it is not for looks that no trace was made
+            raise TraceError(explain(error)) from error
+        return None
+    outside = frozenset(
+        [*arguments, *dict(model.named_parameters())]
+        + [name for name, tensor in state.items() if not _is_same(tensor, copies[name])]
+    )
+    return Recorded(value, recording.found, copies, outside, recording.followed)
+
+
+def _run(
+    recording: _Recording,
+    model: nn.Module,
+    state: dict[str, Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    with (
+        kept_generators(),
+        kept_state(model),
+        quiet(),
+        saved_tensors_hooks(_nothing, _nothing),
+        recording.followed,
+        recording.looking(),
+    ):
+        torch.manual_seed(0)
+        return run_looking(lambda: functional_call(model, state, args, kwargs))
+
+
+def _is_same(tensor: Tensor, other: Tensor) -> bool:
+    """Tell whether a buffer has the same bits; a sparse one is refused where it is read."""
+    return tensor.layout is not torch.strided or torch.equal(tensor, other)
 
 
 def _nothing(_: object) -> Any:
@@ -135,7 +210,7 @@ def _nothing(_: object) -> Any:
 
 
 class _Recording(Looking):
-    def __init__(self, followed: Followed, compared: Mapping[Key, Look]) -> None:
+    def __init__(self, followed: Followed, compared: frozenset[Key]) -> None:
         super().__init__()
         self.followed, self._compared = followed, compared
         self.found: dict[Key, Look] = {}
@@ -158,6 +233,22 @@ class _Recording(Looking):
         self._note(Kind.SHAPE, value, (value.tolist(), value.dtype, value.device, value.shape))
         return value
 
+    def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
+        """Note a look, and return the text of what is there, or of where it comes from."""
+        with _disable_current_modes():
+            written = write()
+        look = self._note(Kind.TEXT, tensor, written)
+        return text_of(look.place) if look.is_compared else written
+
+    def selected(self, tensor: Tensor, mask: Tensor) -> Any:
+        """Note a look at a mask, and return what it selects, or how much that is."""
+        with _disable_current_modes():
+            positions = mask.nonzero()
+        look = self._note(Kind.SELECT, mask, positions)
+        if look.answer is Answer.COMPARED:
+            return Selected(tensor, mask, look.place)
+        return Tensor.__getitem__(tensor, mask)
+
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
         """Pick what an input's number says, without a look at it; nobody may write there."""
         if not self.followed.reads(index):
@@ -166,9 +257,9 @@ class _Recording(Looking):
         return self.followed.only_read(pick())
 
     def _note(self, kind: Kind, tensor: Tensor, value: Any) -> Look:
-        key, source = self.places.next(kind)
+        key, source, place = self.places.next(kind)
         reads = self.followed.reads(tensor)
-        look = Look(kind, value, source, reads - {RANDOM}, RANDOM in reads)
+        look = Look(kind, value, source, place, reads - {RANDOM}, RANDOM in reads)
         if key in self._compared:
             look = replace(look, answer=Answer.COMPARED)
         self.found[key] = look
@@ -178,11 +269,11 @@ class _Recording(Looking):
 def _answered(look: Look, outside: frozenset[str]) -> Look:
     """Say how a trace answers a look; `outside` is what may be another in the next step."""
     if look.random and look.kind is not Kind.PICK and not look.reads & outside:
-        raise TraceError(refused(look.source, COIN))
+        raise TraceError(look.place.untraceable(COIN))
     if not look.reads & outside or look.kind is Kind.PICK:
         return look
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)
-    if look.kind is not Kind.ITEM:
-        refuse_number(look.source)
+    if look.kind not in (Kind.ITEM, Kind.SELECT, Kind.TEXT):
+        refuse_number(look.place)
     return replace(look, answer=Answer.COMPARED)

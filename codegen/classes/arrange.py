@@ -17,9 +17,9 @@ from torch import nn
 from remat_gen.capture.fx.metadata import plain_name
 from remat_gen.codegen.classes.layer_numbers import handed, together, without_numbers
 from remat_gen.codegen.classes.roles import Roles, kept_marks
-from remat_gen.codegen.expressions.marks import Mark, fill
+from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
-from remat_gen.codegen.statements.free_names import free_name, kept_hint, turns_of
+from remat_gen.codegen.statements.free_names import HOST, free_name, kept_hint, turns_of
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph, Input, Kind
@@ -179,6 +179,12 @@ class KeptNames:
                     raise EmitError(f"blocks {block_class.body.block} and {body.block} differ")
         self._assign(owners)
 
+    def _sent(self) -> set[str]:
+        """Return the roles of what is sent to the host: their copies have names, too."""
+        bodies = (body for c in self.classes for body in c.bodies)
+        sent = (s for body in bodies for s in body.forward.statements if s.sent)
+        return {self.roles.of(find(s.text)[0].name) for s in sent}
+
     def __getitem__(self, storage: str) -> str:
         return self.names[self.roles.of(storage)]
 
@@ -190,6 +196,7 @@ class KeptNames:
         read = (m.name for b in bodies for m in kept_marks(b) if m.owner != b.block)
         handed_on = set(map(self.roles.of, read))
         taken: dict[int, set[str]] = {}
+        sending = self._sent()
         turns = {b.block: turns_of(b, self.graph.layers) for b in bodies}
         # what other blocks read is named first: `x` is what layers hand on, `x_relu` their own
         for role, storages in sorted(members.items(), key=lambda found: found[0] not in handed_on):
@@ -199,7 +206,9 @@ class KeptNames:
             used = used.union(*(taken.get(b, set()) for b in blocks))
             first, hint = storages[0], kept_hint(self.graph, storages[-1])
             turn, kind = turns[owners[first]], self.made_by.get(first, "")
+            sent = role in sending
+            used.update(n.removesuffix(HOST) for n in tuple(used) if sent and n.endswith(HOST))
             name = free_name(self.graph.layers, hint, first, used, turn, kind)
             self.names[role] = name
             for block in blocks:
-                taken.setdefault(block, set()).add(name)
+                taken.setdefault(block, set()).update((name, name + HOST) if sent else (name,))

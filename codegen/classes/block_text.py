@@ -21,7 +21,7 @@ RESERVED = frozenset(
     """linear_backward weight_backward matmul_backward
     _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
     math rerun_random rerun_random_on_host check_output pick_results gradient_came zero_unless_came
-    incoming_gradient draw_mask""".split()
+    incoming_gradient draw_mask copied_once""".split()
 )
 
 
@@ -128,10 +128,16 @@ class Writer:
         ]
         return without_companions(names)
 
+    def offloaded(self) -> list[str]:
+        """Return the names of what the class's forward sends to the host."""
+        sent = [s for s in self.block_class.body.forward.statements if s.sent]
+        return without_companions(self.kept_names[find(s.text)[0].name] for s in sent)
+
     def _summary(self) -> str:
-        retained, again = self.retained(), self.rematerialised()
+        retained, again, sent = self.retained(), self.rematerialised(), self.offloaded()
         parts = [f"Retains {', '.join(retained)}" if retained else "Retains nothing"]
         parts += [f"re-runs {', '.join(again)}"] if again else []
+        parts += [f"sends {', '.join(sent)} to the host"] if sent else []
         return "; ".join(parts) + "."
 
     def _incoming(self) -> tuple[str, ...]:

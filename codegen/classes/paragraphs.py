@@ -56,7 +56,7 @@ def paragraphs(
 
 def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     text, verb = spell(alike[0].text), alike[0].verb
-    said = f"  # {verb} {sizes([s.retained or s.freed for s in alike])}" if verb else ""
+    said = f"  # {verb} {sizes([s.nbytes for s in alike])}" if verb else ""
     if not text.startswith("del ") or len(text) + len(said) <= WIDTH:
         return [text + said]
     width = WIDTH - len("del ") - len(said)

@@ -156,7 +156,7 @@ class Expressions:
         if operation.target == "remat.rng_state":
             return self._rng_state(operation)
         if operation.target == "remat.constant":
-            return f"torch.tensor({self._arguments(operation)})"
+            return self._constant(operation)
         if operation.target == CHECK:
             return self._check(operation)
         function, arguments = self._function_and_arguments(operation, again)
@@ -311,6 +311,12 @@ class Expressions:
         while isinstance(value, Ref) and value.name in self.updates:
             value = self.updates[value.name]
         return self.argument(value)
+
+    def _constant(self, operation: Operation) -> str:
+        """Write a tensor of numbers; to a device with a queue they are copied once."""
+        device = dict(operation.kwargs)["device"]
+        queued = isinstance(device, Literal) and kind_of(device.text).is_accelerator
+        return f"{'copied_once' if queued else 'torch.tensor'}({self._arguments(operation)})"
 
     def _rng_state(self, operation: Operation) -> str:
         return f"{kind_of(_generator_device(operation)).module}.get_rng_state()"

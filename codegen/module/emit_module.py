@@ -35,7 +35,7 @@ from remat_gen.codegen.module.merge import (
     rename_function,
     replace_forward,
 )
-from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter, ones_of
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
@@ -48,8 +48,9 @@ from remat_gen.solver.law.schedule import Schedule
 _GENERATED_NAMES = frozenset(
     """linear_backward weight_backward matmul_backward
     PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
+    copied_once COPIED
     compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
-    rerun_random_on_host
+    rerun_random_on_host check_value check_values unlike is_one
     incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
     MODULES ASSUMED HELD ALSO NOT_SET FILE HOOKS LAYOUT check_planned check_model describe
     digest_of describe_module described fetch paths_of rows_of is_plain layout_of Watch
@@ -58,6 +59,7 @@ _GENERATED_NAMES = frozenset(
 _COMPILED_NAMES = frozenset(
     "compiled fuse with_lengths only_result cannot_compile Given Made".split()
 )
+_OFFLOAD_NAMES = frozenset("HostCopy copy_stream to_host from_host wait_for".split())
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _HELPERS = (
     "linear_backward",
@@ -67,6 +69,7 @@ _HELPERS = (
     "batch_mm",
     "contiguous_copy",
     "draw_mask",
+    "copied_once",
     "rerun_random",
     "rerun_random_on_host",
     "write_part",
@@ -113,6 +116,7 @@ def emit_body(
     """
     graph = traced.graph
     generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
+    generated |= _OFFLOAD_NAMES if problem.link else frozenset()
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
@@ -138,6 +142,8 @@ def emit_body(
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
+    if problem.link and any("to_host(" in block for block in blocks):
+        helpers.insert(0, _offload(target))
     kept = render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
@@ -185,6 +191,7 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
+        ones=bool(ones_of(traced.graph.lengths)),
         numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
@@ -202,6 +209,11 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
     )
     needs = kind_of(target.device).compiler.removeprefix("a ")
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
+
+
+def _offload(target: Target) -> str:
+    kind = kind_of(target.device)
+    return render("offload.py.jinja", module=kind.module, streams=kind.is_accelerator)
 
 
 def _file(target: Target) -> str:
@@ -253,6 +265,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
+    lines += ["import warnings"] if forward.ones else []
     lines += ["import weakref"] if forward.watched else []
     lines += ["import math"] if forward.lengths and "math." in text else []
     lines += [
@@ -260,7 +273,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "import re",
         "from collections.abc import Iterable, Iterator, Mapping",
         "from importlib import import_module",
-        "from itertools import chain, compress",
+        f"from itertools import chain, compress{', islice' * ('islice(' in text)}",
         "from string import Formatter",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any",

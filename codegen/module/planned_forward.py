@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import nn
@@ -37,6 +37,7 @@ class ForwardText:
     expected: str
     read_lengths: str
     lengths: tuple[str, ...]
+    ones: tuple[str, ...]
     kept: str
     table: tuple[str, ...]
     step: str
@@ -77,6 +78,7 @@ class ForwardWriter:
             expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
             read_lengths=self._read_lengths(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
+            ones=tuple(map(_read, ones_of(self.traced.graph.lengths))),
             kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             step=step,
@@ -97,6 +99,8 @@ class ForwardWriter:
         called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
         if read_on(self.traced.graph):
             called.add("watch_outputs")
+        if ones_of(self.traced.graph.lengths):
+            called.add("is_one")
         clash = sorted(called.intersection(parameters))
         if clash:
             raise UsageError(
@@ -189,6 +193,11 @@ class ForwardWriter:
 def _typed(outputs: list[str], result: str, returns: str) -> list[str]:
     """Say the type of a tensor that is returned as it is; an autograd function's is Any."""
     return [f"{result}: Tensor"] if outputs == [result] and returns == " -> Tensor" else outputs
+
+
+def ones_of(lengths: Iterable[Length]) -> list[Length]:
+    """Return the lengths that a plan is for from 2 on: a 1 is run by the original forward."""
+    return [length for length in lengths if length.minimum == 2]
 
 
 def _read(length: Length) -> str:

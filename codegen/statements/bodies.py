@@ -11,13 +11,14 @@ from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.free_names import VERSION
 from remat_gen.codegen.statements.gradient_reach import Reach, apart, partly_reached, reach_of
 from remat_gen.codegen.statements.in_place import InPlace
+from remat_gen.codegen.statements.journeys import Journeys
 from remat_gen.codegen.statements.lifetimes import moments
 from remat_gen.codegen.statements.linear_gradients import Gradients, linear_gradients
 from remat_gen.codegen.statements.moments import Now
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
 _MIND_MASKS = frozenset(
     f"aten.{norm}_backward.default"
@@ -62,6 +63,7 @@ class BodyWriter:
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
     partly: dict[str, tuple[int, ...]] = field(init=False)
     reach: Reach = field(init=False)
+    journeys: Journeys = field(init=False)
     gradients: dict[int, Gradients] = field(init=False)  # of linear layers, by moment
     together: Gradients | None = None  # those that are being written
     outer: list[Statement] = field(default_factory=list)
@@ -74,6 +76,7 @@ class BodyWriter:
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
         self.partly = partly_reached(self.graph)
         self.reach = reach_of(self.graph)
+        self.journeys = Journeys(self.now)
         self.gradients = linear_gradients(self.graph, self.problem, self.schedule)
 
     def run(self) -> tuple[Body, ...]:
@@ -192,6 +195,10 @@ class BodyWriter:
             self.late.append(step.value)
         elif isinstance(step, Free):
             self._free(step.value)
+        elif isinstance(step, Send):
+            self.statements.append(self.journeys.send(step.value))
+        elif isinstance(step, Fetch):
+            self.statements.append(self.journeys.fetch(step.value))
         if self.together and self.now.moment == self.together.last:
             self._call_together(self.together)
 
@@ -212,6 +219,7 @@ class BodyWriter:
         operation = self.graph.operations[p]
         again = p in self.ran
         self.ran.add(p)
+        self.statements += self.journeys.before_reading({*self.problem.operations[p].inputs})
         if operation.target == "remat.rng_state" and not self._reruns_reader(p):
             self.dropped.update(self.problem.operations[p].outputs)
             return
@@ -249,7 +257,7 @@ class BodyWriter:
 
     def _call(self, p: int, *, again: bool) -> str:
         operation = self.graph.operations[p]
-        position = self.in_place.argument(p, self.now.freed_next())
+        position = self.in_place.argument(p, self.now.freed_next() - self.journeys.sending)
         if position is None:
             return self.expressions.call(operation, again=again)
         (taken,) = refs_in(operation.args[position])
@@ -322,9 +330,11 @@ class BodyWriter:
         if v in self.dropped:
             self.dropped.discard(v)
             return
-        mark = self._mark(v)
+        mark = str(self._mark(v))
         freed = 0 if v in self.taken_over else self.problem.values[v].nbytes
         self.taken_over.discard(v)
+        self.statements += self.journeys.before_freeing(v)
+        mark = f"{mark}{self.journeys.left_on_host(v)}"
         if self.statements and self.statements[-1].text.startswith("del "):
             last = self.statements.pop()
             freed += last.freed

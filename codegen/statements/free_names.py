@@ -12,6 +12,7 @@ from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.paths import Layers
 
 VERSION = "_version"  # behind a kept output's name: the version it had when it was kept
+HOST = "_host"  # behind the name of a value that was sent: its copy
 _TURNS = ("", "next", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 

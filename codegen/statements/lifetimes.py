@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Step
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
 
 @dataclass(slots=True)
@@ -47,11 +47,16 @@ class Lifetimes:
         for moment, segment, step in moments(self.schedule):
             if segment >= self.schedule.block_count:
                 self._give(moment, segment)
-            if isinstance(step, Run):
-                self._run(moment, segment, step.operation)
-            elif isinstance(step, Free):
-                self._touch(step.value, moment, segment)
-                self._open.pop(step.value)
+            match step:
+                case Run(p):
+                    self._run(moment, segment, p)
+                case Free(v):
+                    self._touch(v, moment, segment)
+                    self._open.pop(v)
+                case Send(v):
+                    self._touch(v, moment, segment)
+                case Fetch(v):
+                    self._begin(v, moment, segment, self.by_value[v][0].owner)
         for v, lifetime in self._open.items():
             if self.problem.values[v].held is Held.STEP and lifetime.end_segment < last_forward:
                 # an output leaves from the last block, wherever it was made

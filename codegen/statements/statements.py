@@ -15,6 +15,7 @@ class Statement:
 
     `again` names what it rematerialises, `remade` bytes of it; `retained` bytes of what it makes
     stay for backward: those that it `keeps`, where that is not all; `freed` bytes go with it.
+    `sent` bytes begin their way to the host, `fetched` ones theirs back.
     """
 
     text: str
@@ -24,11 +25,19 @@ class Statement:
     retained: int = 0
     keeps: str = ""
     freed: int = 0
+    sent: int = 0
+    fetched: int = 0
 
     @property
     def verb(self) -> str:
-        """Return what stands behind the line, before the bytes: "retain", "free" or ""."""
-        return "retain" if self.retained else "free" if self.freed else ""
+        """Return what stands behind the line, before the bytes, or ""."""
+        words = ("retain", self.retained), ("offload", self.sent), ("fetch", self.fetched)
+        return next((word for word, nbytes in words if nbytes), "free" if self.freed else "")
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the verb."""
+        return self.retained or self.sent or self.fetched or self.freed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

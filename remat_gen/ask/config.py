@@ -38,7 +38,7 @@ TEXTS = (
     "effort",
 )
 LISTS = ("dynamic", "keep", "recompute")
-FLAGS = ("static", "compile")
+FLAGS = ("static", "compile", "offload")
 NUMBERS = ("batch",)
 _PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS)

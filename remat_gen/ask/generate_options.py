@@ -22,6 +22,7 @@ from remat_gen.ask.request import (
     make_dynamic,
     make_limit,
 )
+from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
 
@@ -51,6 +52,7 @@ class GenerateOptions:
     reprofile: bool = False
     fresh: bool = False
     compile: bool = False
+    offload: bool = False
     batch: int | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
@@ -59,6 +61,8 @@ class GenerateOptions:
         Raises:
             UsageError: an option is none, or two exclude each other.
         """
+        if self.compile and self.offload:
+            raise UsageError("--compile and --offload exclude each other; give one of them")
         return Request(
             model_file=model_file,
             limit=self._limit(),
@@ -76,6 +80,7 @@ class GenerateOptions:
             fresh=self.fresh,
             live=live is not None,
             compiled=self.compile,
+            offload=self.offload,
             batch=make_batch(self.batch),
         )
 

@@ -74,8 +74,9 @@ class Request:
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
     (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
     `target` is the device that is planned for without being there. `live` where a built model, of
-    class `model`, was given; `compiled` where parts of blocks shall be. `batch` is that of the
-    step, where it is not the example's."""
+    class `model`, was given; `compiled` where parts of blocks
+    shall be; `offload` where values may go to the host. `batch` is that of
+    the step, where it is not the example's."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -93,6 +94,7 @@ class Request:
     fresh: bool = False
     live: bool = False
     compiled: bool = False
+    offload: bool = False
     batch: int | None = None
 
     @property
@@ -108,7 +110,7 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        flags = {"--static": "static=True", "--compile": "compile=True"}
+        flags = {f"--{word}": f"{word}=True" for word in ("static", "compile", "offload")}
         words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):
@@ -134,7 +136,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
-        words += ["--compile"] * self.compiled
+        words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 
     def _pin_words(self) -> list[str]:

@@ -40,8 +40,8 @@ def calibrate(
     remat-gen calibrate -o my_gpu.toml                  (where the device is)
     remat-gen model.py --target my_gpu.toml --budget 6GB            (anywhere)
 
-    Measured are the matrix product in each dtype, the memory's bandwidth, random numbers and the
-    launch of an operation, in a few seconds.
+    Measured are the matrix product in each dtype, the memory's bandwidth, copies to the host,
+    random numbers and the launch of an operation, in a few seconds.
     """
     path = _checked(output, force=force)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
@@ -86,6 +86,7 @@ def _lines(found: Hardware, path: Path | None) -> list[str]:
         f"device      {found.name}, {size(found.memory_bytes)}",
         f"products    {rates} TFLOP/s",
         f"memory      {found.bytes_per_s / 1e9:.3g} GB/s, read and written",
+        f"to the host {found.host_bytes_per_s / 1e9:.3g} GB/s, and back",
         f"random      {found.drawn_per_s / 1e9:.3g} G numbers/s",
         f"launch      {found.launch_us:.3g} µs",
     ]

@@ -44,6 +44,7 @@ def generate(
     reprofile: o.ReprofileOption = False,
     fresh: o.FreshOption = False,
     compile: o.CompileOption = False,
+    offload: o.OffloadOption = False,
     batch: o.BatchOption = None,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
@@ -75,6 +76,7 @@ def generate(
         reprofile=reprofile,
         fresh=fresh,
         compile=compile,
+        offload=offload,
         batch=batch,
     )
     if model_file is None:

@@ -83,6 +83,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is no
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
+OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]

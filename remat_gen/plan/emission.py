@@ -68,6 +68,7 @@ def describe(measured: MeasuredStep, planned: Planned) -> Plan:
         solver=_solver(solution),
         predicted=_predicted(planned, costs),
         compiled=planned.fusion.compiled() if planned.fusion else None,
+        offload=measured.copies,
     )
 
 

@@ -10,6 +10,8 @@ from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.ir.costs import Costs
+from remat_gen.ir.plan import HostCopies
+from remat_gen.plan.host_copies_planned import with_host
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.smaller_problems import elsewhere_of
@@ -22,7 +24,8 @@ from remat_gen.terminal.stage_times import Stages
 class MeasuredStep:
     """What was asked for, the model that was loaded for it, its trace and what operations cost.
 
-    `breakdown` says what of the device's memory is left, where that was the limit.
+    `breakdown` says what of the device's memory is left, where that was the limit; `copies` how
+    quick the host is reached, where values may go there.
     """
 
     request: Request
@@ -30,6 +33,7 @@ class MeasuredStep:
     traced: Traced
     costs: Costs
     breakdown: Breakdown | None = None
+    copies: HostCopies | None = None
 
     @property
     def limit(self) -> Budget | int:
@@ -63,9 +67,12 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
     """Search with costs that may be others than were measured one by one."""
     request, graph = measured.request, measured.traced.graph
     with stages("solve") as step:
-        problem = pin(problem_of(graph, costs), graph, request.pins)
+        plain = problem_of(graph, costs)
+        whole = with_host(plain, graph, measured.copies) if measured.copies else plain
+        problem = pin(whole, graph, request.pins)
         strategy, old = request.strategy.value, None if request.fresh else request.output
-        committed = known_schedule(plan_path(old), strategy) if old else None
+        keeps = old is not None and not request.offload  # what is sent is chosen anew
+        committed = known_schedule(plan_path(old), strategy) if old and keeps else None
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
         search = Search(strategy, request.effort, step, stages.progress.news, committed)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.refuse.left_out import LeftOut
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
-    from remat_gen.ir.plan import Plan
+    from remat_gen.ir.plan import HostCopies, Plan
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
     from remat_gen.plan.planning import Planned
@@ -43,7 +43,7 @@ class Generated:
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
-    decided, too. `original`
+    decided, too, `kept` what forward keeps on the model and a planned step does not. `original`
     says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
     that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
     share of the time of the best that was found. `view` has what `remat-gen plot` draws.
@@ -59,6 +59,7 @@ class Generated:
     left_out: tuple[LeftOut, ...]
     conditions: tuple[str, ...]
     values: tuple[str, ...]
+    kept: tuple[str, ...]
     original: str
     pinned: Pinned
     slower: float | None
@@ -92,7 +93,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
 
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown)
+    copies = _copies(request, loaded, stages) if request.offload else None
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies)
     planned = plan_step(measured, stages)
     with stages("repeat"):
         original = _run_twice(request, loaded, planned)
@@ -113,6 +115,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         left_out=traced.left_out,
         conditions=conditions_of(traced.graph),
         values=traced.values,
+        kept=traced.kept,
         original=original,
         pinned=planned.pinned,
         slower=planned.solution.slower,
@@ -202,6 +205,15 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
         reusable = None if request.reprofile else request.output
         plan_file = plan_path(reusable) if reusable else None
         return costs_of(traced, loaded, request.target, plan_file, step)
+
+
+def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
+    with stages("profile"):
+        from remat_gen.plan.host_copies_planned import host_copies
+
+        reusable = None if request.reprofile or request.output is None else request.output
+        old = plan_path(reusable) if reusable else None
+        return host_copies(loaded.device, request.target, old)
 
 
 def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:

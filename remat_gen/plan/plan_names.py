@@ -7,10 +7,12 @@ from itertools import groupby, takewhile
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Block, PlannedSegment
-from remat_gen.ir.steps import FREE, RUN, read_step, runs_in, step_line
+from remat_gen.ir.steps import FETCH, FREE, RUN, SEND, read_step, runs_in, step_line
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
 from remat_gen.solver.stable.committed_schedule import Committed
+
+_VERBS: dict[type, str] = {Run: RUN, Free: FREE, Send: SEND, Fetch: FETCH}
 
 
 def planned_schedule(problem: Problem, schedule: Schedule) -> tuple[PlannedSegment, ...]:
@@ -23,9 +25,10 @@ def planned_schedule(problem: Problem, schedule: Schedule) -> tuple[PlannedSegme
 
 def _lines(problem: Problem, steps: tuple[Step, ...]) -> list[str]:
     lines: list[str] = []
-    for is_run, group in groupby(steps, key=lambda step: isinstance(step, Run)):
+    for kind, group in groupby(steps, key=type):
         names = [_name(problem, step) for step in group]
-        lines += [step_line(RUN, [name]) for name in names] if is_run else [step_line(FREE, names)]
+        each = [[name] for name in names] if kind is Run else [names]
+        lines += [step_line(_VERBS[kind], named) for named in each]
     return lines
 
 
@@ -48,8 +51,9 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
         verb, names = read_step(line)
         if verb == RUN and len(names) == 1 and names[0] in operations:
             return [Run(operations[names[0]])]
-        if verb == FREE and names and all(name in values for name in names):
-            return [Free(values[name]) for name in names]
+        kinds: dict[str, type[Free | Send | Fetch]] = {FREE: Free, SEND: Send, FETCH: Fetch}
+        if verb in kinds and names and all(name in values for name in names):
+            return [kinds[verb](values[name]) for name in names]
         raise GraphError(f"the schedule's step {line!r} is none of this graph")
 
     return Schedule(

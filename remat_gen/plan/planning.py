@@ -25,6 +25,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort, News
+from remat_gen.solver.offload.offload_solver import OffloadSolver
 from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 from remat_gen.solver.stable.committed_schedule import Committed
@@ -117,7 +118,11 @@ def make_plan(
     eager_bytes = solver.solver.plain.peak_bytes
     budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
-        found = solver.solve(budget)
+        found = (
+            OffloadSolver(problem, solver, elsewhere).solve(budget)
+            if problem.link
+            else (solver.solve(budget))
+        )
     except InfeasibleError as error:
         blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
         raise _infeasible(graph, error, budget, eager_bytes, blame) from error
@@ -184,7 +189,7 @@ def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
 def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
     """Return the schedule of an existing plan, if the same strategy was asked for it."""
     plan = plan_there(plan_file)
-    if plan is None or plan.asked.strategy != strategy:
+    if plan is None or plan.offload or plan.asked.strategy != strategy:
         return None
     return committed_runs(plan.schedule)
 

@@ -18,9 +18,9 @@ from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
 from remat_gen.ir.plan import Plan, read_plan
 from remat_gen.plan.emission import module_text
+from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
-from remat_gen.plan.step_problem import problem_of
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.report import Report
@@ -127,7 +127,7 @@ def emit_again(existing: Existing) -> str:
     loaded = existing.load_original(fake=existing.plan.modelled is not None)
     traced = trace_loaded(loaded, existing.plan.dynamic)
     with loaded.importable():
-        problem = problem_of(traced.graph, existing.plan.measured())
+        problem = planned_problem(traced.graph, existing.plan)
         schedule = schedule_of(problem, existing.plan.schedule)
         return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)
 

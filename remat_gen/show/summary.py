@@ -117,6 +117,10 @@ def _as_in_example(generated: Generated) -> list[str]:
         lines.append(f"conditions  {listed}: each step compares")
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
+    if generated.kept:
+        listed = ", ".join(generated.kept[:_NAMED])
+        more = f" and {len(generated.kept) - _NAMED} more" * (len(generated.kept) > _NAMED)
+        lines.append(f"not kept    {listed}{more}: forward writes it, a planned step does not")
     return lines
 
 
@@ -203,6 +207,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "left_out": [asdict(left) for left in generated.left_out],
         "conditions": list(generated.conditions),
         "values": list(generated.values),
+        "not_kept": list(generated.kept),
         "original": generated.original,
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,

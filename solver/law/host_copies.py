@@ -20,17 +20,16 @@ from remat_gen.solver.law.problem import HostLink
 class Copies:
     """The engines while a schedule is replayed; times are moments of the step, in microseconds.
 
-    `going` has the end of the last copy of each value that nothing has waited for yet, `sent` the
-    values whose memory still is that of a copy out. `host` are those that lie on the host.
+    `host` are the values that were sent, with the moment at which each is there: it stays, to be
+    fetched any number of times. `going` has the end of the last copy of each value that nothing has
+    waited for yet, `sending` the values whose memory still is that of a copy out.
     """
 
     link: HostLink | None
+    host: dict[int, float] = field(default_factory=dict)
+    fetched: set[int] = field(default_factory=set)
+    sending: set[int] = field(default_factory=set)
     going: dict[int, float] = field(default_factory=dict)
-    sent: set[int] = field(default_factory=set)
-    host: dict[int, float] = field(default_factory=dict)  # by value: when it is there
-    host_bytes: int = 0
-    host_peak: int = 0
-    travelled: list[int] = field(default_factory=list)
     _out_free: float = 0.0
     _in_free: float = 0.0
 
@@ -39,27 +38,23 @@ class Copies:
         assert self.link is not None
         self._out_free = max(now, self._out_free) + self.link.copy_us(nbytes)
         self.going[v] = self.host[v] = self._out_free
-        self.sent.add(v)
-        self.travelled.append(v)
-        self.host_bytes += nbytes
-        self.host_peak = max(self.host_peak, self.host_bytes)
+        self.sending.add(v)
 
     def fetch(self, v: int, nbytes: int, now: float) -> None:
-        """Queue the copy back; the host's memory may go once it is queued."""
+        """Queue the copy back."""
         assert self.link is not None
-        begin = max(now, self._in_free, self.host.pop(v))
+        begin = max(now, self._in_free, self.host[v])
         self._in_free = self.going[v] = begin + self.link.copy_us(nbytes)
-        self.host_bytes -= nbytes
-
-    def wait(self, v: int, now: float) -> float:
-        """Return the moment at which what needs a value's copy to have ended goes on."""
-        return max(now, self.going.pop(v, now))
+        self.fetched.add(v)
 
     def read(self, v: int, now: float) -> float:
         """Return when a value can be read: one that is being sent can at once."""
-        return now if v in self.sent else self.wait(v, now)
+        return now if v in self.sending else self._wait(v, now)
 
     def free(self, v: int, now: float) -> float:
         """Return when a value's memory can be let go."""
-        self.sent.discard(v)
-        return self.wait(v, now)
+        self.sending.discard(v)
+        return self._wait(v, now)
+
+    def _wait(self, v: int, now: float) -> float:
+        return max(now, self.going.pop(v, now))

@@ -28,12 +28,14 @@ def pinned(problem: Problem, keep: Set[int], recompute: Set[int]) -> Problem:
     for v in sorted(recompute):
         if v not in possible or producers[v] in kept:
             raise ValueError(f"{problem.values[v].name} cannot be recomputed")
+    here = keep | recompute
     operations = tuple(
         replace(o, rerunnable=o.rerunnable and p not in kept)
         for p, o in enumerate(problem.operations)
     )
     values = tuple(
-        replace(value, recompute=v in recompute) for v, value in enumerate(problem.values)
+        replace(value, recompute=v in recompute, travels=value.travels and v not in here)
+        for v, value in enumerate(problem.values)
     )
     return replace(problem, operations=operations, values=values)
 

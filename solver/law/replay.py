@@ -43,7 +43,7 @@ class Moment:
 class Replay:
     """What a schedule costs: `peak_at` is the index of the operation that sets the peak.
 
-    `travelled` are the values that go to the host, `host_bytes` the most that lies there at once;
+    `travelled` are the values that go to the host, all of them there when backward begins;
     `waits_us`, a part of the time, is spent on copies that are not done.
     """
 
@@ -53,7 +53,6 @@ class Replay:
     reruns: tuple[int, ...]
     timeline: tuple[Moment, ...]
     travelled: tuple[int, ...] = ()
-    host_bytes: int = 0
     waits_us: float = 0.0
 
 
@@ -189,7 +188,7 @@ class _Machine:
         value = self.problem.values[v]
         if self.problem.link is None or not value.travels or value.held is not Held.FREE:
             raise IllegalScheduleError(f"{value.name} does not travel")
-        if segment.backward or v not in self.resident or v in self.copies.travelled:
+        if segment.backward or v not in self.resident or v in self.copies.host:
             raise IllegalScheduleError(f"{value.name} is sent in backward, twice, or not there")
         self.copies.send(v, value.nbytes, self.time_us)
 
@@ -220,8 +219,8 @@ class _Machine:
         if left:
             names = ", ".join(self.problem.values[v].name for v in sorted(left))
             raise IllegalScheduleError(f"{names} never freed")
-        if self.copies.host:
-            names = ", ".join(self.problem.values[v].name for v in sorted(self.copies.host))
+        if unused := self.copies.host.keys() - self.copies.fetched:
+            names = ", ".join(self.problem.values[v].name for v in sorted(unused))
             raise IllegalScheduleError(f"{names} sent and never fetched")
         kept = sum(
             self.problem.values[v].nbytes
@@ -234,8 +233,7 @@ class _Machine:
             self.peak_at,
             tuple(self.reruns),
             tuple(self.timeline),
-            tuple(self.copies.travelled),
-            self.copies.host_peak,
+            tuple(self.copies.host),
             self.waits_us,
         )
 

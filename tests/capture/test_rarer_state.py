@@ -251,9 +251,9 @@ CASES: dict[str, tuple[str, str, str]] = {
         "self.st.h = h\nreturn h.sum()",
         r"keeps a tensor in self\.st",
     ),
-    "mask that the first step makes": (
+    "mask that the first step's input makes": (
         "0",
-        "if 'ramp' not in CACHE:\n    CACHE['ramp'] = torch.arange(8) * 0.1\n"
+        "if 'ramp' not in CACHE:\n    CACHE['ramp'] = x.detach().mean(0) * 0.1\n"
         "return (h * CACHE['ramp']).sum()",
         r"keeps a tensor in CACHE\[ramp\].*run the model once in build_model\(\)",
     ),

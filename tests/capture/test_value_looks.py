@@ -51,6 +51,45 @@ def test_refused_with_the_line(tmp_path: Path, case: str) -> None:
     assert says in str(caught.value)
 
 
+def test_how_much_a_mask_selects_may_be_compared(tmp_path: Path) -> None:
+    forward = (
+        "on = x > 0\nif x[on].numel() != on.sum():\n    raise ValueError(f'{on.sum()}')\n"
+        "return self.lin(x).sum()"
+    )
+    graph = traced(tmp_path, source(LINEAR, forward)).graph
+    assert [o.args[1] for o in graph.operations if o.target == CHECK] == [False]
+
+
+def test_a_number_is_no_key(tmp_path: Path) -> None:
+    """As text it is not the example's: an expert that was picked by name would be the wrong one."""
+    init = "self.experts = nn.ModuleDict({str(i): nn.Linear(8, 8) for i in range(4)})"
+    for number in ("str(x.argmax().item() % 4)", "f'{x.argmax().clamp(0, 3)}'"):
+        with pytest.raises(TraceError):
+            traced(tmp_path, source(init, f"return self.experts[{number}](x).sum()"))
+
+
+FIRST = (
+    "self.lin = nn.Linear(8, 8)\nself.register_buffer('mean', torch.zeros(8))\n"
+    "self.register_buffer('ready', torch.tensor(False))"
+)
+
+
+def test_a_first_step_that_is_like_no_other(tmp_path: Path) -> None:
+    """A codebook that the first step fills: refused, and planned once the model has run."""
+    forward = (
+        "if not self.ready:\n    self.mean.copy_(x.mean(0))\n    self.ready.fill_(True)\n"
+        "return self.lin(x - self.mean).sum()"
+    )
+    text = source(FIRST, forward)
+    with pytest.raises(TraceError, match=r"^net\.py:\d+: .*self\.ready, which forward itself") as e:
+        traced(tmp_path, text)
+    assert "run the model once in build_model()" in str(e.value)
+    once = "    net = Net().train()\n    with torch.no_grad():\n        net(torch.randn(4, 8))\n"
+    found = traced(tmp_path, text.replace("    return Net()", f"{once}    return net"))
+    assert found.values == ("ready",)
+    assert conditions_of(found.graph) == ()
+
+
 def test_looks_in_a_loop_are_told_apart(tmp_path: Path) -> None:
     """One line, three layers, three conditions: each with its own value."""
     forward = (

@@ -49,7 +49,7 @@ def build_model() -> nn.Module:
 
 
 def example_inputs() -> tuple[Tensor, Tensor]:
-    return torch.randn(4, 256, 256, dtype=DTYPE), torch.randint(512, (4, 256))
+    return torch.randn(2, 128, 256, dtype=DTYPE), torch.randint(512, (2, 128))
 """
 )
 CONVOLUTIONS = (

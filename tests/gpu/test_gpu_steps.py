@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 from gpu_models import MODELS
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import remat_gen
 from remat_gen.capture.load.load import Loaded, load, load_fake
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.synthesize import Synthesizer
 from remat_gen.capture.trace.trace import Traced, trace_loaded
+from remat_gen.ir.graph import Tensor as Described
 from remat_gen.ir.plan import read_plan
 from remat_gen.review.generated_module import verify_file
 from remat_gen.verification.step import training_step
@@ -93,6 +96,14 @@ def test_results_are_where_the_graph_says(model: Path) -> None:
                 tensor = found.graph.tensors[name]
                 assert str(result.device) == tensor.device, f"{operation.target}: {name}"
                 assert result.shape == tensor.shape and str(result.dtype)[6:] == tensor.dtype
+                assert strides(result) == strides(tensor), f"{operation.target}: {name}"
+
+
+def strides(tensor: torch.Tensor | Described) -> list[int]:
+    """Return the strides that say where elements are: those of longer dimensions than one."""
+    of = tensor.stride() if isinstance(tensor, torch.Tensor) else tensor.stride
+    empty = 0 in tensor.shape
+    return [] if empty else [s for n, s in zip(tensor.shape, of, strict=True) if n > 1]
 
 
 def test_a_run_again_draws_the_same(tmp_path: Path) -> None:
@@ -119,6 +130,21 @@ def test_attention_keeps_its_seed_and_sums(name: str, tmp_path: Path) -> None:
         assert len(read & set(graph.writes(operation))) >= 3  # result, log-sum-exps, seed
 
 
+def test_the_kernel_that_eager_takes_is_pinned(tmp_path: Path) -> None:
+    """It is chosen when the model is planned: a step asks nobody, and runs what was measured."""
+    heads = torch.randn(2, 8, 32, 32, dtype=torch.bfloat16, device="cuda")
+    backend = SDPBackend(torch._fused_sdp_choice(heads, heads, heads, is_causal=True))
+    if backend is SDPBackend.MATH:
+        pytest.skip("eager has no kernel for it here")
+    path = tmp_path / "net.py"
+    text = MODELS["attention"].replace("range(4)", "range(1)")
+    path.write_text(text.replace("(4, 256", "(2, 32"), encoding="utf-8")
+    made = remat_gen.generate(path, device="cuda", budget="70%")
+    kernel = f"aten._scaled_dot_product_{backend.name.partition('_')[0].lower()}_attention"
+    called = set(re.findall(r"aten\._scaled_dot_product_\w+(?=\.default)", made.text))
+    assert called == {kernel, f"{kernel}_backward"}
+
+
 def test_dropout_is_torchs_own(tmp_path: Path) -> None:
     graph = traced(MODELS["convolutions"], tmp_path).graph
     targets = [o.target for o in graph.operations]
@@ -128,7 +154,8 @@ def test_dropout_is_torchs_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["attention, RMSNorm", "convolutions"])
 def test_what_stands_for_a_gpu_is_traced_as_one(name: str, tmp_path: Path) -> None:
-    here = traced(MODELS[name], tmp_path).graph
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        here = traced(MODELS[name], tmp_path).graph  # on Hopper eager prefers cuDNN's attention
     elsewhere = trace_loaded(load_fake(tmp_path / "net.py", None, None, "cuda")).graph
     assert [o.target for o in elsewhere.operations] == [o.target for o in here.operations]
     assert {n: s.nbytes for n, s in elsewhere.storages.items()} == {

@@ -8,14 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from simulated_gpu.events import logged
 from torch import Tensor, nn
 
-logged = pytest.importorskip("simulated_gpu.events", reason="no simulated GPU").logged
-library = pytest.importorskip("simulated_gpu.library", reason="no simulated GPU")
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not library.is_simulated(), reason="no simulated GPU"),
-]
+pytestmark = pytest.mark.cuda
 MIB = 1 << 20
 
 

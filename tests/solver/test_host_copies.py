@@ -57,7 +57,7 @@ def test_copies_run_beside_what_is_computed() -> None:
     judged = replay(_problem(), schedule)
     # a goes out from 10 to 15, beside f1; it comes back from 20 to 25, beside g1
     assert (judged.time_us, judged.waits_us) == (40.0, 0.0)
-    assert (judged.travelled, judged.host_bytes) == ((0,), 10)
+    assert judged.travelled == (0,)
 
 
 def test_memory_is_held_until_it_is_freed_and_from_where_it_is_fetched() -> None:
@@ -93,6 +93,13 @@ def test_a_value_that_is_fetched_and_freed_waits_too() -> None:
         [Fetch(1), Run(2), Free(1), Run(3), Free(0), Free(2)],
     )
     assert replay(problem, schedule).waits_us == 3.0 + 3.0
+
+
+def test_a_value_is_fetched_any_number_of_times() -> None:
+    forward: list[Step] = [Run(0), Send(0), Run(1), Free(0)]
+    again = _schedule(forward, [Fetch(0), Free(0), Run(2), Free(1), Fetch(0), *END])
+    judged = replay(_problem(), again)
+    assert (judged.travelled, judged.waits_us) == ((0,), 5.0 + 5.0)
 
 
 @pytest.mark.parametrize(

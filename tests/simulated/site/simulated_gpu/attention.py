@@ -53,9 +53,9 @@ def _step(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *rest: Any, scale: float | None
 ) -> _Step:
     groups = query.size(1) // key.size(1)
-    q, k, v = (_host(t).double() for t in (query, key, value))
+    q, k, v = (_host(t).float() for t in (query, key, value))
     k, v = (t.repeat_interleave(groups, 1) if groups > 1 else t for t in (k, v))
-    added = None if bias is None else _host(bias).double()
+    added = None if bias is None else _host(bias).float()
     by = 1 / math.sqrt(query.size(-1)) if scale is None else scale
     return _Step(q, k, v, added, *rest[:2], by, *rest[2:])
 
@@ -97,7 +97,7 @@ def _forward(step: _Step) -> tuple[Tensor, Tensor]:
 
 
 def _backward(grad: Tensor, step: _Step, heads: int) -> list[Tensor]:
-    g = _host(grad).double()
+    g = _host(grad).float()
     weights, kept, _ = step.weights()
     of_weights = (g @ step.value.transpose(-1, -2)) * kept
     of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))

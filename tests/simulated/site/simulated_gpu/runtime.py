@@ -109,7 +109,7 @@ def _properties(device: int) -> DeviceProperties:
         minor=0,
         total_memory=pair("sim_memory_info", device)[1],
         multi_processor_count=132,
-        L2_cache_size=60 << 20,
+        L2_cache_size=4 << 20,  # small, as copies of arguments fill it four times
         warp_size=32,
         max_threads_per_multi_processor=2048,
         regs_per_multiprocessor=65536,

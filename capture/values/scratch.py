@@ -1,0 +1,123 @@
+"""What forward keeps on the model and a plan may leave out: caches, and what nobody reads.
+
+A cache is filled by the first run and stays the same in the second; it follows from no input,
+parameter or random number, so a planned step computes it anew. What is another object after each
+run may be left out if no run reads it before it has written it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.refuse.side_effects import KeptError
+from remat_gen.capture.values.compared import Compared, NumberError
+from remat_gen.capture.values.held import Held, files_of
+from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
+from remat_gen.ir.errors import TraceError
+
+_PLAIN = (bool, int, float, complex, str, type(None), tuple)
+
+
+def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
+    """Record the looks of a forward that no trace was made of, and what it keeps.
+
+    Raises:
+        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it,
+            and for what it keeps the error that names it first.
+    """
+    try:
+        looks = record(model, call)
+        return replace(looks, left=left_behind(model, call, looks))
+    except NumberError:
+        raise error from None
+    except KeptError as kept:
+        raise error if isinstance(error, KeptError) else kept from None
+
+
+def left_behind(model: nn.Module, call: Call, looks: Looks) -> tuple[str, ...]:
+    """Return the paths of what a planned step leaves out of a forward's.
+
+    Forward runs twice for real, the second time with what the first one has left.
+
+    Raises:
+        KeptError: it may not be left out.
+    """
+    before = Held.by(model, files_of(model))
+    try:
+        first = run_recorded(model, call, looks)
+        made = before.changed()
+        between = Held.by(model, files_of(model))
+        with _first_reads(model, made) as carried:
+            second = run_recorded(model, call, looks)
+        again = between.changed()
+    finally:
+        before.put_back()
+    others = {path for path, pair in again.items() if not _is_same(*pair)}
+    for path in sorted(made.keys() | again.keys()):
+        new = again.get(path, made.get(path))
+        settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
+        unread = path in others and path in carried.of_modules - carried
+        if not (settled or unread) or first is None or second is None:
+            _refuse(path)
+    if made and first and second and not same_bits(first.value, second.value):
+        _refuse(min(made))
+    return tuple(sorted(made.keys() | again.keys()))
+
+
+def _refuse(path: str) -> NoReturn:
+    name = path.lstrip(":") if path[:1] == ":" else f"self.{path}"
+    raise KeptError(
+        f"forward changes {name}, and goes on otherwise where it was changed, which a planned "
+        "forward would not do: make it a buffer, return it, or pass it as an argument"
+    )
+
+
+class _Carried(set[str]):
+    """The attributes of modules that a run reads as the run before has left them."""
+
+    of_modules: frozenset[str] = frozenset()
+
+
+@contextlib.contextmanager
+def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
+    carried = _Carried()
+    watched: dict[tuple[int, str], tuple[str, Any]] = {}
+    for name, module in model.named_modules():
+        for attribute, value in vars(module).items():
+            path = f"{name}.{attribute}".lstrip(".")
+            if path in made:
+                watched[id(module), attribute] = path, value
+    carried.of_modules = frozenset(path for path, _ in watched.values())
+    plain = object.__getattribute__
+
+    def read(owner: nn.Module, name: str) -> Any:
+        value = plain(owner, name)
+        path, left = watched.get((id(owner), name), ("", None))
+        if path and value is left:
+            carried.add(path)
+        return value
+
+    nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
+    try:
+        yield carried
+    finally:
+        del nn.Module.__getattribute__
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    return type(old) is type(new) and isinstance(new, _PLAIN) and bool(old == new)
+
+
+def _tensors(value: Any) -> list[Any]:
+    """Return the tensors, and numbers of tensors, in a value."""
+    leaves = pytree.tree_leaves((value, dict(getattr(value, "__dict__", {}))))
+    if isinstance(value, Tensor | Compared):
+        leaves = [value]
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor | Compared)]

@@ -1,0 +1,129 @@
+"""Re-runs and the host together: the third choice, on top of what any strategy finds.
+
+As much more memory as the engines can make room for in forward's time is what offload is worth at
+best. Within several such budgets schedules are found that only run again, brought down to the
+budget by sending values away, and made better; the replay judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.sums import added
+from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
+from remat_gen.solver.solve import InfeasibleError, Solution, Status
+from remat_gen.solver.workspace_headroom import Elsewhere
+
+NAME = "offload"
+BUDGETS = 12  # larger ones that schedules are found within
+REACH = 1.25  # the largest, in what an engine copies during forward
+REFINED = 4  # of the schedules, the quickest, are made better
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadSolver:
+    """`reruns` is the search without the host, of the same problem and `elsewhere`."""
+
+    problem: Problem
+    reruns: AllSizesSolver
+    elsewhere: tuple[Elsewhere, ...] = ()
+
+    def solve(self, budget_bytes: int) -> AllSizesSolution:
+        """Return the quickest schedule found: no slower than the one that only runs again.
+
+        Raises:
+            InfeasibleError: none fits, neither with the host nor without.
+        """
+        try:
+            known: AllSizesSolution | None = self.reruns.solve(budget_bytes)
+        except InfeasibleError as error:
+            known, infeasible = None, error
+        if known is not None and not known.solution.replay.reruns:
+            return known
+        best = self._best(budget_bytes, known)
+        if best is None:
+            if known is None:
+                raise infeasible
+            return known
+        return AllSizesSolution(self._solution(best, known), self._peak(best))
+
+    def _best(self, budget_bytes: int, known: AllSizesSolution | None) -> Trip | None:
+        """Return the quickest schedule that travels; None where none is quicker than is known."""
+        search = OffloadSearch(self.problem, budget_bytes)
+        starts = [known.solution] if known is not None else []
+        starts += self._within_more(budget_bytes)
+        fitted = (search.fitted(program_of(start.schedule)) for start in starts)
+        quickest = sorted(
+            (trip for trip in fitted if trip is not None), key=lambda trip: trip.replay.time_us
+        )
+        trips = [search.improved(trip) for trip in quickest[:REFINED]]
+        limit = known.solution.replay.time_us if known is not None else float("inf")
+        fits = [
+            t for t in trips if t.replay.time_us < limit and self._peak(t).nbytes <= budget_bytes
+        ]
+        return min(fits, key=self._rank, default=None)
+
+    def _rank(self, trip: Trip) -> tuple[float, int, int]:
+        """Return what is less for better ones: the time, what travels, the peak."""
+        sent = sum(self.problem.values[v].nbytes for v in trip.replay.travelled)
+        return trip.replay.time_us, sent, trip.replay.peak_bytes
+
+    def _within_more(self, budget_bytes: int) -> Iterator[Solution]:
+        """Yield schedules that only run again, within larger and larger budgets."""
+        assert self.problem.link is not None
+        forward = self.problem.operations[: self.problem.forward_count]
+        copied = self.problem.link.bytes_per_us * added(o.time_us for o in forward)
+        most = min(int(REACH * copied), self.reruns.solver.plain.peak_bytes - budget_bytes)
+        for step in range(1, BUDGETS + 1):
+            try:
+                found = self.reruns.solver.solve(budget_bytes + most * step // BUDGETS)
+            except InfeasibleError:
+                continue
+            yield found
+            if not found.replay.reruns:
+                return
+
+    def _solution(self, best: Trip, known: AllSizesSolution | None) -> Solution:
+        least = added(operation.time_us for operation in self.problem.operations)
+        return Solution(
+            strategy=NAME,
+            schedule=best.schedule,
+            replay=best.replay,
+            eager=self.reruns.solver.plain,
+            proved=True,
+            notes=(),
+            blocks=self.reruns.solver.subject.block_ranges(),
+            status=Status.FEASIBLE,
+            lower_bound_us=least,
+            interrupted=known is not None and known.solution.interrupted,
+        )
+
+    def _peak(self, trip: Trip) -> Peak:
+        highest = Peak(trip.replay.peak_bytes, trip.replay.peak_at)
+        for other in self.elsewhere:
+            figures = replay(self._travelling(other.problem), trip.schedule)
+            if figures.peak_bytes > highest.nbytes:
+                highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
+        return highest
+
+    def _travelling(self, problem: Problem) -> Problem:
+        """Return the problem at other sizes, with the same values that may travel."""
+        pairs = zip(problem.values, self.problem.values, strict=True)
+        values = tuple(replace(value, travels=own.travels) for value, own in pairs)
+        return replace(problem, values=values, link=self.problem.link)
+
+
+def program_of(schedule: Schedule) -> Program:
+    """Return what a schedule that sends nothing runs."""
+    return Program(
+        tuple(
+            tuple(step.operation for step in segment.steps if isinstance(step, Run))
+            for segment in schedule.segments
+        )
+    )
