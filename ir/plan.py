@@ -103,7 +103,8 @@ class Predicted:
     """The replayed step; `peak_bytes_without_grads` starts with `.grad` set to None.
 
     `highest_bytes` is the peak at the smaller lengths `highest_at` ("a batch of 1") where kernels
-    need so much more workspace that it is above `peak_bytes`.
+    need so much more workspace that it is above `peak_bytes`. `sent_bytes` go to the host, and
+    `waits_us` of the time wait for copies.
     """
 
     peak_bytes: int
@@ -114,6 +115,9 @@ class Predicted:
     reruns: int
     highest_bytes: int = 0
     highest_at: str = ""
+    sent_values: int = 0
+    sent_bytes: int = 0
+    waits_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

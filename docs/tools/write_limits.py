@@ -23,7 +23,9 @@ tells has a section of its own. This page is written from the tests
 _TAIL = """
 ## Not there at all
 
-- Offloading activations to the host; pipeline and tensor parallelism.
+- Pipeline and tensor parallelism.
+- Offload of parameters, gradients and optimizer state, and offload together with `--compile`.
+  Activations go to the host with `--offload`; on a GPU that has not been run.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
 - CUDA graphs of steps that do anything on the host, or under DistributedDataParallel
   (`docs/cuda-graphs.md`). None was captured on a real GPU yet.

@@ -23,6 +23,7 @@ _FATES = {
     Fate.TRANSIENT: "freed in forward: backward does not need it",
     Fate.RETAINED: "retained from forward to backward",
     Fate.RERUN: "run again in backward",
+    Fate.OFFLOADED: "sent to the host in forward, fetched in backward",
 }
 
 
@@ -124,7 +125,9 @@ def _otherwise(found: Explanation, value: Explained) -> Iterator[tuple[str, str]
         yield "otherwise", _impossible(value)
     if value.other is None:
         return
-    verb = "retained instead" if value.fate is Fate.RERUN else "run again instead"
+    sends = bool(found.retraced.replay.travelled)
+    other = "sent to the host instead" if sends else "run again instead"
+    verb = other if value.fate is Fate.RETAINED else "retained instead"
     yield (
         "otherwise",
         f"{verb}{_with(found, value, value.other)}:\n{_figures(found, value.other.alone)}",
@@ -142,11 +145,12 @@ def _impossible(value: Explained) -> str:
 def _with(found: Explanation, value: Explained, other: Other) -> str:
     """Name what runs more often with it, or what need not any more."""
     own = value.made_by.name if value.made_by else ""
-    changed = other.alone.less if value.fate is Fate.RERUN else other.alone.more
+    stays = value.fate is not Fate.RETAINED
+    changed = other.alone.less if stays else other.alone.more
     names = [n for p in dict.fromkeys(changed) if (n := found.operations[p].name) != own]
     if not names:
         return ""
-    if value.fate is Fate.RERUN:
+    if stays:
         return f" (and {_listed(names)} need not run again)"
     return f" (and with it {_listed(names)})"
 

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from remat_gen.ask.pin_patterns import Pins, pin
+from remat_gen.explain.explain_host import kept_instead, sent_instead
 from remat_gen.explain.explain_names import names_in_module
 from remat_gen.explain.explain_other import Other, retained_instead, run_again_instead
 from remat_gen.ir.graph import Graph, Operation, Source
@@ -25,6 +26,7 @@ class Fate(Enum):
     GRADIENT = "gradient"
     RETAINED = "retained"
     RERUN = "run again"
+    OFFLOADED = "sent to the host"
     TRANSIENT = "transient"
 
 
@@ -159,6 +161,8 @@ class _Explainer:
             return Fate.GRADIENT
         if self.retraced.problem.values[v].held is Held.STEP:
             return Fate.OUTPUT
+        if v in self.retraced.replay.travelled:
+            return Fate.OFFLOADED
         if Part.RERUN in parts:
             return Fate.RERUN
         return Fate.RETAINED if Part.RETAINED in parts else Fate.TRANSIENT
@@ -211,6 +215,10 @@ class _Explainer:
     def _other(self, v: int, fate: Fate) -> Other | None:
         problem, schedule = self._problem(v), self.retraced.schedule
         asked = self.retraced.existing.plan.asked
+        if self.retraced.replay.travelled and fate in (Fate.RERUN, Fate.OFFLOADED):
+            return kept_instead(problem, schedule, v, asked.budget_bytes)
+        if self.retraced.replay.travelled and fate is Fate.RETAINED:
+            return sent_instead(problem, schedule, v, asked.budget_bytes)
         budget_bytes = None if self.alone else asked.budget_bytes
         if fate is Fate.RERUN:
             return retained_instead(problem, schedule, v, budget_bytes)

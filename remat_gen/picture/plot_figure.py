@@ -30,6 +30,7 @@ INK, SOFT_INK, HAIR = "#222222", "#666666", "#bbbbbb"
 # Okabe and Ito's colours, which people who see fewer colours tell apart; areas are lighter.
 BLUES = ("#8db9da", "#b9d5ea")
 ORANGE, GREEN, GREY = "#e69f00", "#6bbf9f", "#d2d2d2"
+PURPLE = "#9a86c5"
 VERMILION, BLUE = "#d55e00", "#0072b2"
 
 _STYLE: Any = {

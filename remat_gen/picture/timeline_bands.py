@@ -35,7 +35,8 @@ def bands_of(graph: Graph, residence: Residence, root: str = "forward") -> tuple
         by_part[residence.part(stay)].append(stay)
     retained = _merged(_by_module(graph, residence, by_part[Part.RETAINED]), residence)
     bands = [_band(residence, Part.RETAINED, label or root, stays) for label, stays in retained]
-    for part in (Part.RERUN, Part.GRADIENT, Part.TRANSIENT):
+    back = (Part.FETCHED,) * bool(by_part[Part.FETCHED])
+    for part in (Part.RERUN, *back, Part.GRADIENT, Part.TRANSIENT):
         bands.append(_band(residence, part, part.value, by_part[part]))
     bands[-1] = _with_own_bytes(bands[-1], residence)
     return tuple(bands)

@@ -1,21 +1,22 @@
 """Who holds the memory at each moment of a schedule: the replay's bytes, told apart.
 
-A *stay* is the time that one run's result is in memory. What it is follows from who made it and
-how long it stays: *retained* (made in forward, there when backward begins; told apart by module),
-*run again*, a *gradient* (made in backward, or coming in), or *transient* (the rest, and what an
-operation needs only while it runs). The sums are those of `solver/law/replay.py`: a test holds them
-to it.
+A *stay* is the time that one run's result is in memory, or a fetched one. What it is follows from
+who made it and how long it stays: *retained* (made in forward, there when backward begins; told
+apart by module), *run again*, *fetched* from the host, a *gradient* (made in backward, or coming
+in), or *transient* (the rest, and what an operation needs only while it runs). The sums are those
+of `solver/law/replay.py`: a test holds them to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.replay import freed_next
-from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send
 
 
 class Part(Enum):
@@ -23,6 +24,7 @@ class Part(Enum):
 
     RETAINED = "retained"
     RERUN = "run again"
+    FETCHED = "fetched from the host"
     GRADIENT = "gradients"
     TRANSIENT = "transient"
 
@@ -31,7 +33,8 @@ class Part(Enum):
 class Stay:
     """A value in memory during the runs `begin` … `end` - 1, by their positions.
 
-    `again` where a re-run made it. A given value (an incoming gradient) has no `producer`.
+    `again` where a re-run made it, `fetched` where it came back from the host. A given value (an
+    incoming gradient) has no `producer`.
     """
 
     value: int
@@ -39,6 +42,7 @@ class Stay:
     begin: int
     end: int
     again: bool
+    fetched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ class Residence:
         """Return why a stay is there."""
         if stay.producer is None or self.problem.operations[stay.producer].backward:
             return Part.GRADIENT
-        if stay.again:
-            return Part.RERUN
+        if stay.again or stay.fetched:
+            return Part.RERUN if stay.again else Part.FETCHED
         return Part.RETAINED if stay.end > self.backward_at else Part.TRANSIENT
 
     def of(self, value: int) -> list[Stay]:
@@ -104,6 +108,10 @@ class _Walk:
     ran: set[int] = field(default_factory=set)
     time_us: float = 0.0
     backward_at: int = 0
+    copies: Copies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies = Copies(self.problem.link)
 
     def walk(self) -> Residence:
         last_use = dict(_last_reads_of_held(self.problem, self.schedule))
@@ -113,11 +121,20 @@ class _Walk:
                 for v in self.problem.given:
                     self._begin(v, None, again=False)
             for position, step in enumerate(segment.steps):
-                if isinstance(step, Run):
-                    self._write_over(step.operation, freed_next(segment, position))
-                    self._run(step.operation)
-                elif step.value in self.open:
-                    self._free(step.value)
+                match step:
+                    case Run(p):
+                        self._write_over(p, freed_next(segment, position))
+                        self._run(p)
+                    case Free(v):
+                        self.time_us = self.copies.free(v, self.time_us)
+                        if v in self.open:
+                            self._free(v)
+                    case Send(v):
+                        self.copies.send(v, self.problem.values[v].nbytes, self.time_us)
+                    case Fetch(v):
+                        self.copies.fetch(v, self.problem.values[v].nbytes, self.time_us)
+                        first = next(stay for stay in self.stays if stay.value == v)
+                        self.open[v] = Stay(v, first.producer, len(self.runs), -1, False, True)
             if segment.backward:
                 self._release(index, last_use)
         for v in list(self.open):
@@ -127,6 +144,8 @@ class _Walk:
 
     def _run(self, p: int) -> None:
         operation = self.problem.operations[p]
+        for v in operation.inputs:
+            self.time_us = self.copies.read(v, self.time_us)
         again = p in self.ran
         twice = [v for v in operation.outputs if v in self.open]
         own = operation.workspace_bytes + sum(self.problem.values[v].nbytes for v in twice)
@@ -149,7 +168,7 @@ class _Walk:
 
     def _free(self, v: int) -> None:
         stay = self.open.pop(v)
-        self.stays.append(Stay(v, stay.producer, stay.begin, len(self.runs), stay.again))
+        self.stays.append(replace(stay, end=len(self.runs)))
 
     def _release(self, index: int, last_use: dict[int, int]) -> None:
         held = [v for v in self.open if self.problem.values[v].held is Held.SEGMENT]

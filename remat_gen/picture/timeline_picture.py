@@ -17,6 +17,7 @@ from remat_gen.picture.plot_figure import (
     GREY,
     INK,
     ORANGE,
+    PURPLE,
     SOFT_INK,
     VERMILION,
     picture_bytes,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MIB = 1 << 20
-_COLOURS = {Part.RERUN: ORANGE, Part.GRADIENT: GREEN, Part.TRANSIENT: GREY}
+_COLOURS = {Part.RERUN: ORANGE, Part.FETCHED: PURPLE, Part.GRADIENT: GREEN, Part.TRANSIENT: GREY}
 _ROOM_ABOVE = 1.06  # of the highest curve
 _BUDGET_LABEL = 0.3  # of the width of the axes
 _LEAST_BAND = 0.045  # of the height of the axes: a label needs so much

@@ -107,6 +107,7 @@ def _shapes(graph: Graph) -> dict[str, str]:
 
 def _predicted(planned: Planned, costs: Costs) -> Predicted:
     without = planned.fusion.without_grads if planned.fusion else planned.without_grads
+    sent = planned.solution.replay.travelled
     return Predicted(
         peak_bytes=planned.replay.peak_bytes,
         peak_bytes_without_grads=without.peak_bytes,
@@ -116,6 +117,9 @@ def _predicted(planned: Planned, costs: Costs) -> Predicted:
         reruns=len(planned.replay.reruns),
         highest_bytes=planned.highest.nbytes if planned.highest.where else 0,
         highest_at=planned.highest.where,
+        sent_values=len(sent),
+        sent_bytes=sum(planned.problem.values[v].nbytes for v in sent),
+        waits_us=round(planned.solution.replay.waits_us, 3),
     )
 
 

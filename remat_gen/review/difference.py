@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remat_gen.ir.plan import Block, Plan
-from remat_gen.ir.steps import FREE, RUN, read_step, runs_in
+from remat_gen.ir.steps import FREE, RUN, SEND, read_step, runs_in
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDifference:
     """What changed in some blocks; the names are those inside of a block.
 
-    `retained` and `dropped` have bytes by value; `rerun` and `spared` are operations.
+    `retained` and `dropped` have bytes by value; `rerun` and `spared` are operations; `sent` and
+    `unsent` are values that go to the host, and go there no more.
     """
 
     blocks: tuple[str, ...]
@@ -25,6 +26,8 @@ class BlockDifference:
     dropped: Mapping[str, int]
     rerun: tuple[str, ...]
     spared: tuple[str, ...]
+    sent: tuple[str, ...] = ()
+    unsent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ def _blocks(old: Plan, new: Plan) -> Iterator[BlockDifference]:
     """Yield the difference block by block; a value that left is told where it was."""
     before, after = _retained(old), _retained(new)
     reruns_before, reruns_after = _reruns(old), _reruns(new)
+    sent_before, sent_after = _sent(old), _sent(new)
     names = dict.fromkeys(block.name for plan in (new, old) for block in plan.blocks)
     for name in names:
         mine = {
@@ -83,13 +87,30 @@ def _blocks(old: Plan, new: Plan) -> Iterator[BlockDifference]:
             _inside(name, _sizes(mine[0], set(after))),
             _without(name, _more(mine[1], reruns_after - reruns_before)),
             _without(name, _more(mine[0], reruns_before - reruns_after)),
+            _without(name, _only(name, sent_after, sent_before)),
+            _without(name, _only(name, sent_before, sent_after)),
         )
-        if found.retained or found.dropped or found.rerun or found.spared:
+        if any(_parts(found)):
             yield found
 
 
 def _retained(plan: Plan) -> dict[str, int]:
     return {name: n for block in plan.blocks for name, n in block.retained.items()}
+
+
+def _sent(plan: Plan) -> dict[str, str]:
+    """Return the values that go to the host, with the block that sends each."""
+    return {
+        name: plan.blocks[segment.block].name
+        for segment in plan.schedule
+        for verb, names in map(read_step, segment.steps)
+        if verb == SEND
+        for name in names
+    }
+
+
+def _only(block: str, sent: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(name for name, by in sent.items() if by == block and name not in others)
 
 
 def _reruns(plan: Plan) -> Counter[str]:
@@ -120,9 +141,7 @@ def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
     last: BlockDifference | None = None
     for block in found:
         if last is not None and _same(last, block):
-            last = BlockDifference(
-                last.blocks + block.blocks, last.retained, last.dropped, last.rerun, last.spared
-            )
+            last = replace(last, blocks=last.blocks + block.blocks)
             continue
         if last is not None:
             yield last
@@ -132,8 +151,11 @@ def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
 
 
 def _same(one: BlockDifference, other: BlockDifference) -> bool:
-    parts = ((b.retained, b.dropped, b.rerun, b.spared) for b in (one, other))
-    return next(parts) == next(parts)
+    return _parts(one) == _parts(other)
+
+
+def _parts(found: BlockDifference) -> tuple[object, ...]:
+    return (found.retained, found.dropped, found.rerun, found.spared, found.sent, found.unsent)
 
 
 # -- freed -------------------------------------------------------------------------------------
@@ -143,7 +165,7 @@ def _freed_elsewhere(old: Plan, new: Plan) -> tuple[list[str], list[str]]:
     """Return the values freed earlier and later; those newly retained or dropped are told above."""
     order = _first_runs(new)
     before, after = _deaths(old, order), _deaths(new, order)
-    told = set(_retained(old)) ^ set(_retained(new))
+    told = set(_retained(old)) ^ set(_retained(new)) | (_sent(old).keys() ^ _sent(new).keys())
     told |= {name for name, n in (_reruns(old) - _reruns(new)).items() if n}
     told |= {name for name, n in (_reruns(new) - _reruns(old)).items() if n}
     both = [name for name in after if name in before and name not in told]

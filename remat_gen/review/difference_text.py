@@ -62,6 +62,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
         "time_ratio": round(_ratio(plan), 6),
         "reruns": plan.predicted.reruns,
         "strategy": plan.solver.strategy,
+        "sent_bytes": plan.predicted.sent_bytes,
         "compiled_parts": plan.compiled.parts if plan.compiled else 0,
     }
 
@@ -79,6 +80,7 @@ def _rows(found: Difference) -> list[tuple[str, str, str]]:
         ("time against eager", f"× {_ratio(old):.3f}", f"× {_ratio(new):.3f}"),
         ("run again", str(old.predicted.reruns), str(new.predicted.reruns)),
         ("strategy", old.solver.strategy, new.solver.strategy),
+        *([("host", _sent(old), _sent(new))] if old.offload or new.offload else []),
         *([("compiled", _compiled(old), _compiled(new))] if old.compiled or new.compiled else []),
     ]
 
@@ -88,6 +90,13 @@ def _compiled(plan: Plan) -> str:
     if plan.compiled is None:
         return "nothing"
     return f"{plan.compiled.operations} operations in {plan.compiled.parts} parts"
+
+
+def _sent(plan: Plan) -> str:
+    """Say how much goes to the host."""
+    if not plan.predicted.sent_values:
+        return "nothing"
+    return f"{plan.predicted.sent_values} values, {size(plan.predicted.sent_bytes)}"
 
 
 def _headline(found: Difference) -> Iterator[str]:
@@ -115,6 +124,8 @@ def _changes(block: BlockDifference, spell: Spell) -> list[tuple[str, str]]:
         ("no longer retained", _sized(block.dropped, spell)),
         ("newly run again", _listed(block.rerun, spell)),
         ("no longer run again", _listed(block.spared, spell)),
+        ("newly sent to the host", _listed(block.sent, spell)),
+        ("no longer sent", _listed(block.unsent, spell)),
     ]
     return [(what, names) for what, names in changes if names]
 

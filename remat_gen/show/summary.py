@@ -51,6 +51,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
         *_compiled(plan),
+        *_offloaded(plan),
         f"solver      {_strategy(generated)}, {_proof(generated)}",
         f"took        {_seconds(generated)}",
     ]
@@ -79,6 +80,20 @@ def _compiled(plan: Plan) -> list[str]:
     return [
         f"compiled    {plan.compiled.operations} operations in {plan.compiled.parts} parts; "
         f"× {ratio:.3f} without"
+    ]
+
+
+def _offloaded(plan: Plan) -> list[str]:
+    if plan.offload is None:
+        return []
+    count, rate = plan.predicted.sent_values, f"{plan.offload.bytes_per_s / 1e9:.3g} GB/s"
+    if not count:
+        return [f"offload     nothing: at {rate} no value is worth it"]
+    waits = 100 * plan.predicted.waits_us / max(plan.predicted.eager_time_us, 1e-9)
+    values = "1 value" if count == 1 else f"{count} values"
+    return [
+        f"offload     {values}, {size(plan.predicted.sent_bytes)}, go to the host at {rate} each "
+        f"way; waits take {waits:.1f} %"
     ]
 
 
@@ -218,6 +233,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         }
         if plan.compiled
         else None,
+        "offload": asdict(plan.offload) if plan.offload else None,
         "costs_reused": generated.costs_reused,
         "slower_than_best": generated.slower,
         "seconds": {name: round(s, 3) for name, s in generated.seconds.items()},

@@ -13,6 +13,11 @@ from torch import nn
 
 import remat_gen
 from remat_gen.capture.load.load import import_file, read_source
+from remat_gen.explain.explanation import Fate, explain_file
+from remat_gen.picture.timeline_bands import bands_of, total_bytes
+from remat_gen.picture.timeline_owners import Part, residence_of
+from remat_gen.review.difference_text import as_text
+from remat_gen.review.retrace import retrace_file
 from remat_gen.verification.peak import model_peak
 
 MODEL = Path(__file__).parent / "models" / "offloaded.py"
@@ -204,3 +209,41 @@ def test_a_target_that_does_not_say_how_quick_copies_are(folder: Path) -> None:
 def test_compiled_parts_and_the_host_exclude_each_other(folder: Path) -> None:
     with pytest.raises(remat_gen.RematError, match="exclude each other"):
         remat_gen.generate(folder / "stack.py", budget="45%", offload=True, compile=True)
+
+
+def test_the_summary_says_what_travels(made: Any) -> None:
+    predicted = made.plan.predicted
+    assert predicted.sent_values > 0
+    assert f"{predicted.sent_values} values" in repr(made)
+    assert "go to the host at 4 GB/s each way" in repr(made)
+
+
+def test_the_difference_names_what_is_sent(folder: Path, made: Any) -> None:
+    found = remat_gen.diff(folder / "plain_remat.py", made.output)
+    sent = [name for block in found.blocks for name in block.sent]
+    assert len(sent) * 4 >= made.plan.predicted.sent_values  # blocks alike are named once
+    assert not any(block.unsent for block in found.blocks)
+    assert "newly sent to the host" in as_text(found)
+    back = remat_gen.diff(made.output, folder / "plain_remat.py")
+    assert any(block.unsent for block in back.blocks)
+
+
+def test_explain_tells_what_else_could_be_done(made: Any) -> None:
+    sent = next(step.split(" ")[1] for step in made.plan.steps() if step.startswith("send "))
+    explained = explain_file(made.output, sent)
+    (value,) = [value for value in explained.values if value.name == sent]
+    assert value.fate is Fate.OFFLOADED
+    assert value.other is not None
+    assert value.other.alone.time_us >= made.plan.predicted.time_us * (1 - 1e-9) or (
+        not value.other.fits
+    )
+    assert len(value.lives_us) == 2
+
+
+def test_the_picture_adds_up_to_the_replay(made: Any) -> None:
+    retraced = retrace_file(made.output)
+    residence = residence_of(retraced.problem, retraced.schedule)
+    bands = bands_of(retraced.traced.graph, residence)
+    assert total_bytes(bands) == [moment.nbytes for moment in retraced.replay.timeline]
+    assert residence.time_us == pytest.approx(retraced.replay.time_us, rel=1e-9)
+    assert any(band.part is Part.FETCHED and any(band.nbytes) for band in bands)
