@@ -2,7 +2,8 @@
 
 {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names], "layer"?}], "outputs"?: [names]}
 
-Nodes stand in topological order. Times are in any unit.
+Nodes stand in topological order. Times are in any unit. Checkmate's graphs are told by their keys
+(`checkmate_file.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from remat_gen.bare.checkmate_file import is_checkmates, nodes_of
 from remat_gen.ir import coding
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.reading import errors_name
@@ -51,6 +53,8 @@ def parse_graph(text: str) -> BareGraph:
         GraphError: it is none; the message names the node.
     """
     plain = coding.parse(text)
+    if isinstance(plain, dict) and is_checkmates(plain):
+        plain = {"nodes": nodes_of(plain)}
     if not isinstance(plain, dict) or "nodes" not in plain:
         raise GraphError('holds no graph: expected an object with a list of "nodes"')
     if unknown := sorted(plain.keys() - _KEYS):

@@ -54,7 +54,7 @@ def generate(
 
     \b
     remat-gen model.py --budget 6GB -o model_remat.py
-    remat-gen                                   (all targets of pyproject.toml)
+    remat-gen                      (all targets of pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|fit|calibrate --help
     """
     options = GenerateOptions(

@@ -11,7 +11,9 @@ from remat_gen.ask.budget import Optimizer
 from remat_gen.ask.request import Strategy
 from remat_gen.solver.law.search_types import Effort
 
-ModelFile = Annotated[Path | None, typer.Argument(metavar="MODEL.py", show_default=False)]
+ModelFile = Annotated[
+    Path | None, typer.Argument(metavar="MODEL.py", show_default=False, hidden=True)
+]
 GeneratedFile = Annotated[Path, typer.Argument(metavar="MODEL_remat.py", show_default=False)]
 GeneratedFiles = Annotated[
     list[Path] | None, typer.Argument(metavar="MODEL_remat.py...", show_default=False)
