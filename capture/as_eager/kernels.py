@@ -18,6 +18,7 @@ from remat_gen.capture.as_eager import rms_norm
 from remat_gen.capture.as_eager.attention import attention
 from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.as_eager.resampling import RESAMPLING
+from remat_gen.capture.device.cudnn_norms import cudnn_batch_norm
 
 aten = torch.ops.aten
 _Key: TypeAlias = torch._C.DispatchKey
@@ -30,7 +31,11 @@ def _for(kernel: Callable[..., Any]) -> _ByKey:
     return dict.fromkeys(_KEYS, kernel)
 
 
-_OURS: _Kernels = {aten.dropout.default: _for(dropout), aten.dropout_.default: _for(dropout_)}
+_OURS: _Kernels = {
+    aten.dropout.default: _for(dropout),
+    aten.dropout_.default: _for(dropout_),
+    aten.cudnn_batch_norm.default: {_Key.Autograd: cudnn_batch_norm},
+}
 _OF_GPU: _Kernels = {
     aten.dropout.default: _for(dropout_of_gpu),
     aten.dropout_.default: _for(dropout_),

@@ -151,6 +151,7 @@ RULES: dict[Any, Rule] = {
     aten._native_batch_norm_legit_functional.default: _suggested(0),
     aten._native_batch_norm_legit_no_training.default: _suggested(0),
     aten.native_batch_norm_backward.default: _suggested(1),
+    aten.cudnn_batch_norm_backward.default: _suggested(0),
     aten.native_layer_norm_backward.default: _contiguous,
     aten._fused_rms_norm_backward.default: _contiguous,
     aten._log_softmax_backward_data.default: _contiguous,
@@ -184,6 +185,7 @@ RULES: dict[Any, Rule] = {
 
 ALSO_ON_GPUS = frozenset(
     {
+        aten.cudnn_batch_norm_backward.default,
         aten.native_layer_norm_backward.default,
         aten._fused_rms_norm_backward.default,
         aten._log_softmax_backward_data.default,

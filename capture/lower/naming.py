@@ -26,6 +26,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "_fused_rms_norm": ("", "rstd"),
     "native_batch_norm": ("", "mean", "invstd"),
     "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
+    "cudnn_batch_norm": ("", "mean", "invstd", "reserve", "running_mean", "running_var"),
     "native_dropout": ("", "mask"),
     "dropout_mask": ("mask",),
     "dropout_scale": ("scale",),

@@ -18,6 +18,7 @@ from remat_gen.capture.as_eager.causal_masks import masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
+from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call, describe_call
 from remat_gen.capture.load.load import Loaded
@@ -222,6 +223,7 @@ class _Step:
     def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
         drop_kept_dims(nodes)
+        drop_copies_of_statistics(nodes)
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")

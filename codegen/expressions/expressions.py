@@ -16,6 +16,11 @@ from remat_gen.ir.graph import CHECK, Argument, Graph, Literal, Operation, Ref, 
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+# what is called for a batch norm, and how many results it has: it updates its statistics itself
+BATCH_NORMS = {
+    BATCH_NORM: ("torch.native_batch_norm", 3),
+    "remat.cudnn_batch_norm.default": ("torch.cudnn_batch_norm", 4),
+}
 _RESIZED_LOSSES = frozenset(
     f"aten.{name}.default"
     for name in ("binary_cross_entropy", "mse_loss", "smooth_l1_loss", "soft_margin_loss")
@@ -66,8 +71,9 @@ class Expressions:
         self.updates = {
             new: old
             for operation in self.graph.operations
-            if operation.target == BATCH_NORM
-            for new, old in zip(operation.outputs[3:], operation.args[3:5], strict=False)
+            if operation.target in BATCH_NORMS
+            for behind in [operation.outputs[BATCH_NORMS[operation.target][1] :]]
+            for new, old in zip(behind, operation.args[3:5], strict=False)
             if new
         }
 
@@ -192,8 +198,9 @@ class Expressions:
             kwargs = {name: self.argument(value) for name, value in operation.kwargs}
             given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
             return kernel.name, kernel.call(given | kwargs)
-        if operation.target == BATCH_NORM:
-            return "torch.native_batch_norm", ", ".join(self._args(operation, again))
+        if operation.target in BATCH_NORMS:
+            function, _ = BATCH_NORMS[operation.target]
+            return function, ", ".join(self._args(operation, again))
         return spelling.function(operation.target), self._arguments(operation)
 
     def _args(self, operation: Operation, again: bool) -> list[str]:
@@ -201,7 +208,7 @@ class Expressions:
 
         A batch norm updates its running statistics in place, but where it gets none, to run again.
         """
-        if operation.target != BATCH_NORM:
+        if operation.target not in BATCH_NORMS:
             return list(map(self.argument, operation.args))
         before, statistics, behind = operation.args[:3], operation.args[3:5], operation.args[5:]
         words = ["None" if again else self._statistic(s) for s in statistics]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from remat_gen.codegen.expressions.expressions import BATCH_NORM, Expressions
+from remat_gen.codegen.expressions.expressions import BATCH_NORMS, Expressions
 from remat_gen.codegen.expressions.marks import Mark, argument, assigned, find, tangent
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.free_names import VERSION
@@ -277,7 +277,7 @@ class BodyWriter:
         mutated = {self.graph.tensors[m.tensor].storage for m in self.graph.mutations}
         outputs = filter(None, operation.outputs)
         wanted_too = {o for o in outputs if self.graph.tensors[o].storage in mutated}
-        if operation.target == BATCH_NORM:
+        if operation.target in BATCH_NORMS:
             wanted_too = set()
         names = [self.graph.tensors[o].storage if o else "" for o in operation.outputs]
         takes = [
@@ -295,7 +295,7 @@ class BodyWriter:
     def _several_targets(
         self, operation: Operation, names: list[str], takes: list[bool], call: str
     ) -> tuple[list[str], str]:
-        count = 3 if operation.target == BATCH_NORM else len(names)
+        _, count = BATCH_NORMS.get(operation.target, ("", len(names)))
         if all(takes[:count]):
             return [str(self.now.place(n)) for n in names[:count]], call
         if all(t or not made for t, made in zip(takes, _made(operation), strict=True)):
@@ -313,7 +313,7 @@ class BodyWriter:
                     self.dropped.add(v)
 
     def _write_back(self, operation: Operation) -> None:
-        if operation.target == BATCH_NORM:
+        if operation.target in BATCH_NORMS:
             return  # the kernel updates its statistics itself
         for mutation in self.graph.mutations:
             if self._makes(operation, mutation.tensor):

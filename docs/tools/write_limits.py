@@ -29,7 +29,8 @@ _TAIL = """
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
 - CUDA graphs of steps that do anything on the host, or under DistributedDataParallel
   (`docs/cuda-graphs.md`). None was captured on a real GPU yet.
-- cuDNN's BatchNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel,
+- cuDNN's BatchNorm where no running statistics are updated: without them, in `eval()`, and in
+  InstanceNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel there,
   which rounds otherwise. `verify` lets the original run that one, too.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.

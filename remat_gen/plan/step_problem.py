@@ -12,7 +12,10 @@ from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Trait
 from remat_gen.solver.law import problem as plain
 
-BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_BATCH_NORMS = (
+    "aten._native_batch_norm_legit_functional.default",
+    "remat.cudnn_batch_norm.default",
+)
 
 
 def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
@@ -104,7 +107,7 @@ def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
 
     BatchNorm is run again without its running statistics: same output, nothing updated.
     """
-    if operation.target == BATCH_NORM:
+    if operation.target in _BATCH_NORMS:
         return True
     once = operation.target in ("remat.rng_state", CHECK)
     return not (_updates(graph, operation) or reads_stale or once)

@@ -1,10 +1,10 @@
 """The kernels that a plan for a GPU runs, for eager to be compared with.
 
 cuDNN has kernels of its own for BatchNorm in 32 bits, and on Hopper for attention, which eager
-prefers. Plans run PyTorch's kernels of BatchNorm, and plans with modelled costs its attention: the
-same mathematics, rounded otherwise, and other numbers drawn for attention's dropout. In a deep
-network with BatchNorm last bits grow until nothing can be told apart from an error, so that eager
-runs the same kernels here. Its time is measured with its own.
+prefers. Plans run its BatchNorm where running statistics are updated, and with modelled costs
+neither of them: the same mathematics, rounded otherwise, and other numbers drawn for attention's
+dropout. In a deep network with BatchNorm last bits grow until nothing can be told apart from an
+error, so that eager runs the same kernels here. Its time is measured with its own.
 
 The gradient of `table[rows]` is added in any order on the CPU, too, by several threads from 32768
 numbers on. Deterministic kernels add in one.
@@ -24,6 +24,7 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.replaced import replaced
 
 _NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
+_PARAMETERS = ("input", "weight", "bias", "running_mean", "running_var", "training")
 _PLANNED_ATTENTION = (
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
@@ -42,20 +43,25 @@ def planned_kernels(
             torch.set_deterministic_debug_mode("warn")
         if kind_of(device).has_cudnn:
             for name in _NORMS:
-                own = _without_cudnn(getattr(torch, name))
+                own = _without_cudnn(getattr(torch, name), modelled=modelled)
                 stack.enter_context(replaced(torch, name, own))
             if modelled:
                 stack.enter_context(sdpa_kernel(list(_PLANNED_ATTENTION)))
         yield
 
 
-def _without_cudnn(norm: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a norm that takes PyTorch's kernel where it would take cuDNN's."""
+def _without_cudnn(
+    norm: Callable[..., torch.Tensor], *, modelled: bool
+) -> Callable[..., torch.Tensor]:
+    """Return a norm that takes PyTorch's kernel where a plan does, and eager would take cuDNN's."""
 
     @functools.wraps(norm)
     def own(*args: Any, **kwargs: Any) -> torch.Tensor:
+        given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
+        training = given.get("training", given.get("use_input_stats"))
+        planned = training and given["running_mean"] is not None and not modelled
         if "cudnn_enabled" in kwargs:
-            return norm(*args, **{**kwargs, "cudnn_enabled": False})
-        return norm(*args[:-1], False)
+            return norm(*args, **{**kwargs, "cudnn_enabled": planned and kwargs["cudnn_enabled"]})
+        return norm(*args[:-1], planned and args[-1])
 
     return own

@@ -14,7 +14,7 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
 
 def called(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, modelled: bool = True
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return what reaches torch from a module, and from a call with keywords."""
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -26,7 +26,7 @@ def called(
 
     monkeypatch.setattr(torch, "batch_norm", heard)
     x, mean, var = torch.randn(4, 3, 2, 2), torch.zeros(3), torch.ones(3)
-    with planned_kernels(device, modelled=False):
+    with planned_kernels(device, modelled=modelled):
         nn.BatchNorm2d(3)(x)
         torch.batch_norm(
             x, None, None, mean, var, training=True, momentum=0.1, eps=1e-5, cudnn_enabled=True
@@ -39,6 +39,18 @@ def test_batch_norm_takes_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> No
     (first, _), (_, keywords) = called(CUDA, monkeypatch)
     assert first[8] is False and first[5] is True
     assert keywords["cudnn_enabled"] is False
+
+
+def test_cudnns_is_taken_where_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measured plan has it, but for a norm that updates nothing."""
+    (first, _), (_, keywords) = called(CUDA, monkeypatch, modelled=False)
+    assert first[8] is torch.backends.cudnn.enabled and keywords["cudnn_enabled"] is True
+    calls: list[bool] = []
+    monkeypatch.setattr(torch, "batch_norm", lambda *args: calls.append(args[8]) or args[0])
+    with planned_kernels(CUDA, modelled=False):
+        nn.BatchNorm2d(3).eval()(torch.randn(4, 3, 2, 2))
+        nn.BatchNorm2d(3, track_running_stats=False)(torch.randn(4, 3, 2, 2))
+    assert calls == [False, False]
 
 
 def test_on_the_cpu_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
