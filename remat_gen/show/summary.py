@@ -117,7 +117,7 @@ def _launches(plan: Plan) -> list[str]:
     host, device = (f"{us / 1000:.1f} ms" for us in (costs.host_us, costs.device_us))
     return [
         f"launches    bind the step: the host takes {host} for what keeps the device busy for "
-        f"{device}; times are the host's"
+        f"{device}; times are the host's; remat_gen.capture_step makes a CUDA graph of a step"
     ]
 
 
