@@ -17,6 +17,8 @@ from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.codegen.module.emit_module import emit_body
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import HostCopies
+from remat_gen.plan.host_copies_planned import with_host
 from remat_gen.plan.step_problem import problem_of
 from remat_gen.solver.compiled.fused import PartFigures
 from remat_gen.solver.compiled.parts import Part
@@ -101,10 +103,12 @@ def emit(
     model: str | None = None,
     costs: Callable[[Traced], Costs] = model_costs,
     parts: Parts = no_parts,
+    copies: HostCopies | None = None,
 ) -> Emitted:
     """Write a model file, plan it, and write the generated module beside it.
 
-    `parts` of the schedule become functions, which run as plain Python in what is loaded.
+    `parts` of the schedule become functions, which run as plain Python in what is loaded. With
+    `copies` values may go to the host.
     """
     path = folder / f"{name}.py"
     path.write_text(source, encoding="utf-8")
@@ -113,6 +117,7 @@ def emit(
     with loaded.importable():
         traced = trace(loaded.model, loaded.args, loaded.kwargs, path)
         problem = problem_of(traced.graph, costs(traced))
+        problem = with_host(problem, traced.graph, copies) if copies else problem
         schedule = choose(problem)
         fused = dict.fromkeys(parts(traced.graph, problem, schedule), PartFigures(0.0, 0))
         text = emit_body(target_of(loaded, output), traced, problem, schedule, fused)

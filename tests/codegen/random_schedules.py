@@ -12,7 +12,10 @@ from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.offload.copy_places import with_copies
+from remat_gen.solver.offload.fetch_moves import longest_away, with_fetch
 
 
 def random_schedule(problem: Problem, seed: int, limit: int, share: float) -> Schedule:
@@ -44,6 +47,17 @@ def random_order(problem: Problem, seed: int, limit: int, share: float) -> Sched
         y = random.randrange(timeline.length)
         timeline = timeline.moved(y, random.randint(*span(timeline, y)))
     return to_schedule(problem, prune(problem, timeline.program()))
+
+
+def random_travels(problem: Problem, seed: int, limit: int, share: float) -> Schedule:
+    """Return such a schedule in which half of what may go to the host does, at any budget."""
+    random = Random(seed)
+    program = random_program(problem, random, limit, share)
+    for v in longest_away(problem, program):
+        if random.random() < 0.5:
+            program = with_fetch(problem, program, v)
+    peak = replay(problem, to_schedule(problem, keep_all(problem, partition(problem)))).peak_bytes
+    return with_copies(problem, program, random.choice((0, peak // 2, 2 * peak)))
 
 
 def _with_reruns(

@@ -6,17 +6,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from emitting import CPU, emit, measured_workspace
+from emitting import CPU, assert_bitwise, emit, measured_workspace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_cases import RANDOM, Case, assert_right, cases
 from random_leaves import LAYERS, STATE
 from random_models import sources
-from random_schedules import random_schedule
+from random_schedules import random_schedule, random_travels
 
+from remat_gen.ir.plan import HostCopies
 from remat_gen.verification.peak import model_peak
 
 ROWS = 8192  # so that a value of the model has half a MiB
+EXAMPLES = 25  # of models whose values travel
 CLOSE = 64 * 1024  # bytes
 
 quick = settings(
@@ -55,6 +57,23 @@ def test_the_peak_of_any_legal_schedule_is_as_replayed(
     measured = model_peak(made.planned.model, made.planned.args, made.planned.kwargs, CPU)
     assert abs(measured.peak_bytes - made.peak_bytes) <= CLOSE
     assert made.peak_bytes > 20 * CLOSE
+
+
+@settings(quick, max_examples=EXAMPLES)
+@given(
+    source=sources(leaves=LAYERS | STATE),
+    seed=st.integers(0, 2**16),
+    share=st.sampled_from([0.0, 0.1, 0.4]),
+)
+def test_what_goes_to_the_host_comes_back_as_it_was(source: str, seed: int, share: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = emit(
+            Path(folder),
+            source,
+            lambda p: random_travels(p, seed, 6, share),
+            copies=HostCopies(1e9, 1.0),
+        )
+        assert_bitwise(made)
 
 
 _SOURCE = """\
