@@ -29,6 +29,8 @@ class Heading:
     highest_bytes: int = 0  # the peak at the lengths where it is above this one
     highest_at: str = ""
     compiled: str = ""  # how much is, in words
+    sent_values: int = 0  # to the host
+    sent_bytes: int = 0
 
 
 def with_header(body: str, heading: Heading) -> str:
@@ -44,6 +46,7 @@ def with_header(body: str, heading: Heading) -> str:
         *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
+        *_sent(heading),
         *([("compiled", "", heading.compiled, "")] if heading.compiled else []),
     ]
     table = [f"# {a:<18}{b:>12}{c:>15}{'     ' + d if d else ''}".rstrip() for a, b, c, d in rows]
@@ -63,6 +66,12 @@ def _highest(heading: Heading) -> list[tuple[str, str, str, str]]:
     if not heading.highest_at:
         return []
     return [("  at most", "", size(heading.highest_bytes), f"at {heading.highest_at}")]
+
+
+def _sent(heading: Heading) -> list[tuple[str, str, str, str]]:
+    if not heading.sent_values:
+        return []
+    return [("to the host", "", size(heading.sent_bytes), f"{heading.sent_values} values")]
 
 
 def sha256(text: str) -> str:

@@ -189,4 +189,6 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         highest_bytes=predicted.highest_bytes,
         highest_at=predicted.highest_at,
         compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
+        sent_values=predicted.sent_values,
+        sent_bytes=predicted.sent_bytes,
     )

@@ -216,6 +216,7 @@ def test_the_summary_says_what_travels(made: Any) -> None:
     assert predicted.sent_values > 0
     assert f"{predicted.sent_values} values" in repr(made)
     assert "go to the host at 4 GB/s each way" in repr(made)
+    assert re.search(rf"# to the host +\S+ KiB +{predicted.sent_values} values\n", made.text)
 
 
 def test_the_difference_names_what_is_sent(folder: Path, made: Any) -> None:
