@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeAlias
 
 from remat_gen.solver.contest.bisection import Bisection
@@ -31,6 +32,8 @@ LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
 Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
 
+WIDE = 250  # operations of a bare graph: repairs take long there
+REPAIRED = 2  # attempts at a smallest budget that are repaired all the same
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 
 
@@ -136,15 +139,29 @@ class Auto:
             known.append(self.rockmate.smallest())
         self.progress("smallest budget", 2, 2)
         least = min(known, key=self._peak_bytes)
-        return Bisection(self.subject, self._attempt, quick=False).least(least)
+        numbers = count()
 
-    def _attempt(self, units: int) -> Program | None:
+        def attempt(units: int) -> Program | None:
+            return self._attempt(units, next(numbers))
+
+        return Bisection(self.subject, attempt, quick=False).least(least)
+
+    def _attempt(self, units: int, number: int) -> Program | None:
         """Return a program within a budget that a short search finds."""
         contest = Contest(self.subject, units * self.subject.unit)
-        for entrant in (self.short, self.stages):
+        for entrant in (self.short, self.stages if self._repairs(number) else None):
             if entrant is not None and contest.best is None and not contest.settled:
                 entrant.enter(contest)
         return None if contest.best is None else contest.best.program
+
+    def _repairs(self, number: int) -> bool:
+        """Tell whether an attempt is worth plans of stages, whose repairs take long on wide graphs.
+
+        There rockmate knows the least already, or, where it is left out, the first attempts are.
+        """
+        if self.subject.chain is not None or len(self.subject.whole.operations) <= WIDE:
+            return True
+        return self._too_large() and number < REPAIRED
 
     def _peak_bytes(self, program: Program) -> int:
         return self.subject.judge(program)[1].peak_bytes
