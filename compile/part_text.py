@@ -92,7 +92,7 @@ def write_part(
 
     `operations` are what the statements run.
     """
-    statements = tuple(replace(s, remade=0, retained=0, freed=0) for s in statements)
+    statements = tuple(replace(s, again="", remade=0, retained=0) for s in statements)
     made = {mark.name for s in statements for mark in find(_target(s))}
     marks = dict.fromkeys(mark for s in statements for mark in find(s.text))
     given = [mark for mark in marks if mark.name not in made and mark.kind != "length"]

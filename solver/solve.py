@@ -5,6 +5,7 @@ Every figure handed out is that of the replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,7 +20,7 @@ from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort, News, Progress, silent
 from remat_gen.solver.stable.committed_schedule import Committed
-from remat_gen.solver.stable.layers_alike import LayersAlike
+from remat_gen.solver.stable.layers_alike import SMALLER, LayersAlike
 from remat_gen.solver.stable.warm_start import WarmStart
 
 __all__ = [
@@ -186,12 +187,20 @@ class Solver:
         """
         alike = steady = None
         with contest.tolerating("layers alike"):
-            alike = self._alike.kept(contest) if self._alike else None
+            alike = self._alike.kept(contest, self._smaller(contest)) if self._alike else None
         with contest.tolerating("committed schedule"):
             steady = self._steady.kept(contest) if self._steady else None
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady
+
+    def _smaller(self, contest: Contest) -> Iterator[Program]:
+        """Yield what is found within budgets that are somewhat smaller."""
+        for share in SMALLER:
+            below = Contest(self.subject, int(contest.budget_bytes * share))
+            self._entrant.enter(below)
+            if below.best is not None:
+                yield below.best.program
 
     def _least_program(self) -> Program:
         if self._least is None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from torch import nn
 
 from remat_gen.capture.fx.metadata import plain_name
+from remat_gen.codegen.classes.last_readers import frees_of_others, gaps, with_frees
 from remat_gen.codegen.classes.layer_numbers import handed, together, without_numbers
-from remat_gen.codegen.classes.roles import Roles, kept_marks
+from remat_gen.codegen.classes.roles import Roles, kept_by_others, kept_marks
 from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
 from remat_gen.codegen.statements.free_names import HOST, free_name, kept_hint, turns_of
@@ -36,7 +37,7 @@ class BlockClass:
     """
 
     bodies: tuple[Body, ...]
-    fixed: frozenset[int] = frozenset()  # other blocks that all touch; the rest by distance
+    fixed: frozenset[Mark] = frozenset()  # is in one block for all; the rest is found by distance
     numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -60,32 +61,36 @@ def group(graph: Graph, bodies: tuple[Body, ...], model: nn.Module) -> tuple[Blo
 
 
 def _with_numbers(block_class: BlockClass, taken: set[str]) -> BlockClass:
-    bodies, numbers = handed(block_class.bodies, taken)
+    bodies, numbers = handed(with_frees(block_class.bodies), taken)
     return replace(block_class, bodies=bodies, numbers=numbers)
 
 
 def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
     numbers: dict[Mark, int] = {}
-    owners: dict[int, int] = {body.block: 0}
 
     def canonical(mark: Mark) -> str:
         if mark.kind in ("length", "compiled"):
             return str(mark)
         number = numbers.setdefault(mark, len(numbers))
-        owner = owners.setdefault(mark.owner, len(owners)) if mark.kind == "kept" else -1
-        return f"<{mark.kind} {owner} {number}>"
+        return f"<{mark.kind} {int(mark.owner == body.block)} {number}>"
 
     def line(s: Statement) -> object:
         text = without_numbers(fill(s.text, canonical))
-        return text, s.verb, s.source, fill(s.again, canonical)
+        return text, s.verb if s.text else "", s.source, fill(s.again, canonical)
 
     def of(function: Function) -> object:
         return (
-            tuple(map(line, function.statements)),
+            tuple(line(s) for s in function.statements if s.text),
             tuple(fill(text, canonical) for text in function.returns.values()),
         )
 
     texts = of(body.forward), of(body.backward)
+    foreign = frees_of_others(body)
+    frees = tuple(
+        tuple(canonical(mark) for mark, _ in gap if mark not in foreign)
+        for function in (body.forward, body.backward)
+        for gap in gaps(function)
+    )
     arguments = tuple(inputs[name] for name in body.arguments())
     reached = tuple(_reached(i, layers, model) for i in arguments)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
@@ -94,7 +99,7 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
     returns = tuple(body.forward.returns)
-    return texts, reached, which, positions, returns, body.tangents, only_read
+    return texts, frees, reached, which, positions, returns, body.tangents, only_read
 
 
 def _reached(argument: Input, layers: Layers, model: nn.Module) -> tuple[bool, str]:
@@ -122,7 +127,7 @@ def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
 
     A decoder's layers read the layer before them, and all of them the first block's rotations.
     """
-    columns = zip(*map(other_owners, bodies), strict=True)
+    columns = zip(*map(_owners, bodies), strict=True)
     blocks = [body.block for body in bodies]
     keys = list(zip(*(_nearer(column, blocks) for column in columns), strict=True)) or [()] * len(
         bodies
@@ -139,19 +144,18 @@ def _nearer(owners: Sequence[int], blocks: Sequence[int]) -> list[int]:
     return list(owners) if len(set(owners)) < len(set(distances)) else distances
 
 
-def _fixed(bodies: Sequence[Body]) -> frozenset[int]:
-    """Return the blocks that bodies touch at different distances: it is the same one for all."""
-    columns = zip(*map(other_owners, bodies), strict=True)
+def _fixed(bodies: Sequence[Body]) -> frozenset[Mark]:
+    """Return what of the first body each of them finds in one and the same block."""
+    columns = zip(*map(_owners, bodies), strict=True)
     return frozenset(
-        column[0]
-        for column in columns
+        mark
+        for mark, column in zip(kept_by_others(bodies[0]), columns, strict=True)
         if len({owner - body.block for owner, body in zip(column, bodies, strict=True)}) > 1
     )
 
 
-def other_owners(body: Body) -> tuple[int, ...]:
-    """Return the other blocks whose kept values a body touches, in order of appearance."""
-    return tuple(dict.fromkeys(m.owner for m in kept_marks(body) if m.owner != body.block))
+def _owners(body: Body) -> list[int]:
+    return [mark.owner for mark in kept_by_others(body)]
 
 
 @dataclass(slots=True)

@@ -7,8 +7,9 @@ import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, other_owners
+from remat_gen.codegen.classes.arrange import BlockClass, KeptNames
 from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
+from remat_gen.codegen.classes.roles import kept_by_others
 from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
@@ -17,12 +18,7 @@ from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.size import lengths_in
 
 _ROLES = frozenset("mean rstd invstd mask indices weight logsumexp".split())
-RESERVED = frozenset(
-    """linear_backward weight_backward matmul_backward
-    _ aten as_rows batch_mm contiguous_copy self step p g before after torch F nn Any Tensor
-    math rerun_random rerun_random_on_host check_output pick_results gradient_came zero_unless_came
-    incoming_gradient draw_mask copied_once""".split()
-)
+RESERVED = frozenset("_ self step p g before after aten torch F nn Any Tensor math".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class Writer:
         self.inputs = {i.tensor: i for i in self.graph.inputs}
         body = self.block_class.body
         self.taken.update(self.global_names)
-        self.taken.update(map(self._owner_name, other_owners(self.block_class.body)))
+        self.taken.update(map(self._owner_name, kept_by_others(body)))
         for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
             self.lengths[name] = free_name(self.graph.layers, name, name, self.taken)
             self.taken.add(self.lengths[name])
@@ -134,11 +130,11 @@ class Writer:
         return without_companions(self.kept_names[find(s.text)[0].name] for s in sent)
 
     def _summary(self) -> str:
-        retained, again, sent = self.retained(), self.rematerialised(), self.offloaded()
-        parts = [f"Retains {', '.join(retained)}" if retained else "Retains nothing"]
-        parts += [f"re-runs {', '.join(again)}"] if again else []
-        parts += [f"sends {', '.join(sent)} to the host"] if sent else []
-        return "; ".join(parts) + "."
+        retained, again = len(self.retained()), len(self.rematerialised())
+        more = f", re-runs {again}" if again else ""
+        sent = len(self.offloaded())
+        more += f", sends {sent} to the host" if sent else ""
+        return f"Retains {retained} value{'s' * (retained != 1)}{more}."
 
     def _incoming(self) -> tuple[str, ...]:
         """Return backward's arguments: one per output of the last block."""
@@ -191,30 +187,31 @@ class Writer:
             gradient = self.gradient_of.get(mark.name)
             return f"g.{self.names[gradient]}" if gradient else self.names[mark.name]
         own = mark.owner == self.block_class.body.block
-        return f"{'self' if own else self._owner_name(mark.owner)}.{self.kept_names[mark.name]}"
+        return f"{'self' if own else self._owner_name(mark)}.{self.kept_names[mark.name]}"
 
-    def _owner_name(self, owner: int) -> str:
-        if owner in self.block_class.fixed:
-            return f"block_{owner}"
-        distance = owner - self.block_class.body.block
+    def _owner_name(self, mark: Mark) -> str:
+        """Name the block that keeps what a mark stands for."""
+        if mark in self.block_class.fixed:
+            return f"block_{mark.owner}"
+        distance = mark.owner - self.block_class.body.block
         name = "before" if distance < 0 else "after"
         return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
 
     def _frame(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
         """Write what finds other blocks and lengths, in one line if it fits."""
         block = self.block_class.body.block
-        owners = dict.fromkeys(m.owner for m in function.marks() if m.kind == "kept")
-        found = {self._owner_name(o): self._place(o) for o in owners if o != block}
+        others = [m for m in function.marks() if m.kind == "kept" and m.owner != block]
+        found = {self._owner_name(mark): self._place(mark) for mark in others}
         found |= {self.lengths[name]: f"self.{name}" for name in lengths}
         line = f"{', '.join(found)} = {', '.join(found.values())}"
         if len(line) <= WIDTH:
             return (line,) if found else ()
         return tuple(f"{name} = {value}" for name, value in found.items())
 
-    def _place(self, owner: int) -> str:
-        if owner in self.block_class.fixed:
-            return f"step[{owner}]"
-        distance = owner - self.block_class.body.block
+    def _place(self, mark: Mark) -> str:
+        if mark in self.block_class.fixed:
+            return f"step[{mark.owner}]"
+        distance = mark.owner - self.block_class.body.block
         return f"step[self.at {'-' if distance < 0 else '+'} {abs(distance)}]"
 
     def _paragraphs(self, functions: list[Function]) -> tuple[Paragraph, ...]:

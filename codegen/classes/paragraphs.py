@@ -1,4 +1,4 @@
-"""Statements in paragraphs: under the user's line, or under what they rematerialise."""
+"""Statements in paragraphs, each under the user's line."""
 
 from __future__ import annotations
 
@@ -27,51 +27,41 @@ class Paragraph:
 def paragraphs(
     bodies: Sequence[tuple[Statement, ...]], spell: Callable[[str], str]
 ) -> list[Paragraph]:
-    """Group statements under the user's lines, and what is re-run under a heading of its own.
+    """Group statements under the user's lines; what is re-run stands where it is needed.
 
     The `bodies` read the same, but for bytes; what is written is the first one.
     """
     found: list[Paragraph] = []
-    group: list[Alike] = []
+    lines: list[str] = []
     source: Source | None = None
-
-    def close() -> None:
-        if group:
-            lines = tuple(line for alike in group for line in _lines(alike, spell))
-            found.append(Paragraph(_heading(group, spell), lines))
-        group.clear()
-
     for alike in zip(*bodies, strict=True):
         statement = alike[0]
-        again = bool(group and group[0][0].again)
-        if statement.source is not None:
-            new = bool(statement.again) != again or (not again and statement.source != source)
-            if new:
-                close()
-            source = statement.source
-        group.append(alike)
-    close()
-    return found
+        new = statement.source if source is None or not statement.again else None
+        if new is not None and new != source:
+            if lines:
+                found.append(Paragraph(_heading(source), tuple(lines)))
+            lines, source = [], new
+        lines += _lines(alike, spell)
+    return [*found, Paragraph(_heading(source), tuple(lines))] if lines else found
 
 
 def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
-    text, verb = spell(alike[0].text), alike[0].verb
-    said = f"  # {verb} {sizes([s.nbytes for s in alike])}" if verb else ""
-    if not text.startswith("del ") or len(text) + len(said) <= WIDTH:
-        return [text + said]
-    width = WIDTH - len("del ") - len(said)
-    names = text.removeprefix("del ")  # one may be longer than a line: it stays whole
-    lines = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
-    return [*(f"del {line.rstrip(',')}" for line in lines[:-1]), f"del {lines[-1]}{said}"]
+    statement = alike[0]
+    nbytes = [s.nbytes for s in alike if s.nbytes]
+    said = f"  # {statement.verb}" if statement.verb else ""
+    said += f" {sizes(nbytes)}" if nbytes else ""
+    if not statement.frees:
+        return [spell(statement.text) + said]
+    names = ", ".join(spell(str(mark)) for mark, _ in statement.frees)
+    width = WIDTH - len("del ") - len(said)  # a name may be longer than a line: it stays whole
+    *first, last = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
+    lines = [*(f"del {line.rstrip(',')}" for line in first), f"del {last}{said}"]
+    if not statement.blocks:
+        return lines
+    one, *others = map(str, statement.blocks)
+    which = f"in ({one}, {', '.join(others)})" if others else f"== {one}"
+    return [f"if self.at {which}:", *(f"    {line}" for line in lines)]
 
 
-def _heading(group: list[Alike], spell: Callable[[str], str]) -> str:
-    again = [alike for alike in group if alike[0].again]
-    if again:
-        names = ", ".join(
-            part.rpartition(".")[2] for s, *_ in again for part in spell(s.again).split(", ")
-        )
-        remade = [sum(s.remade for s in body) for body in zip(*again, strict=True)]
-        return f"rematerialise {names}" + (f": {sizes(remade)}" if any(remade) else "")
-    source = next((s.source for s, *_ in group if s.source is not None), None)
+def _heading(source: Source | None) -> str:
     return user_line(source) if source else ""

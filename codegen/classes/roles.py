@@ -60,3 +60,8 @@ def kept_marks(body: Body) -> list[Mark]:
     """Return what a body touches of what blocks keep, each once, in order of appearance."""
     marks = body.forward.marks() + body.backward.marks()
     return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))
+
+
+def kept_by_others(body: Body) -> list[Mark]:
+    """Return what a body touches of what other blocks keep, each once, in order of appearance."""
+    return [mark for mark in kept_marks(body) if mark.owner != body.block]

@@ -182,6 +182,8 @@ class Expressions:
             return self._dropout_mask(operation)
         if operation.target == DROPOUT_SCALE:
             mask, keep, dtype = map(self.argument, operation.args)
+            if self.helps:
+                return "dropout_scale", f"{mask}, {keep}, {dtype}".removesuffix(", torch.float32")
             return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
         if self._draws_in_place(operation):
             drawn, keep = map(self.argument, operation.args[:2])

@@ -25,6 +25,7 @@ from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.assumption_tables import Tables
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
     forward_signature,
@@ -45,43 +46,7 @@ from remat_gen.solver.compiled.parts import Part
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
-_GENERATED_NAMES = frozenset(
-    """linear_backward weight_backward matmul_backward
-    PlannedBlock PlannedFunction PlannedStep as_rows batch_mm contiguous_copy draw_mask
-    copied_once COPIED
-    compares_53_bits rerun_random check_output pick_results gradient_came zero_unless_came
-    rerun_random_on_host check_value check_values unlike is_one
-    incoming_gradient refuse_gradient refuse_watched watch_outputs is_of_torch COMMAND LENGTHS
-    MODULES ASSUMED HELD ALSO NOT_SET FILE HOOKS LAYOUT check_planned check_model describe
-    digest_of describe_module described fetch paths_of rows_of is_plain layout_of Watch
-    describe_argument unplanned""".split()
-)
-_COMPILED_NAMES = frozenset(
-    "compiled fuse with_lengths only_result cannot_compile Given Made".split()
-)
-_OFFLOAD_NAMES = frozenset("HostCopy copy_stream to_host from_host wait_for".split())
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
-_HELPERS = (
-    "linear_backward",
-    "weight_backward",
-    "matmul_backward",
-    "as_rows",
-    "batch_mm",
-    "contiguous_copy",
-    "draw_mask",
-    "copied_once",
-    "rerun_random",
-    "rerun_random_on_host",
-    "write_part",
-    "check_output",
-    "check_value",
-    "pick_results",
-    "gradient_came",
-    "zero_unless_came",
-    "incoming_gradient",
-    "refuse_gradient",
-    "refuse_watched",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +80,7 @@ def emit_body(
         UsageError: names of the user's file are in the way.
     """
     graph = traced.graph
-    generated = _GENERATED_NAMES | _COMPILED_NAMES if parts else _GENERATED_NAMES
-    generated |= _OFFLOAD_NAMES if problem.link else frozenset()
+    generated = generated_names(parts=bool(parts), offload=bool(problem.link))
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
     bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
@@ -127,7 +91,8 @@ def emit_body(
     functions = {part.text.key: part.name for part in named}
     classes = group(graph, bodies, target.model)
     kept_names = KeptNames(graph, classes)
-    writers = {c: Writer(graph, c, kept_names, helper_names, functions) for c in classes}
+    in_reach = helper_names | generated
+    writers = {c: Writer(graph, c, kept_names, in_reach, functions) for c in classes}
     names = name_classes(classes, target.model, graph.layers, taken | helper_names)
     forward = _forward(target, traced, writers, names)
     blocks = [
@@ -187,7 +152,7 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
     return render(
         "helpers.py.jinja",
         file=_file(target),
-        used={name for name in _HELPERS if f"{name}(" in blocks},
+        used={name for name in generated_names() if f"{name}(" in blocks},
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions.expressions import BATCH_NORMS, Expressions
-from remat_gen.codegen.expressions.marks import Mark, argument, assigned, find, tangent
+from remat_gen.codegen.expressions.marks import Mark, argument, assigned, tangent
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.free_names import VERSION
 from remat_gen.codegen.statements.gradient_reach import Reach, apart, partly_reached, reach_of
@@ -57,7 +57,8 @@ class BodyWriter:
     in_place: InPlace = field(init=False)
     ran: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)  # results that no variable was given to
-    taken_over: set[int] = field(default_factory=set)  # values that a result is written over
+    taken_over: dict[int, int] = field(default_factory=dict)  # by value, what is written over it
+    aliases: dict[int, list[Mark]] = field(default_factory=dict)  # other variables of its memory
     statements: list[Statement] = field(default_factory=list)
     returns: dict[str, str] = field(default_factory=dict)
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
@@ -116,6 +117,7 @@ class BodyWriter:
 
     def _begin_segment(self, segment: int) -> None:
         self.statements, self.returns, self.copied = [], {}, set()
+        self.aliases.clear()
         if segment == self.schedule.block_count:
             for v in self.problem.given:
                 if self.now.lifetime(v).crosses:
@@ -236,6 +238,8 @@ class BodyWriter:
             text = f"zero_unless_came(step, {self.now.place(storage)}, {listed})"
             self.statements.append(Statement(text, source=operation.source))
         targets, call = self._targets(operation, self._call(p, again=again))
+        for names in self.aliases.values():
+            names[:] = [name for name in names if str(name) not in targets]
         text = f"{', '.join(targets)} = {call}" if targets else call
         statement = Statement(text, source=operation.source)
         if again:
@@ -261,7 +265,8 @@ class BodyWriter:
         if position is None:
             return self.expressions.call(operation, again=again)
         (taken,) = refs_in(operation.args[position])
-        self.taken_over.add(self.now.index[self.graph.storage_of(taken).name])
+        over = self.now.index[self.graph.storage_of(taken).name]
+        (self.taken_over[over],) = self.problem.operations[p].outputs[:1]
         return self.expressions.call_in_place(operation, position)
 
     def _reruns_reader(self, p: int) -> bool:
@@ -327,30 +332,33 @@ class BodyWriter:
         return tensor in operation.outputs or self.graph.tensors[tensor].storage in made
 
     def _free(self, v: int) -> None:
+        marks = self.aliases.pop(v, [])
         if v in self.dropped:
             self.dropped.discard(v)
-            return
-        mark = str(self._mark(v))
-        freed = 0 if v in self.taken_over else self.problem.values[v].nbytes
-        self.taken_over.discard(v)
-        self.statements += self.journeys.before_freeing(v)
-        mark = f"{mark}{self.journeys.left_on_host(v)}"
-        if self.statements and self.statements[-1].text.startswith("del "):
-            last = self.statements.pop()
-            freed += last.freed
-            text = f"{last.text}, {mark}"
         else:
-            text = f"del {mark}"
-        self.statements.append(Statement(text, freed=freed))
+            marks.insert(0, self._mark(v))
+            self.statements += self.journeys.before_freeing(v)
+            self.statements += self.journeys.left_on_host(v)
+        result = self.taken_over.pop(v, None)
+        if result is not None:  # variables of this function go with what their memory is now
+            self.aliases.setdefault(result, []).extend(m for m in marks if m.kind == "value")
+            marks = [mark for mark in marks if mark.kind != "value"]
+        if not marks:
+            return
+        nbytes = 0 if result is not None else self.problem.values[v].nbytes
+        frees = [(marks[0], nbytes), *((mark, 0) for mark in marks[1:])]
+        before: tuple[tuple[Mark, int], ...] = ()
+        if self.statements and self.statements[-1].frees:
+            before = self.statements.pop().frees
+        self.statements.append(Statement(frees=(*before, *frees)))
 
     def _mark(self, v: int) -> Mark:
         return self.now.place(self.problem.values[v].name)
 
 
 def _only_locals_die(statement: Statement) -> bool:
-    return statement.text.startswith("del ") and all(
-        mark.kind == "value" for mark in find(statement.text)
-    )
+    marks = [mark for mark, _ in statement.frees]
+    return bool(marks) and all(mark.kind == "value" for mark in marks)
 
 
 def _made(operation: Operation) -> tuple[bool, ...]:

@@ -48,12 +48,12 @@ class Journeys:
         copied = next((s for s in (self.sending, self.coming) if v in s), None)
         return [] if copied is None else [self._wait(v, copied)]
 
-    def left_on_host(self, v: int) -> str:
-        """Return the copy that goes with a value which is freed for the last time, or ""."""
+    def left_on_host(self, v: int) -> list[Statement]:
+        """Return the line that lets the copy of a value go which is freed for the last time."""
         if self._last.get(v, self.now.moment) >= self.now.moment:
-            return ""
+            return []
         del self._last[v]
-        return f", {self._host(v)}"
+        return [Statement(f"del {self._host(v)}")]
 
     def _wait(self, v: int, copied: set[int]) -> Statement:
         copied.discard(v)

@@ -11,20 +11,22 @@ from remat_gen.ir.graph import Operation, Source
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One line of code with marks.
+    """One line of code with marks, or the end of some values: `frees` has their bytes.
 
     `again` names what it rematerialises, `remade` bytes of it; `retained` bytes of what it makes
-    stay for backward: those that it `keeps`, where that is not all; `freed` bytes go with it.
-    `sent` bytes begin their way to the host, `fetched` ones theirs back.
+    stay for backward: those that it `keeps`, where that is not all. Where `blocks` are given, it
+    is theirs alone of all that the class serves. `sent` bytes begin their way to the host, and
+    `fetched` ones theirs back.
     """
 
-    text: str
+    text: str = ""
     source: Source | None = None
     again: str = ""
     remade: int = 0
     retained: int = 0
     keeps: str = ""
-    freed: int = 0
+    frees: tuple[tuple[Mark, int], ...] = ()
+    blocks: tuple[int, ...] = ()
     sent: int = 0
     fetched: int = 0
 
@@ -32,12 +34,14 @@ class Statement:
     def verb(self) -> str:
         """Return what stands behind the line, before the bytes, or ""."""
         words = ("retain", self.retained), ("offload", self.sent), ("fetch", self.fetched)
-        return next((word for word, nbytes in words if nbytes), "free" if self.freed else "")
+        found = next((word for word, nbytes in words if nbytes), "free" if self.nbytes else "")
+        return "re-run" if self.again else found
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the verb."""
-        return self.retained or self.sent or self.fetched or self.freed
+        """Return the bytes that stand behind the line."""
+        moved = self.sent or self.fetched
+        return self.remade or self.retained or moved or sum(nbytes for _, nbytes in self.frees)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +55,10 @@ class Function:
     returns: Mapping[str, str]
 
     def marks(self) -> list[Mark]:
-        """Return the marks in order of appearance, with repetitions."""
+        """Return the marks in order of appearance, with repetitions; what is freed comes last."""
         texts = [s.text + s.again for s in self.statements] + list(self.returns.values())
-        return [mark for text in texts for mark in find(text)]
+        found = [mark for text in texts for mark in find(text)]
+        return found + [mark for s in self.statements for mark, _ in s.frees]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

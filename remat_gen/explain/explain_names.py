@@ -16,6 +16,7 @@ from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.classes.block_text import RESERVED, Writer
 from remat_gen.codegen.classes.shared_views import share_views
 from remat_gen.codegen.expressions.marks import Mark, argument
+from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.merge import names_in
 from remat_gen.codegen.statements.bodies import write_bodies
 from remat_gen.codegen.statements.statements import Body
@@ -66,11 +67,12 @@ def names_in_module(retraced: Retraced) -> ValueNames:
     """Return the names in the text that the plan gives."""
     graph = retraced.traced.graph
     bodies = write_bodies(graph, retraced.problem, retraced.schedule)
-    taken = names_in(retraced.loaded.source) | RESERVED
+    generated = generated_names()
+    taken = names_in(retraced.loaded.source) | generated | RESERVED
     bodies, views = share_views(graph, bodies, taken)
     classes = group(graph, bodies, retraced.loaded.model)
     kept = KeptNames(graph, classes)
-    helpers = frozenset(view.name for view in views)
+    helpers = generated.union(view.name for view in views)
     found: dict[str, set[str]] = {name: set() for name in graph.storages}
     for block_class in classes:
         writer = Writer(graph, block_class, kept, helpers)

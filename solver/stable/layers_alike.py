@@ -10,9 +10,9 @@ with the fewest kinds that fit the budget and are within a tolerance of the best
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, permutations
+from itertools import chain, groupby, permutations
 
 from remat_gen.solver.contest.contest import Contest, Entry
 from remat_gen.solver.contest.subject import Subject
@@ -21,12 +21,14 @@ from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import IllegalScheduleError
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.stable.committed_schedule import Committed
+from remat_gen.solver.stable.layer_kinds import Kind
 from remat_gen.solver.stable.layer_transfer import Source, Transfer
 
 TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 """By what part of a step's time layers planned alike may be slower than the best found."""
 TEMPLATES = 3  # kinds of layers that others may be planned like
 CUTS = 6  # places between the layers of one kind and those of another
+SMALLER = (0.99, 0.96, 0.93)  # budgets that leave room for layers planned alike, as shares
 _FEWEST = 3  # layers; a pair of them is no row
 
 
@@ -37,28 +39,60 @@ class LayersAlike:
     subject: Subject
     effort: Effort
 
-    def kept(self, contest: Contest) -> Entry | None:
-        """Return what is kept instead of the contest's best, if anything is."""
+    def kept(self, contest: Contest, smaller: Iterable[Program] = ()) -> Entry | None:
+        """Return what is kept instead of the contest's best, if anything is.
+
+        Schedules of `smaller` budgets leave the room that layers planned alike may take: they are
+        looked at where the best's own layers are still of several kinds.
+        """
         best = contest.best
         if best is None or self.subject.chain is None or not TOLERANCE[self.effort]:
             return None
-        row = _Row.of(self.subject, best.program)
-        if row is None:
-            return None
         limit_us = best.replay.time_us * (1 + TOLERANCE[self.effort])
-        ways = sorted(row.ways(), key=row.kinds)  # the sort keeps the order of equals
-        for _, equal in groupby(ways, key=row.kinds):
-            entries = [self._judged(best.strategy, row, way) for way in equal]
-            fitting = [
-                entry
-                for entry in entries
-                if entry is not None
-                and entry.replay.peak_bytes <= contest.budget_bytes
-                and entry.replay.time_us <= limit_us
-            ]
-            if fitting:
-                return min(fitting, key=lambda entry: entry.replay.time_us)
-        return None
+        fewest, found = self._kinds(best.program), None
+        for program in chain([best.program], smaller):
+            entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us)
+            kinds = fewest if entry is None else self._kinds(entry.program)
+            if entry is not None and sum(kinds) < sum(fewest):
+                fewest, found = kinds, entry
+            if max(fewest, default=1) == 1:
+                break
+        return found
+
+    def _kinds(self, program: Program) -> list[int]:
+        """Return of each row of layers that are made of the same how many kinds it has."""
+        return [len(set(row.like.values())) for row in _rows(self.subject, program)]
+
+    def _alike(
+        self, strategy: str, program: Program, budget_bytes: int, limit_us: float
+    ) -> Entry | None:
+        """Return a program with fewer kinds of layers, one row after the other, if one fits."""
+        found = None
+        for i in range(len(_rows(self.subject, program))):
+            row = _rows(self.subject, program)[i]
+            ways = sorted(row.ways(), key=row.kinds)  # the sort keeps the order of equals
+            for _, equal in groupby(ways, key=row.kinds):
+                entries = [self._judged(strategy, row, way) for way in equal]
+                fitting = [
+                    entry
+                    for entry in entries
+                    if entry is not None
+                    and entry.replay.peak_bytes <= budget_bytes
+                    and entry.replay.time_us <= limit_us
+                ]
+                if fitting:
+                    found = min(fitting, key=lambda entry: entry.replay.time_us)
+                    program = found.program
+                    break
+        return found or self._entry(strategy, program, budget_bytes, limit_us)
+
+    def _entry(
+        self, strategy: str, program: Program, budget_bytes: int, limit_us: float
+    ) -> Entry | None:
+        """Return a program as it is, if it fits."""
+        schedule, judged = self.subject.judge(program)
+        fits = judged.peak_bytes <= budget_bytes and judged.time_us <= limit_us
+        return Entry(strategy, program, schedule, judged) if fits else None
 
     def _judged(self, strategy: str, row: _Row, way: Source) -> Entry | None:
         """Return the entry of a way; None where re-runs cannot stand where the other layer's do."""
@@ -69,27 +103,30 @@ class LayersAlike:
             return None
 
 
+def _rows(subject: Subject, program: Program) -> list[_Row]:
+    """Return the rows of layers that are made of the same, the longest first."""
+    cuts = [start for start, _ in subject.block_ranges()]
+    transfer = Transfer(subject.whole, _written(subject, program), cuts)
+    often = Counter(transfer.new_kinds.values()).most_common()
+    return [_Row.of(transfer, kind) for kind, count in often if count >= _FEWEST]
+
+
 @dataclass(frozen=True)
 class _Row:
-    """The layers of the commonest kind, in order; `like` has the first of those planned alike."""
+    """The layers of a kind, in order; `like` has the first of those planned alike."""
 
     transfer: Transfer
     layers: Sequence[str]
     like: Mapping[str, str]
 
     @classmethod
-    def of(cls, subject: Subject, program: Program) -> _Row | None:
-        """Return the row of a schedule, if it has one whose layers are planned differently."""
-        cuts = [start for start, _ in subject.block_ranges()]
-        transfer = Transfer(subject.whole, _written(subject, program), cuts)
-        often = Counter(transfer.new_kinds.values())
-        if not often:
-            return None
-        kind, count = often.most_common(1)[0]
+    def of(cls, transfer: Transfer, kind: Kind) -> _Row:
+        """Return the layers that are made of the same."""
         layers = [layer for layer, other in transfer.new_kinds.items() if other == kind]
         firsts: dict[object, str] = {}
-        like = {x: firsts.setdefault(transfer.reruns_in(x), x) for x in layers}
-        return cls(transfer, layers, like) if count >= _FEWEST and len(firsts) > 1 else None
+        again = {x: tuple(filter(None, transfer.reruns_in(x))) for x in layers}
+        like = {x: firsts.setdefault(again[x], x) for x in layers}
+        return cls(transfer, layers, like)
 
     def kinds(self, way: Source) -> int:
         """Return how many kinds of layers of the row a way has."""

@@ -64,7 +64,7 @@ def test_blocks_of_two_widths_are_one_class(tmp_path: Path) -> None:
 def test_what_is_run_again_says_so_too(tmp_path: Path, share: float) -> None:
     emitted = emit(tmp_path, HEAD + STAGES, at_share("per-layer", share))
     assert_bitwise(emitted)
-    assert "# rematerialise" in emitted.text
+    assert "# re-run" in emitted.text
 
 
 @pytest.mark.parametrize(

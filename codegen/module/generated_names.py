@@ -1,0 +1,28 @@
+"""The names that a generated file may define: read off what it is made of."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
+from remat_gen.codegen.module import guards
+from remat_gen.codegen.module.environment import source_of
+from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
+
+_DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
+
+
+@cache
+def generated_names(*, parts: bool = False, offload: bool = False) -> frozenset[str]:
+    """Return the names of helpers, tables and guards; of what compiles and what is sent, too."""
+    templates = ["helpers.py.jinja", "kept.py.jinja", *["offload.py.jinja"] * offload]
+    copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
+    if parts:
+        templates.append("parts.py.jinja")
+        copied.append(source_of(compiled, fuse, with_lengths, only_result))
+    folder = files("remat_gen.templates")
+    texts = [folder.joinpath(name).read_text(encoding="utf-8") for name in templates]
+    found = _DEFINED.findall("\n".join([*texts, *copied]))
+    return frozenset(name for pair in found for name in pair if name)
