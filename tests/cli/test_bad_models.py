@@ -127,12 +127,12 @@ BAD = {
         _MODEL.replace("return self.fc(x).sum()", "raise ValueError('no way through')"),
         ["model.py:10"],
     ),
-    "data-dependent control flow": (
+    "a branch on a random number": (
         _MODEL.replace(
             "return self.fc(x).sum()",
-            "y = self.fc(x).sum()\n        return y if y > 0 else -y",
+            "y = self.fc(x).sum()\n        return y if torch.rand(()) > 0 else -y",
         ),
-        ["model.py:11"],
+        ["model.py:11", "set that rate to 0"],
     ),
 }
 
