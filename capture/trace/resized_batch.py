@@ -59,7 +59,8 @@ def _resized(leaf: Any, batch: int) -> Any:
 
 def resized(tensor: torch.Tensor, batch: int) -> torch.Tensor:
     """Return a tensor of another first length, its dimensions laid out in the same order."""
-    order = sorted(range(tensor.ndim), key=lambda dim: -tensor.stride(dim))
+    strides = tensor.stride()
+    order = sorted(range(tensor.ndim), key=lambda dim: -strides[dim])
     rows = torch.arange(batch, device=tensor.device) % tensor.shape[0]
     inner = tensor.detach().permute(order).index_select(order.index(0), rows)
     found = inner.permute([order.index(dim) for dim in range(tensor.ndim)])

@@ -244,8 +244,8 @@ class BodyWriter:
         statement = Statement(text, source=operation.source)
         if again:
             made = self.now.wanted(operation)
-            names = ", ".join(str(self.now.place(name)) for name in made)
-            statement = replace(statement, again=names, remade=self.now.nbytes(made))
+            listed = ", ".join(str(self.now.place(name)) for name in made)
+            statement = replace(statement, again=listed, remade=self.now.nbytes(made))
         elif segment < self.schedule.block_count:
             statement = replace(statement, retained=self.now.retained_bytes(operation))
         self.statements.append(statement)
