@@ -23,14 +23,28 @@ _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, 
 _GONE = object()
 
 
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A dict (of attributes, too) or list, what it had in it, and what its items' paths begin with.
+
+    Keys in `left` are no concern of it.
+    """
+
+    inside: Any
+    before: Any
+    start: str
+    end: str = ""
+    left: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class Held:
-    """What there was, by path: dicts (of attributes, too) and lists, and what they had in them.
+    """What there was in all that holds something.
 
     Paths are as in `assumed`: `rope.cos`, `cache[6]`, `:TABLES[6]`.
     """
 
-    contents: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    holders: list[_Holder] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
 
     @classmethod
@@ -39,9 +53,10 @@ class Held:
         held = cls()
         for name, module in model.named_modules():
             own = {k: v for k, v in vars(module).items() if k not in _OF_TORCH}
-            held.contents[name] = vars(module), own
+            start = f"{name}." if name else ""
+            held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
             for attribute, value in own.items():
-                held._note(value, f"{name}.{attribute}".lstrip("."))
+                held._note(value, f"{start}{attribute}")
         for name, value in list(file.items()):
             if isinstance(value, (dict, list)) and name[:2] != "__":
                 held._note(value, f":{name}")
@@ -58,37 +73,32 @@ class Held:
         if not isinstance(inside, (dict, list)):
             return
         self._seen.add(id(value))
-        place = f"{path}[{{}}]" if inside is value else f"{path}.{{}}"
-        self.contents[place] = inside, type(inside)(inside)
+        start, end = (f"{path}[", "]") if inside is value else (f"{path}.", "")
+        self.holders.append(_Holder(inside, type(inside)(inside), start, end))
         for key, item in _items(inside):
-            self._note(item, place.format(key))
+            self._note(item, f"{start}{key}{end}")
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
         """Return what is another object now, by path: what there was, and what there is."""
         found: dict[str, tuple[Any, Any]] = {}
-        for place, (container, before) in self.contents.items():
-            old, new = dict(_items(before)), dict(_items(container))
-            template = place if "{}" in place else f"{place}.{{}}".lstrip(".")
-            for key in old.keys() | new.keys():
-                if "{}" not in place and key in _OF_TORCH:
-                    continue
+        for holder in self.holders:
+            old, new = dict(_items(holder.before)), dict(_items(holder.inside))
+            for key in (old.keys() | new.keys()) - holder.left:
                 pair = old.get(key, _GONE), new.get(key, _GONE)
                 if pair[0] is not pair[1]:
-                    found[template.format(key)] = pair
+                    found[f"{holder.start}{key}{holder.end}"] = pair
         return found
 
     def put_back(self) -> None:
         """Let everything hold what it held."""
-        for place, (container, before) in self.contents.items():
-            if isinstance(container, list):
-                container[:] = before
-            elif "{}" in place:
-                container.clear()
-                container.update(before)
-            else:
-                for key in container.keys() - before.keys() - _OF_TORCH:
-                    del container[key]
-                container.update(before)
+        for holder in self.holders:
+            inside = holder.inside
+            if isinstance(inside, list):
+                inside[:] = holder.before
+                continue
+            for key in inside.keys() - holder.left:
+                del inside[key]
+            inside.update(holder.before)
 
 
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:
