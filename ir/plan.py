@@ -160,6 +160,21 @@ class HostCopies:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedUnits:
+    """The submodules that are planned where the rest of the model stays eager.
+
+    `patterns` are those asked for, `held_bytes` what eager holds in each phase of the step (the
+    calls of units in forward, then in backward), `planned_share` what share of the bytes that
+    eager holds for backward lies in units. `static` where no dimension may be smaller.
+    """
+
+    patterns: tuple[str, ...]
+    held_bytes: tuple[int, ...]
+    planned_share: float
+    static: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
@@ -189,6 +204,7 @@ class Plan:
     modelled: Modelled | None = None
     compiled: Compiled | None = None
     offload: HostCopies | None = None
+    units: PlannedUnits | None = None
 
     @property
     def described_device(self) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,17 @@ def remember_context(model: nn.Module, module: ModuleType, path: Path, device: s
         )
     if made._enabled and made.fast_dtype is not None:
         _autocasts[model] = Autocast(device, made.fast_dtype, made._cache_enabled)
+
+
+@contextlib.contextmanager
+def remember_autocast(part: nn.Module, autocast: Autocast | None) -> Iterator[None]:
+    """Let a part of a model be called in what a step of the model is called in."""
+    if autocast is not None:
+        _autocasts[part] = autocast
+    try:
+        yield
+    finally:
+        _autocasts.pop(part, None)
 
 
 def autocast_of(model: nn.Module) -> Autocast | None:

@@ -40,6 +40,8 @@ class Span:
     highest_bytes: int
     after_bytes: int
     events: tuple[MemoryEvent, ...]
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ def _span(name: str, start_ns: int, end_ns: int, events: tuple[MemoryEvent, ...]
     start = events[first - 1].total_bytes if first else 0
     after = inside[-1].total_bytes if inside else start
     highest = max([start, *(e.total_bytes for e in inside)])
-    return Span(name, start, highest, after, inside)
+    return Span(name, start, highest, after, inside, start_ns, end_ns)
 
 
 def _when(event: MemoryEvent) -> int:

@@ -44,8 +44,19 @@ class Tables:
     @classmethod
     def of(cls, model: nn.Module, reads: Reads) -> Tables:
         """Describe a model, and what its forward reads, as it is now."""
-        file = File(reads.file)
-        words = dict(described(model, reads.paths, file))
+        return cls.of_units(model, {"": reads})
+
+    @classmethod
+    def of_units(cls, model: nn.Module, units: Mapping[str, Reads]) -> Tables:
+        """Describe what the forwards of a model's units read, by the units' paths."""
+        file = File(next(iter(units.values())).file)
+        words: dict[str, str] = {}
+        also: dict[str, str] = {}
+        for at, reads in units.items():
+            for path, text in described(model.get_submodule(at), reads.paths, file):
+                words[_within(at, path)] = text
+                if path in reads.changed:
+                    also[_within(at, path)] = reads.changed[path][reads.changed[path][0] == text]
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
         plain: dict[str, dict[str, str]] = {}
         held: dict[str, dict[str, str]] = {}
@@ -57,13 +68,20 @@ class Tables:
                 plain.setdefault(owner, {})[name] = _literal(value)
             else:
                 held.setdefault(owner, {})[name] = quoted(words[path])
-        also = {path: both[both[0] == words[path]] for path, both in reads.changed.items()}
         return cls(
-            _rows(modules, {p: (quoted(words[p]),) for p in modules if words[p] != "model"}),
-            _rows(modules, {p: _dict_of(plain[p]) for p in modules if p in plain}),
-            _rows(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
+            _lines(
+                modules,
+                {p: (quoted(words[p]),) for p in modules if words.get(p, "model") != "model"},
+            ),
+            _lines(modules, {p: _dict_of(plain[p]) for p in modules if p in plain}),
+            _lines(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
             [(quoted(path), quoted(other)) for path, other in also.items()],
         )
+
+
+def _within(at: str, path: str) -> str:
+    """Return the path from the model of what a unit reads."""
+    return path if ":" in path or not at else f"{at}.{path}".rstrip(".")
 
 
 def _dict_of(items: Mapping[str, str]) -> tuple[str, ...]:
@@ -94,7 +112,14 @@ def _owner(path: str, modules: Collection[str]) -> str:
     return path
 
 
-def _rows(modules: list[str], said: dict[str, tuple[str, ...]]) -> list[str]:
+def _lines(modules: list[str], said: dict[str, tuple[str, ...]]) -> list[str]:
+    """Write the rows of a table as lines of Python."""
+    return [line for paths, words in grouped(modules, said) for line in _row(paths, words)]
+
+
+def grouped(
+    modules: list[str], said: dict[str, tuple[str, ...]]
+) -> list[tuple[str, tuple[str, ...]]]:
     """Say the same in fewer rows: with `*` for indices, and paths that are alike together."""
     left = dict(said)
     found: dict[str, tuple[str, ...]] = {}
@@ -107,7 +132,7 @@ def _rows(modules: list[str], said: dict[str, tuple[str, ...]]) -> list[str]:
     for path, words in found.items():
         alone = path if _BAR in path or not path else ""
         paths.setdefault((alone, words), []).append(path)
-    return [line for alike in paths.values() for line in _row(_BAR.join(alike), found[alike[0]])]
+    return [(_BAR.join(alike), found[alike[0]]) for alike in paths.values()]
 
 
 def _shortest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from torch import nn
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.load.step_context import Autocast
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.classes.block_fields import block_fields
@@ -41,6 +42,7 @@ from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts
+from remat_gen.ir.size import Length
 from remat_gen.solver.compiled.fused import PartFigures
 from remat_gen.solver.compiled.parts import Part
 from remat_gen.solver.law.problem import Problem
@@ -103,13 +105,15 @@ def emit_body(
     if named:
         blocks.append(_parts(target, named))
     numbers = any(c.numbers for c in classes)
-    helpers = [_helpers(target, traced, "\n".join(blocks), numbers)]
+    tables = Tables.of(target.model, traced.reads)
+    shared = Shared(tables, graph.lengths, traced.autocast, traced.hooked)
+    helpers = [helpers_text(target, shared, "\n".join(blocks), numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
     if problem.link and any("to_host(" in block for block in blocks):
         helpers.insert(0, _offload(target))
-    kept = render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
+    kept = kept_text(blocks)
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
 
@@ -125,11 +129,11 @@ def _forward(
     signature = forward_signature(target.source, own) if own else None
     if signature:
         return writer.write(signature.parameters, signature.returns, target.namespace)
-    parameters = str(_plain(inspect.signature(type(target.model).forward)))
+    parameters = str(without_annotations(inspect.signature(type(target.model).forward)))
     return writer.write(parameters.strip("()"), " -> Any", target.namespace)
 
 
-def _plain(signature: inspect.Signature) -> inspect.Signature:
+def without_annotations(signature: inspect.Signature) -> inspect.Signature:
     """Return a library's signature with `Any` for its annotations, whose names this file lacks."""
     parameters = [
         p.replace(annotation=inspect.Parameter.empty if p.name == "self" else Any)
@@ -146,9 +150,23 @@ def _own_class(target: Target) -> str | None:
     return kind.__name__ if forward_signature(target.source, kind.__name__) else None
 
 
-def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
-    model = target.model
-    tables = Tables.of(model, traced.reads)
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the blocks of a file share: its tables, what varies, and what steps are called in.
+
+    `units` where it is units that are planned, not the whole model.
+    """
+
+    tables: Tables
+    lengths: tuple[Length, ...]
+    autocast: Autocast | None
+    hooked: bool
+    units: bool = False
+
+
+def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
+    """Return what the blocks share: tables, guards, and the functions that they call."""
+    tables = shared.tables
     return render(
         "helpers.py.jinja",
         file=_file(target),
@@ -161,11 +179,17 @@ def _helpers(target: Target, traced: Traced, blocks: str, numbers: bool) -> str:
         regenerate=quoted(target.command),
         tables=tables,
         guards=guards.sources(held=bool(tables.held)),
-        hooked=traced.hooked,
+        hooked=shared.hooked,
+        units=shared.units,
         draws=source_of(draw_mask, compares_53_bits),
-        autocast=traced.autocast,
-        lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in traced.graph.lengths],
+        autocast=shared.autocast,
+        lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in shared.lengths],
     )
+
+
+def kept_text(blocks: Sequence[str]) -> str:
+    """Return the class that all blocks are derived from."""
+    return render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
 
 
 def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
@@ -199,7 +223,7 @@ def _merge(
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
         source = rename_function(target.source, target.builder, f"{target.builder}_eager")
         parts = [_subclass(kind.__name__, planned, target.builder), *parts]
-    imports = _imports("\n".join([source, *parts]), forward, target)
+    imports = imports_of("\n".join([source, *parts]), [forward])
     source = add_imports(source, imports, "aten = torch.ops.aten")
     refuse_clashes(source, generated)
     return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
@@ -218,7 +242,8 @@ def _subclass(name: str, planned: str, builder: str) -> str:
     )
 
 
-def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]:
+def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
+    """Return the imports that a module's text needs, and its planned forwards."""
     lines = ["import torch"]
     if "F." in text:
         lines.append("import torch.nn.functional as F")
@@ -230,9 +255,9 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
-    lines += ["import warnings"] if forward.ones else []
-    lines += ["import weakref"] if forward.watched else []
-    lines += ["import math"] if forward.lengths and "math." in text else []
+    lines += ["import warnings"] if any(forward.ones for forward in forwards) else []
+    lines += ["import weakref"] if any(forward.watched for forward in forwards) else []
+    lines += ["import math"] if "math." in text and any(f.lengths for f in forwards) else []
     lines += [
         "import operator",
         "import re",
@@ -243,6 +268,7 @@ def _imports(text: str, forward: ForwardText, target: Target) -> tuple[str, ...]
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any",
     ]
-    for module, names in sorted(forward.imports.items()):
-        lines += [f"from {module} import {name}" for name in sorted(names)]
+    for forward in forwards:
+        for module, names in sorted(forward.imports.items()):
+            lines += [f"from {module} import {name}" for name in sorted(names)]
     return tuple(dict.fromkeys(lines))

@@ -48,8 +48,10 @@ def _kernel(target: str, alike: Sequence[Operation], taken: Collection[str]) -> 
     same = {name for name, found in values.items() if len(set(map(repr, found))) == 1}
     plain = plain_name(called.split(".")[1])
     name = plain if plain.endswith("_backward") else f"{plain}_forward"
+    while name in taken:
+        name += "_"
     return Kernel(
-        name=name if name not in taken else f"{name}_",
+        name=name,
         function=spelling.function(called),
         arguments=defaults,
         fixed=frozenset(n for n in same.difference(_STATISTICS) if defaults[n] is not None),

@@ -37,7 +37,7 @@ TEXTS = (
     "strategy",
     "effort",
 )
-LISTS = ("dynamic", "keep", "recompute")
+LISTS = ("dynamic", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")
 NUMBERS = ("batch",)
 _PATHS = ("source", "output")

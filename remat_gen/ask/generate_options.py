@@ -54,6 +54,7 @@ class GenerateOptions:
     compile: bool = False
     offload: bool = False
     batch: int | None = None
+    units: Sequence[str] | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -82,7 +83,20 @@ class GenerateOptions:
             compiled=self.compile,
             offload=self.offload,
             batch=make_batch(self.batch),
+            units=self._units(),
         )
+
+    def _units(self) -> tuple[str, ...]:
+        """Return the patterns of units, each once.
+
+        Raises:
+            UsageError: an option that was given does not go with units.
+        """
+        others = {"--target": self.target, "--compile": self.compile, "--dynamic": self.dynamic}
+        clash = [option for option, value in others.items() if value]
+        if self.units and clash:
+            raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")
+        return tuple(dict.fromkeys(self.units or ()))
 
     def _limit(self) -> Budget | DeviceMemory:
         optimizer = chosen(Optimizer, "optimizer", self.optimizer) if self.optimizer else None

@@ -24,7 +24,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
-_SEQUENCES = ("dynamic", "keep", "recompute")
+_SEQUENCES = ("dynamic", "keep", "recompute", "units")
 _NUMBERS = ("batch",)
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
@@ -74,9 +74,9 @@ class Request:
     --device-memory said; `dynamic` are the dimensions that may be smaller than the example's
     (`ids:0`), None where the batch is looked for. `fresh` keeps nothing of an existing schedule.
     `target` is the device that is planned for without being there. `live` where a built model, of
-    class `model`, was given; `compiled` where parts of blocks
-    shall be; `offload` where values may go to the host. `batch` is that of
-    the step, where it is not the example's."""
+    class `model`, was given; `compiled` where parts of blocks shall be; `offload` where values may
+    go to the host. `batch` is that of the step, where it is not the example's. `units` are the
+    patterns of submodules that are planned, where the rest stays eager."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -96,6 +96,7 @@ class Request:
     compiled: bool = False
     offload: bool = False
     batch: int | None = None
+    units: tuple[str, ...] = ()
 
     @property
     def target_word(self) -> str:
@@ -136,6 +137,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
+        words += [word for pattern in self.units for word in ("--units", pattern)]
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 

@@ -81,6 +81,10 @@ RecomputeOption = Annotated[
     list[str] | None,
     typer.Option("--recompute", metavar="NAME", help="Run it again in backward. Both repeatable."),
 ]
+UnitsOption = Annotated[
+    list[str] | None,
+    typer.Option("--units", metavar="PATH", help="Plan these submodules alone: 'h.*'. Repeatable."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]

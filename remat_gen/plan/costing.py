@@ -13,6 +13,7 @@ from remat_gen.capture.profile import profile
 from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.units.unit_step import UnitStep, joined_costs
 from remat_gen.ir.costs import Costs
 from remat_gen.plan.planning import known_costs, rounded
 from remat_gen.terminal.progress import Step
@@ -41,7 +42,18 @@ def costs_of(
     """
     if target:
         return modelled_costs(traced.graph, find_target(target)), False
+    if isinstance(traced, UnitStep):
+        return _costs_of_units(traced, loaded, step), False
     known = known_costs(plan_file, traced.graph, loaded.device) if plan_file else None
     if known is not None:
         return known, True
     return rounded(profile.profile(traced.graph, loaded.device, traced.examples, step)), False
+
+
+def _costs_of_units(traced: UnitStep, loaded: Loaded, step: Step) -> Costs:
+    """Measure each kind of units."""
+    costs = [
+        profile.profile(kind.traced.graph, loaded.device, kind.traced.examples, step)
+        for kind in traced.kinds
+    ]
+    return rounded(joined_costs(traced, costs))

@@ -12,9 +12,11 @@ from remat_gen.ask.request import Request, default_output, relative
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.module.emit_module import Target, emit_body
 from remat_gen.codegen.module.file_header import Heading, with_header
 from remat_gen.codegen.module.guards import dims_of, varying_shape
+from remat_gen.codegen.units.emit_units import emit_units
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
@@ -23,6 +25,7 @@ from remat_gen.ir.plan import (
     Asked,
     Modelled,
     Plan,
+    PlannedUnits,
     Predicted,
     Solver,
     SourceFile,
@@ -33,6 +36,7 @@ from remat_gen.ir.plan import (
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule
 from remat_gen.plan.smaller_problems import elsewhere_of
+from remat_gen.plan.unit_plans import planned_share, programs_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
@@ -69,7 +73,17 @@ def describe(measured: MeasuredStep, planned: Planned) -> Plan:
         predicted=_predicted(planned, costs),
         compiled=planned.fusion.compiled() if planned.fusion else None,
         offload=measured.copies,
+        units=_units(measured, planned),
     )
+
+
+def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
+    step, request = measured.traced, measured.request
+    if not isinstance(step, UnitStep):
+        return None
+    share = planned_share(step, planned.problem, planned.solution.eager)
+    static = not step.graph.lengths
+    return PlannedUnits(request.units, step.eager.held_bytes, round(share, 4), static)
 
 
 def _solver(solution: Solution) -> Solver:
@@ -151,11 +165,6 @@ def module_text(
     Raises:
         GraphError: the plan compiles parts, and has no cost of one of them.
     """
-    problems = [problem]
-    if plan.compiled:
-        problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
-    budget_bytes = plan.asked.budget_bytes
-    parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
     target = Target(
         source=loaded.source,
         file_name=loaded.path.name,
@@ -166,6 +175,14 @@ def module_text(
         command=plan.asked.command,
         device=loaded.device.type,
     )
+    if isinstance(traced, UnitStep):
+        body = emit_units(target, traced, programs_of(traced, problem, schedule))
+        return with_header(body, _heading(plan, problem))
+    problems = [problem]
+    if plan.compiled:
+        problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
+    budget_bytes = plan.asked.budget_bytes
+    parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
     return with_header(emit_body(target, traced, problem, schedule, parts), _heading(plan, problem))
 
 

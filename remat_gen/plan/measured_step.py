@@ -9,6 +9,7 @@ from remat_gen.ask.pin_patterns import pin
 from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.host_copies_planned import with_host
@@ -16,6 +17,7 @@ from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.smaller_problems import elsewhere_of
 from remat_gen.plan.step_problem import problem_of
+from remat_gen.plan.unit_plans import plan_units
 from remat_gen.solver.stable.renamed_operations import renamed
 from remat_gen.terminal.stage_times import Stages
 
@@ -76,6 +78,10 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
         search = Search(strategy, request.effort, step, stages.progress.news, committed)
-        planned = make_plan(problem, graph, measured.limit, search, elsewhere_of(graph, costs))
+        elsewhere = elsewhere_of(graph, costs)
+        if isinstance(measured.traced, UnitStep):
+            planned = plan_units(measured.traced, problem, measured.limit, search, elsewhere)
+        else:
+            planned = make_plan(problem, graph, measured.limit, search, elsewhere)
         stages.pardon()
         return planned

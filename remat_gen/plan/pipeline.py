@@ -171,6 +171,10 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         if request.batch is not None:
             loaded = at_batch(loaded, request.batch)
     with stages("trace"):
+        if request.units:
+            from remat_gen.units.tracing_units import trace_units
+
+            return loaded, trace_units(loaded, request.units, static=request.dynamic == ())
         from remat_gen.capture.trace.trace import trace_loaded
 
         return loaded, trace_loaded(loaded, request.dynamic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby, takewhile
 
+from remat_gen.capture.units.joined import ENTER, LEAVE
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Block, PlannedSegment
@@ -108,7 +109,8 @@ def _freed(segments: tuple[Segment, ...]) -> set[int]:
 
 def _title(graph: Graph, segment: Segment) -> str:
     """Return the module path that the block's operations share, or its first operation's name."""
-    operations = [graph.operations[s.operation] for s in segment.steps if isinstance(s, Run)]
+    runs = [graph.operations[s.operation] for s in segment.steps if isinstance(s, Run)]
+    operations = [o for o in runs if o.target not in (ENTER, LEAVE)] or runs
     if not operations:
         return ""
     paths = [operation.module.split(".") for operation in operations]

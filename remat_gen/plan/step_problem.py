@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.signature import signature
+from remat_gen.capture.units.joined import ENTER, LEAVE
 from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import GraphError, TraceError
@@ -16,6 +17,7 @@ _BATCH_NORMS = (
     "aten._native_batch_norm_legit_functional.default",
     "remat.cudnn_batch_norm.default",
 )
+_ONCE = frozenset(("remat.rng_state", CHECK, ENTER, LEAVE))
 
 
 def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
@@ -108,9 +110,9 @@ def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
     BatchNorm is run again without its running statistics: same output, nothing updated.
     """
     if operation.target in _BATCH_NORMS:
-        return True
-    once = operation.target in ("remat.rng_state", CHECK)
-    return not (_updates(graph, operation) or reads_stale or once)
+        return Trait.HANDED_ON not in operation.traits
+    once = operation.target in _ONCE or Trait.HANDED_ON in operation.traits
+    return not (once or reads_stale or _updates(graph, operation))
 
 
 def _updates(graph: Graph, operation: Operation) -> bool:

@@ -22,6 +22,7 @@ from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
 from remat_gen.terminal.progress import Step
+from remat_gen.units.tracing_units import retrace_units
 from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import smaller_step
@@ -125,7 +126,8 @@ def emit_again(existing: Existing) -> str:
     """
     existing.refuse_other_torch()
     loaded = existing.load_original(fake=existing.plan.modelled is not None)
-    traced = trace_loaded(loaded, existing.plan.dynamic)
+    units = existing.plan.units
+    traced = retrace_units(loaded, units) if units else trace_loaded(loaded, existing.plan.dynamic)
     with loaded.importable():
         problem = planned_problem(traced.graph, existing.plan)
         schedule = schedule_of(problem, existing.plan.schedule)

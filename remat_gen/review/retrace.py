@@ -20,6 +20,7 @@ from remat_gen.review.generated_module import Existing
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay
 from remat_gen.solver.law.schedule import Schedule
+from remat_gen.units.tracing_units import retrace_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ def retrace(existing: Existing) -> tuple[Loaded, Traced]:
 
     A plan for a device that is not here is of a trace without values.
     """
+    if existing.plan.units is not None:
+        loaded = existing.load()
+        return loaded, retrace_units(loaded, existing.plan.units)
     if existing.plan.modelled is not None:
         loaded = existing.load(fake=True)
         return loaded, trace_loaded(loaded, existing.plan.dynamic)

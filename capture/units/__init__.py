@@ -1,0 +1,1 @@
+"""Submodules that are planned one by one, and what lies between them, which stays eager."""

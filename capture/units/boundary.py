@@ -1,0 +1,181 @@
+"""Run a step whose units keep nothing but their inputs, and say when each begins and ends.
+
+What is allocated where a unit begins is then what the eager rest of the model holds, and what units
+hand to each other. A unit runs once more in backward, for its gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.ir.errors import TraceError
+
+Strides: TypeAlias = tuple[int, ...] | None
+
+
+class Phase(NamedTuple):
+    """A call of a unit, by its number in the step, in forward or in backward."""
+
+    call: int
+    backward: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCall:
+    """What a unit is called with; the tensors are the step's own."""
+
+    path: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class BoundaryRun:
+    """One step at its units' boundaries: `inside` is entered while a unit runs.
+
+    `begins` hears of each call before it runs, `ends` of what it returns. `phases` are those of the
+    step, in order, `incoming` are the strides of gradients that came into each call's results.
+    """
+
+    units: Mapping[str, nn.Module]
+    inside: Callable[[Phase], AbstractContextManager[object]]
+    begins: Callable[[UnitCall], object] = lambda _: None
+    ends: Callable[[object], object] = lambda _: None
+    phases: list[Phase] = field(default_factory=list)
+    calls: int = 0
+    incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the units' calls go by here."""
+        before = {path: vars(unit).get("forward") for path, unit in self.units.items()}
+        for path, unit in self.units.items():
+            vars(unit)["forward"] = partial(self._call, path, unit, unit.forward)
+        try:
+            yield
+        finally:
+            for path, unit in self.units.items():
+                del vars(unit)["forward"]
+                if before[path] is not None:
+                    vars(unit)["forward"] = before[path]
+
+    def within(self, phase: Phase) -> AbstractContextManager[object]:
+        """Return the context in which a unit runs."""
+        self.phases.append(phase)
+        return self.inside(phase)
+
+    def _call(
+        self, path: str, unit: nn.Module, forward: Any, /, *args: Any, **kwargs: Any
+    ) -> object:
+        if not (unit.training and torch.is_grad_enabled()):
+            return forward(*args, **kwargs)
+        self.begins(UnitCall(path, args, kwargs))
+        call = _Call(self, self.calls, path, forward, *pytree.tree_flatten((args, kwargs)))
+        self.calls += 1
+        returned = call.run()
+        self.ends(returned)
+        return returned
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call of a unit as a function of the tensors in its arguments."""
+
+    step: BoundaryRun
+    number: int
+    path: str
+    forward: Any
+    leaves: list[Any]
+    structure: Any
+    returned: Any = None
+    values: list[Any] = field(default_factory=list)
+    autocast: tuple[str, torch.dtype, bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = next((t.device.type for t in self.tensors()), "cpu")
+        self.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return the tensors in the arguments."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    def run(self) -> object:
+        """Run the unit where autograd sees nothing but its arguments and results.
+
+        Raises:
+            TraceError: it returns no tensor.
+        """
+        token = torch.empty(0, requires_grad=True)
+        apply: Callable[..., tuple[torch.Tensor, ...]] = _Boundary.apply
+        results = iter(apply(token, self, *self.tensors()))
+        values = [next(results) if _is_tensor(v) else v for v in self.values]
+        self.values.clear()
+        return pytree.tree_unflatten(values, self.returned)
+
+    def results(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the unit on other tensors; return those in what it returns, each once more."""
+        others = iter(tensors)
+        leaves = [next(others) if _is_tensor(leaf) else leaf for leaf in self.leaves]
+        args, kwargs = pytree.tree_unflatten(leaves, self.structure)
+        kind, dtype, enabled = self.autocast
+        with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
+            values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+        found = [value for value in values if _is_tensor(value)]
+        if not found:
+            raise TraceError(f"--units: {self.path} returns no tensor")
+        self.values = [torch.empty(0) if _is_tensor(value) else value for value in values]
+        return found
+
+    def first(self, tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, bool]]:
+        """Return the results, without what leads to them, and whether they require grad."""
+        return [(t.detach(), t.requires_grad) for t in self.results(_apart(tensors))]
+
+    def gradients(
+        self, tensors: Sequence[torch.Tensor], incoming: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """Run the unit again, and backward: return the gradients of its tensors."""
+        given = _apart(tensors)
+        pairs = zip(self.results(given), incoming, strict=True)
+        self.values.clear()
+        wanted = [(t, d) for t, d in pairs if t.requires_grad and d is not None]
+        torch.autograd.backward([t for t, _ in wanted], [d for _, d in wanted])
+        return [tensor.grad for tensor in given]
+
+
+class _Boundary(torch.autograd.Function):
+    """A unit that keeps its inputs alone."""
+
+    @staticmethod
+    def forward(ctx: Any, _token: torch.Tensor, call: _Call, *tensors: torch.Tensor) -> Any:
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        with call.step.within(Phase(call.number, backward=False)):
+            results = call.first(tensors)
+        ctx.mark_non_differentiable(*(tensor for tensor, grad in results if not grad))
+        return tuple(tensor for tensor, _ in results)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: torch.Tensor | None) -> Any:
+        call: _Call = ctx.call
+        call.step.incoming[call.number] = tuple(None if d is None else d.stride() for d in incoming)
+        with call.step.within(Phase(call.number, backward=True)):
+            gradients = call.gradients(ctx.saved_tensors, incoming)
+        return None, None, *gradients
+
+
+def _apart(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)

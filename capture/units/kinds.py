@@ -1,0 +1,179 @@
+"""The calls of a step's units, and which of them are alike: those are traced once.
+
+Units are of one kind where they are called alike, are made of the same, and read the same values.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.arguments import describe_call
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.step_context import autocast_of, remember_autocast
+from remat_gen.capture.observe.assumed import describe, described, layout_of
+from remat_gen.capture.process.copies import copied
+from remat_gen.capture.trace.trace import Traced, trace
+from remat_gen.capture.units.boundary import UnitCall
+from remat_gen.ir.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """How a unit is called: the layout of its arguments, and copies of the first such call's."""
+
+    path: str
+    layout: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Examples:
+    """The calls of a step by the units' paths; of calls alike the arguments are kept once.
+
+    `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
+    """
+
+    units: Mapping[str, nn.Module]
+    calls: list[str] = field(default_factory=list)  # the paths, in order
+    handed: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    _returned: list[tuple[weakref.ref[torch.Tensor], int, int]] = field(default_factory=list)
+    by_path: dict[str, Example] = field(default_factory=dict)
+    _kept: dict[tuple[type, str], Example] = field(default_factory=dict)
+
+    def note(self, call: UnitCall) -> None:
+        """Note a call before it runs.
+
+        Raises:
+            TraceError: the same unit is called with other arguments than before.
+        """
+        layout = _layout(call.args, call.kwargs)
+        known = self.by_path.get(call.path)
+        if known and known.layout != layout:
+            raise TraceError(
+                f"--units: {call.path} is called with other arguments each time: first "
+                f"{known.layout}, then {layout}"
+            )
+        kind = type(self.units[call.path]), layout
+        if kind not in self._kept:
+            args, kwargs = pytree.tree_map(_apart, (call.args, call.kwargs))
+            self._kept[kind] = Example(call.path, layout, args, kwargs)
+        first = self._kept[kind]
+        self.by_path[call.path] = Example(call.path, layout, first.args, first.kwargs)
+        for leaf, value in enumerate(pytree.tree_leaves((call.args, call.kwargs))):
+            for reference, by, at in self._returned:
+                if reference() is value:
+                    self.handed[len(self.calls), leaf] = by, at
+        self.calls.append(call.path)
+
+    def note_returned(self, returned: object) -> None:
+        """Note what the last call returned."""
+        for at, leaf in enumerate(pytree.tree_leaves(returned)):
+            if isinstance(leaf, torch.Tensor):
+                self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Units that are alike: `unit` is the first of `paths`, and was traced."""
+
+    paths: tuple[str, ...]
+    unit: nn.Module
+    traced: Traced
+
+
+def trace_kinds(loaded: Loaded, examples: Examples, *, static: bool) -> tuple[Kind, ...]:
+    """Trace each kind of the units that were called.
+
+    Raises:
+        TraceError: one cannot be traced; the message begins with its path.
+    """
+    found: list[tuple[Kind, str]] = []
+    for path, example in examples.by_path.items():
+        unit = examples.units[path]
+        alike = [i for i, (kind, layout) in enumerate(found) if _alike(kind, layout, unit, example)]
+        if alike:
+            kind, layout = found[alike[0]]
+            found[alike[0]] = Kind((*kind.paths, path), kind.unit, kind.traced), layout
+        else:
+            found.append(
+                (Kind((path,), unit, _trace(loaded, example, unit, static)), example.layout)
+            )
+    return tuple(kind for kind, _ in found)
+
+
+def _alike(kind: Kind, layout: str, unit: nn.Module, example: Example) -> bool:
+    if type(unit) is not type(kind.unit) or layout != example.layout:
+        return False
+    reads = kind.traced.reads
+    words = (dict(described(one, reads.paths, reads.file)) for one in (unit, kind.unit))
+    now, planned = words
+    may_be = {path: {*both} for path, both in reads.changed.items()}
+    same = all(now[path] in may_be.get(path, {said}) for path, said in planned.items())
+    return same and now.keys() == planned.keys()
+
+
+def _trace(loaded: Loaded, example: Example, unit: nn.Module, static: bool) -> Traced:
+    with loaded.importable(), remember_autocast(unit, autocast_of(loaded.model)):
+        try:
+            return _as_dynamic_as_possible(loaded, example, unit, static)
+        except TraceError as error:
+            raise TraceError(f"{example.path}, as a unit: {error}") from error
+
+
+def _as_dynamic_as_possible(
+    loaded: Loaded, example: Example, unit: nn.Module, static: bool
+) -> Traced:
+    dims = () if static else batch_dims(unit, loaded, example)
+    where = (unit, example.args, example.kwargs, loaded.path)
+    if dims:
+        try:
+            return trace(*where, dims, loaded.stands_for)
+        except TraceError:
+            pass
+    return trace(*where, (), loaded.stands_for)
+
+
+def batch_dims(unit: nn.Module, loaded: Loaded, example: Example) -> tuple[str, ...]:
+    """Return the first dimensions of a unit's arguments that are as long as the step's batch."""
+    batch = _batch(pytree.tree_leaves((loaded.args, loaded.kwargs)))
+    leaves = describe_call(unit, example.args, example.kwargs).leaves
+    return tuple(
+        f"{leaf.path}:0"
+        for leaf in leaves
+        if isinstance(leaf.value, torch.Tensor) and leaf.value.ndim and leaf.value.shape[0] == batch
+    )
+
+
+def _batch(leaves: Iterable[object]) -> int:
+    """Return the length that all tensors begin with, 0 where there is none of at least 2."""
+    sizes = {leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.ndim}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    return size if size >= 2 else 0
+
+
+def _layout(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return ", ".join([*map(_words, args), *(f"{name}={_words(v)}" for name, v in kwargs.items())])
+
+
+def _words(value: object) -> str:
+    leaves, structure = pytree.tree_flatten(value)
+    said = [_leaf(leaf) for leaf in leaves]
+    return said[0] if structure.is_leaf() else f"{type(value).__name__}({', '.join(said)})"
+
+
+def _leaf(leaf: object) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return f"{layout_of(leaf)}{', requires grad' if leaf.requires_grad else ''}"
+    return describe(leaf)
+
+
+def _apart(leaf: Any) -> Any:
+    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf

@@ -1,0 +1,151 @@
+"""A step whose units were traced apart, as one trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from remat_gen.capture.load.arguments import describe_call
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.lower.inner_layers import layers_of
+from remat_gen.capture.observe.outputs import Returned
+from remat_gen.capture.trace.lengths import found_lengths
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.units.boundary import Strides
+from remat_gen.capture.units.joined import Call, call_names, joined
+from remat_gen.capture.units.kinds import Examples, Kind, trace_kinds
+from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.graph import Kind as InputKind
+from remat_gen.ir.paths import OUTERMOST
+
+
+@dataclass(frozen=True, slots=True)
+class EagerParts:
+    """What eager holds where each phase begins, and needs at most between two; its times there.
+
+    `held_bytes` has a number for each call of a unit in forward, then in backward. The others have
+    one more: the first is of what comes before the first phase. `incoming` has the strides of the
+    gradients that came into what each call returned.
+    """
+
+    held_bytes: tuple[int, ...]
+    highest_bytes: tuple[int, ...] = ()
+    times_us: tuple[float, ...] = ()
+    incoming: tuple[tuple[Strides, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStep(Traced):
+    """A traced step of units; its graph is joined from those of the `kinds`.
+
+    `calls` are the paths of the units in the order of the step, `names` those calls' own names.
+    """
+
+    eager: EagerParts = EagerParts(())
+    kinds: tuple[Kind, ...] = ()
+    calls: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def dynamic(self) -> tuple[str, ...]:
+        """Return the dimensions of the model's own inputs that may be smaller."""
+        lengths = found_lengths(self.call) if self.graph.lengths else ()
+        return tuple(f"{path}:{dim}" for length in lengths for path, dim in length.dims)
+
+    def kind_of(self, path: str) -> Kind:
+        """Return the kind of a unit."""
+        return next(kind for kind in self.kinds if path in kind.paths)
+
+
+def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, *, static: bool) -> UnitStep:
+    """Trace the units of a step and join them.
+
+    Raises:
+        TraceError: one cannot be traced.
+    """
+    kinds = trace_kinds(loaded, examples, static=static)
+    of = {path: kind for kind in kinds for path in kind.paths}
+    names = call_names(examples.calls)
+    calls = [
+        Call(name, path, of[path].traced.graph, _handed(examples, of, number))
+        for number, (name, path) in enumerate(zip(names, examples.calls, strict=True))
+    ]
+    eager = _with_copies(eager, calls)
+    device = loaded.device.type
+    graph = joined(calls, eager.held_bytes, device, OUTERMOST)
+    graph = joined(calls, eager.held_bytes, device, layers_of(loaded.model, graph))
+    return UnitStep(
+        graph=graph,
+        call=describe_call(loaded.model, loaded.args, loaded.kwargs),
+        returned=Returned(None, ()),
+        examples={},
+        strict=True,
+        autocast=kinds[0].traced.autocast,
+        left_out=tuple(dict.fromkeys(left for kind in kinds for left in kind.traced.left_out)),
+        eager=eager,
+        kinds=kinds,
+        calls=tuple(examples.calls),
+        names=tuple(names),
+    )
+
+
+def _with_copies(eager: EagerParts, calls: Sequence[Call]) -> EagerParts:
+    """Count the copies of gradients that come in other strides than a unit's backward takes."""
+    held = list(eager.held_bytes)
+    for number, strides in enumerate(eager.incoming):
+        graph = calls[number].graph
+        tensors = [output for output in graph.outputs if output.tensor]
+        for output, stride in zip(tensors, strides, strict=True):
+            if output.tangent and stride not in (None, graph.tensors[output.tangent].stride):
+                held[2 * len(calls) - 1 - number] += graph.storage_of(output.tangent).nbytes
+    return replace(eager, held_bytes=tuple(held))
+
+
+def _handed(examples: Examples, of: Mapping[str, Kind], number: int) -> dict[str, tuple[int, str]]:
+    """Return which inputs of a call an earlier one made: the call, and its tensor."""
+    traced = of[examples.calls[number]].traced
+    inputs = {i.path: i.tensor for i in traced.graph.inputs if i.kind is InputKind.INPUT}
+    found = {}
+    for (call, leaf), (by, at) in examples.handed.items():
+        path = traced.call.leaves[leaf].path
+        graph = of[examples.calls[by]].traced.graph
+        tensor = graph.outputs[at].tensor if call == number else None
+        if tensor and path in inputs and not graph.storage_of(tensor).kind.outside:
+            found[inputs[path]] = by, tensor
+    return found
+
+
+def joined_costs(step: UnitStep, costs: Sequence[Costs]) -> Costs:
+    """Return the costs of a joined graph from those of the kinds and what eager needs between."""
+    by_kind = {id(kind): found.operations for kind, found in zip(step.kinds, costs, strict=True)}
+    operations = dict(_eager_costs(step))
+    for name, path in zip(step.names, step.calls, strict=True):
+        own = by_kind[id(step.kind_of(path))]
+        operations |= {f"{name}.{o}": _at_lengths(step, cost) for o, cost in own.items()}
+    return Costs(costs[0].device, operations, costs[0].alignment_bytes)
+
+
+def _at_lengths(step: UnitStep, cost: Cost) -> Cost:
+    """Leave out what a cost says of smaller lengths where the step has none."""
+    return cost if step.graph.lengths else replace(cost, smaller=())
+
+
+def _eager_costs(step: UnitStep) -> Iterator[tuple[str, Cost]]:
+    graph, eager, n = step.graph, step.eager, len(step.calls)
+    held = (0, *eager.held_bytes)
+    phases = ["eager.start.leave"]
+    phases += [f"eager.{name}.leave" for name in step.names]
+    phases += [f"eager.{name}.d_leave" for name in reversed(step.names)]
+    by_name = {operation.name: operation for operation in graph.operations}
+    gradients = {graph.tensors[g.tensor].storage for g in graph.gradients if g.tensor}
+    for i, name in enumerate(phases):
+        read = [s for s in graph.reads(by_name[name]) if not s.startswith("eager.")]
+        returned = read if i <= n else [s for s in read if s in gradients]
+        need = eager.highest_bytes[i] - held[i] - sum(graph.storages[s].nbytes for s in returned)
+        yield name, Cost(eager.times_us[i], max(0, need))
+    for name in step.names:
+        yield f"eager.{name}.enter", Cost(0.0, 0)
+        yield f"eager.{name}.d_enter", Cost(0.0, 0)
+
+
+__all__ = ["EagerParts", "UnitStep", "joined_costs", "unit_step"]

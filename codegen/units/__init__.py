@@ -1,0 +1,1 @@
+"""Units as text: programs, planned forwards, and how a model is given them."""

@@ -1,0 +1,87 @@
+"""Where the user's file builds the model, its units are given what they run."""
+
+from __future__ import annotations
+
+import ast
+
+import libcst as cst
+
+from remat_gen.codegen.module.emit_module import Target
+from remat_gen.codegen.module.merge import rename_function
+from remat_gen.ir.errors import UsageError
+
+_CALL = "plan_units(self)"
+
+
+def build_with_units(source: str, target: Target) -> str:
+    """Return the source in which the model's class, or what builds it, calls `plan_units`.
+
+    Raises:
+        UsageError: the file has neither.
+    """
+    kind = type(target.model)
+    if target.namespace.get(kind.__name__) is kind and _defines(
+        source, ast.ClassDef, kind.__name__
+    ):
+        return cst.parse_module(source).visit(_InInit(kind.__name__)).code
+    if not _defines(source, ast.FunctionDef, target.builder):
+        raise UsageError(
+            f"{target.builder} is no function of the model's file, which the generated file would "
+            f"wrap: write `def build_model()` that returns the {kind.__name__}"
+        )
+    renamed = rename_function(source, target.builder, f"{target.builder}_eager")
+    return (
+        f"{renamed.rstrip()}\n\n\n"
+        f"def {target.builder}() -> nn.Module:\n"
+        f'    """Build the model, with its units planned."""\n'
+        f"    model = {target.builder}_eager()\n"
+        f"    plan_units(model)\n"
+        f"    return model\n"
+    )
+
+
+def _defines(source: str, kind: type[ast.ClassDef | ast.FunctionDef], name: str) -> bool:
+    return any(isinstance(s, kind) and s.name == name for s in ast.parse(source).body)
+
+
+class _InInit(cst.CSTTransformer):
+    """Let a class's `__init__` end with the call; add one where there is none."""
+
+    def __init__(self, class_name: str) -> None:
+        self.class_name = class_name
+        self.depth = 0
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        self.depth += 1
+        return self.depth == 1 and node.name.value == self.class_name
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
+
+    def leave_ClassDef(
+        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
+    ) -> cst.ClassDef:
+        self.depth -= 1
+        if self.depth or original_node.name.value != self.class_name:
+            return updated_node
+        body = list(updated_node.body.body)
+        at = [i for i, s in enumerate(body) if _is_init(s)]
+        if at:
+            found = body[at[-1]]
+            assert isinstance(found, cst.FunctionDef) and isinstance(found.body, cst.IndentedBlock)
+            inside = found.body.with_changes(
+                body=[*found.body.body, cst.parse_statement(f"{_CALL}\n")]
+            )
+            body[at[-1]] = found.with_changes(body=inside)
+        else:
+            body.append(
+                cst.parse_statement(
+                    "def __init__(self, *args: Any, **kwargs: Any) -> None:\n"
+                    f"    super().__init__(*args, **kwargs)\n    {_CALL}\n"
+                )
+            )
+        return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
+
+
+def _is_init(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.FunctionDef) and statement.name.value == "__init__"

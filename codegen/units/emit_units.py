@@ -1,0 +1,201 @@
+"""Emit a module whose units are planned: its own forward stays, and calls them as before."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_step import UnitStep
+from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.codegen.module.assumption_tables import Tables, grouped
+from remat_gen.codegen.module.emit_module import (
+    GENERATED_NAMES,
+    Shared,
+    Target,
+    helpers_text,
+    imports_of,
+    kept_text,
+    without_annotations,
+)
+from remat_gen.codegen.module.environment import render
+from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.merge import (
+    add_imports,
+    forward_signature,
+    insert_before_main,
+    names_in,
+    refuse_clashes,
+    replace_forward,
+)
+from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.statements.called_kernels import kernels_of
+from remat_gen.codegen.units.built_with_units import build_with_units
+from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, functions_of, kind_text
+
+_NAMES = GENERATED_NAMES | {"UNITS", "plan_units", "planned_program"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitClass:
+    """The class that units of a kind are of: the user's `own`, or one that is derived from theirs.
+
+    `here` where that is a class of the user's file; its own forward may be planned for other units.
+    """
+
+    name: str
+    kind: type[nn.Module]
+    own: bool
+    here: bool = True
+    planned_base: bool = False
+
+    @property
+    def base(self) -> str:
+        """Return the name in the file of the class that units are of in the original."""
+        return self.kind.__name__ if self.here else f"{self.kind.__name__}Eager"
+
+
+def emit_units(
+    target: Target, step: UnitStep, programs: Sequence[tuple[Kind, Sequence[UnitProgram]]]
+) -> str:
+    """Return the module's text without its header, formatted.
+
+    Raises:
+        EmitError: a schedule cannot be printed (a defect).
+        UsageError: names of the user's file are in the way, or nothing builds the model there.
+    """
+    classes = list(_classes(target, [kind for kind, _ in programs]))
+    taken = names_in(target.source) | _NAMES | {c.name for c in classes}
+    texts: list[KindText] = []
+    for kind, own in programs:
+        names = list(itertools.islice(_program_names(kind, taken), len(own)))
+        taken |= set(names) | _other_functions(kind, taken, texts)
+        texts.append(kind_text(kind, own, names, taken))
+    source, derived, forwards = target.source, [], []
+    for found, text in zip(classes, texts, strict=True):
+        forward = _forward(target, found, text)
+        planned = render("forward.py.jinja", forward=forward)
+        forwards.append(forward)
+        if found.own:
+            source = replace_forward(source, found.name, planned)
+        else:
+            derived.append(_derived(found, planned))
+    source = build_with_units(source, target)
+    blocks = [program.text for text in texts for program in text.programs]
+    rows = render("units.py.jinja", units=list(_rows(target.model, classes, texts)))
+    found = functions_of(texts)
+    functions = render("views.py.jinja", helpers=found.views, kernels=found.kernels)
+    helpers = helpers_text(target, _shared(target.model, step), "\n".join(blocks))
+    parts = [*derived, kept_text(blocks), *blocks, functions, rows, helpers]
+    return _merged(target, source, forwards, classes, parts)
+
+
+def _merged(
+    target: Target,
+    source: str,
+    forwards: Sequence[ForwardText],
+    classes: Sequence[UnitClass],
+    parts: Sequence[str],
+) -> str:
+    imports = imports_of("\n".join([source, *parts]), forwards)
+    imports += tuple(
+        f"from {c.kind.__module__} import {c.kind.__name__} as {c.kind.__name__}Eager"
+        for c in classes
+        if not c.here
+    )
+    source = add_imports(source, imports, "aten = torch.ops.aten")
+    refuse_clashes(source, _NAMES)
+    text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
+    return tidy(text, target.source, target.output)
+
+
+def _program_names(kind: Kind, taken: frozenset[str]) -> Iterator[str]:
+    """Yield names for the classes of a kind's programs: `LayerProgram`, `LayerProgram2`."""
+    base = f"{type(kind.unit).__name__}Program"
+    numbered = (f"{base}{i}" for i in itertools.count(2))
+    yield from (name for name in itertools.chain([base], numbered) if name not in taken)
+
+
+def _other_functions(kind: Kind, taken: frozenset[str], texts: Sequence[KindText]) -> set[str]:
+    """Return the names of functions of other kinds that do something else than a kind's own."""
+    found = functions_of(texts)
+    views = {view.name for view in found.views}
+    known = {kernel.name: kernel.source() for kernel in found.kernels}
+    own = {kernel.name: kernel.source() for kernel in kernels_of(kind.traced.graph, taken).values()}
+    return views | {name for name, source in known.items() if own.get(name, source) != source}
+
+
+def _shared(model: nn.Module, step: UnitStep) -> Shared:
+    traced = [kind.traced for kind in step.kinds]
+    reads = {path: kind.traced.reads for kind in step.kinds for path in kind.paths}
+    lengths = {str(length): length for each in traced for length in each.graph.lengths}
+    hooked = any(each.hooked for each in traced)
+    tables = Tables.of_units(model, reads)
+    return Shared(tables, tuple(lengths.values()), step.autocast, hooked, units=True)
+
+
+def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
+    """Yield the class of each kind; only the first kind can have the user's own."""
+    own: set[str] = set()
+    taken = set(names_in(target.source))
+    for kind in kinds:
+        of = type(kind.unit)
+        name, here = of.__name__, target.namespace.get(of.__name__) is of
+        writable = here and forward_signature(target.source, name) is not None
+        if writable and name not in own:
+            own.add(name)
+            yield UnitClass(name, of, own=True)
+            continue
+        numbered = (f"{name}{i}" for i in itertools.count(2))
+        free = next(n for n in itertools.chain([name], numbered) if n not in taken)
+        taken.add(free)
+        yield UnitClass(free, of, own=False, here=here, planned_base=writable)
+
+
+def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
+    first = text.programs[0]
+    call = {first.block_class: "planned_program(self)"}
+    writer = ForwardWriter(
+        text.kind.traced, text.kind.unit, {first.block_class: first.writer}, call
+    )
+    own = found.own or found.planned_base
+    signature = forward_signature(target.source, found.kind.__name__) if own else None
+    if signature:
+        forward = writer.write(signature.parameters, signature.returns, target.namespace)
+    else:
+        parameters = str(without_annotations(inspect.signature(found.kind.forward)))
+        forward = writer.write(parameters.strip("()"), " -> Any", target.namespace)
+    return replace(forward, table=text.table())
+
+
+def _derived(found: UnitClass, planned: str) -> str:
+    """Write a class whose forward is planned, of one that stays as it is."""
+    eager = "" if found.planned_base else f"    forward_eager = {found.base}.forward\n\n"
+    return (
+        f"class {found.name}({found.base}):\n"
+        f'    """A {found.kind.__name__} whose training step is planned."""\n\n'
+        f"{eager}{textwrap.indent(planned, '    ')}"
+    )
+
+
+def _rows(
+    model: nn.Module, classes: Sequence[UnitClass], texts: Sequence[KindText]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of the table of units: paths, class and program."""
+    said = {
+        path: (found.name, program.name)
+        for found, text in zip(classes, texts, strict=True)
+        for program in text.programs
+        for path in program.program.paths
+    }
+    modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
+        yield quoted(row), *words
+
+
+__all__ = ["UnitClass", "emit_units"]

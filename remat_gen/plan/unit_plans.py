@@ -1,0 +1,97 @@
+"""Plan a step of units: one search over all of them, then what each unit runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from remat_gen.ask.budget import Budget
+from remat_gen.ask.pin_patterns import Pinned
+from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_step import UnitStep
+from remat_gen.codegen.units.unit_classes import UnitProgram
+from remat_gen.plan.planning import Planned, Search, make_plan
+from remat_gen.plan.unit_programs import UnitRuns, unit_runs, unit_schedule, within_units
+from remat_gen.solver.all_sizes import Peak
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.workspace_headroom import Elsewhere
+
+_ROUNDS = 5  # of searches within less, by what the schedule put in order was over the budget
+
+
+def plan_units(
+    step: UnitStep,
+    pinned: Pinned,
+    limit: Budget | int,
+    search: Search,
+    elsewhere: tuple[Elsewhere, ...] = (),
+) -> Planned:
+    """Solve the problem of a joined step, and put all runs of a unit into its own call.
+
+    Raises:
+        InfeasibleBudgetError: no schedule fits.
+        UsageError: the strategy cannot search a model of this size.
+    """
+    planned = make_plan(pinned, step.graph, limit, search, elsewhere)
+    budget = planned.budget_bytes
+    within = budget
+    for _ in range(_ROUNDS):
+        ordered = _in_units(step, planned, elsewhere)
+        if ordered.highest.nbytes <= budget:
+            return replace(ordered, budget_bytes=budget)
+        within -= ordered.highest.nbytes - budget
+        planned = make_plan(pinned, step.graph, within, search, elsewhere)
+    ordered = _in_units(step, planned, elsewhere)
+    if ordered.highest.nbytes <= budget:
+        return replace(ordered, budget_bytes=budget)
+    return replace(make_plan(pinned, step.graph, 0, search, elsewhere))  # raises
+
+
+def _in_units(step: UnitStep, planned: Planned, elsewhere: Sequence[Elsewhere]) -> Planned:
+    problem, solution = planned.problem, planned.solution
+    schedule = within_units(step, problem, solution.schedule)
+    figures = replay(problem, schedule)
+    peaks = [Peak(figures.peak_bytes, figures.peak_at)]
+    for other in elsewhere:
+        there = replay(other.problem, schedule)
+        peaks.append(Peak(there.peak_bytes, there.peak_at, other.where))
+    return replace(
+        planned,
+        solution=replace(solution, schedule=schedule, replay=figures),
+        highest=max(peaks, key=lambda peak: peak.nbytes),
+        without_grads=replay(problem, schedule, keep_gradients=True),
+    )
+
+
+def programs_of(
+    step: UnitStep, problem: Problem, schedule: Schedule
+) -> list[tuple[Kind, list[UnitProgram]]]:
+    """Return what units run, by kind: those that run the same share a program."""
+    runs = unit_runs(step, problem, schedule)
+    found = []
+    for kind in step.kinds:
+        alike: dict[UnitRuns, list[str]] = {}
+        for path in kind.paths:
+            alike.setdefault(runs[path], []).append(path)
+        found.append(
+            (
+                kind,
+                [
+                    UnitProgram(tuple(paths), *unit_schedule(kind, problem, paths[0], run))
+                    for run, paths in alike.items()
+                ],
+            )
+        )
+    return found
+
+
+def planned_share(step: UnitStep, problem: Problem, eager: Replay) -> float:
+    """Return what share of the bytes that eager's step holds where backward begins units hold."""
+    turn = max(m.resident for m in eager.timeline if not problem.operations[m.operation].backward)
+    between = step.eager.held_bytes[len(step.calls)]
+    return max(0.0, 1 - between / turn) if turn else 0.0
+
+
+__all__ = ["plan_units", "planned_share", "programs_of"]

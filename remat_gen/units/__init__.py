@@ -1,0 +1,1 @@
+"""Planning by units: one budget over all of them and what lies between."""

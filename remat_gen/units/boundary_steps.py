@@ -1,0 +1,115 @@
+"""Run a model's own step at its units' boundaries: how units are called, what eager needs between.
+
+Units keep nothing but their inputs in these runs, so that they fit where a planned step does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.units.boundary import BoundaryRun, Phase
+from remat_gen.capture.units.kinds import Examples
+from remat_gen.capture.units.patterns import find_units
+from remat_gen.capture.units.step_memory import Inside, between_units, times_between
+from remat_gen.capture.units.unit_step import EagerParts
+from remat_gen.ir.errors import TraceError, UsageError, said
+from remat_gen.verification.outcome import State
+from remat_gen.verification.step import training_step
+
+_TIMED = 3  # steps; of each part the quickest counts
+
+
+def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
+    """Run forward, and note how each unit is called.
+
+    Raises:
+        UsageError: a pattern names no unit.
+        TraceError: forward fails, or calls no unit.
+    """
+    units = find_units(loaded.model, patterns)
+    examples = Examples(units)
+    with _own_step(loaded) as model:
+        notes = examples.note, examples.note_returned
+        run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
+        with run.installed(), context_of(model):
+            model(*loaded.args, **loaded.kwargs)
+    idle = [path for path in units if path not in examples.by_path]
+    if idle:
+        raise UsageError(f"--units: {idle[0]} is not called in a step; leave it out")
+    return examples
+
+
+def measure_eager_parts(loaded: Loaded, examples: Examples) -> EagerParts:
+    """Run whole steps, and measure what is allocated between the units, and what it takes.
+
+    Raises:
+        TraceError: backward does not run the units in reverse order.
+    """
+
+    def step(inside: Inside) -> BoundaryRun:
+        run = BoundaryRun(examples.units, inside)
+        with run.installed():
+            training_step(loaded.model, loaded.args, loaded.kwargs)
+        return run
+
+    with _own_step(loaded):
+        first = step(lambda _: contextlib.nullcontext())
+        _refuse_other_order(first, examples)
+        times = [times_between(step, loaded.device) for _ in range(_TIMED)]
+        between = between_units(step, loaded.device)
+    return EagerParts(
+        held_bytes=tuple(max(0, part.before_bytes) for part in between[:-1]),
+        highest_bytes=tuple(max(0, part.highest_bytes) for part in between),
+        times_us=tuple(map(min, zip(*times, strict=True))),
+        incoming=tuple(first.incoming[call] for call in range(first.calls)),
+    )
+
+
+def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
+    n = run.calls
+    expected = [Phase(i, False) for i in range(n)] + [Phase(i, True) for i in reversed(range(n))]
+    if run.phases == expected:
+        return
+    went = {phase.call for phase in run.phases if phase.backward}
+    idle = [examples.calls[i] for i in range(n) if i not in went]
+    if idle:
+        raise TraceError(f"--units: no gradient goes through {idle[0]}: leave it out")
+    raise TraceError("--units: backward does not run the units in the reverse order of forward")
+
+
+@contextlib.contextmanager
+def _own_step(loaded: Loaded) -> Iterator[nn.Module]:
+    """Leave the model's state, gradients and the random streams as they were.
+
+    Raises:
+        TraceError: the step fails, or has no values to be run with.
+    """
+    model = loaded.model
+    if any(isinstance(t, FakeTensor) for t in model.state_dict(keep_vars=True).values()):
+        raise TraceError(
+            "units are planned by running the model's step, which has no values here: leave out "
+            "--target"
+        )
+    state = State.of(model)
+    gradients = [(p, p.grad) for p in model.parameters()]
+    try:
+        with loaded.importable(), kept_generators(), quiet():
+            yield model
+    except (TraceError, UsageError):
+        raise
+    except Exception as error:  # of the user's own code
+        raise TraceError(
+            f"the model's own step fails: {type(error).__name__}: {said(error)}"
+        ) from error
+    finally:
+        state.restore(model)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient

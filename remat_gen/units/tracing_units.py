@@ -1,0 +1,28 @@
+"""From a model and patterns to the traced step of its units."""
+
+from __future__ import annotations
+
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.units.unit_step import EagerParts, UnitStep, unit_step
+from remat_gen.ir.plan import PlannedUnits
+from remat_gen.units.boundary_steps import measure_eager_parts, record_calls
+
+
+def trace_units(loaded: Loaded, patterns: tuple[str, ...], *, static: bool) -> UnitStep:
+    """Trace the units that patterns name, and measure what lies between them.
+
+    Raises:
+        RematError: a pattern names no unit, the model's step fails, or a unit cannot be traced.
+    """
+    examples = record_calls(loaded, patterns)
+    return unit_step(loaded, examples, measure_eager_parts(loaded, examples), static=static)
+
+
+def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
+    """Trace the units of a plan again; what lies between them is not measured, but the plan's.
+
+    Raises:
+        RematError: as `trace_units`.
+    """
+    examples = record_calls(loaded, units.patterns)
+    return unit_step(loaded, examples, EagerParts(units.held_bytes), static=units.static)
