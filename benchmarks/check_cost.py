@@ -32,7 +32,7 @@ from remat_gen.plan.emission import describe, module_text
 from remat_gen.plan.measured_step import MeasuredStep
 from remat_gen.plan.output import plan_path, write_all
 from remat_gen.plan.planning import Search, make_plan, rounded
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.progress import Silent
 

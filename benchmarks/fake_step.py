@@ -15,7 +15,7 @@ from remat_gen.capture.observe.outputs import Leaf
 from remat_gen.capture.profile.roofline import Rates, roofline_us
 from remat_gen.capture.trace.joint import trace_joint
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Held, Problem
 
 ALIGNMENT_BYTES = 512  # as CUDA's caching allocator rounds

@@ -23,7 +23,7 @@ from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs
 from remat_gen.plan.planning import rounded
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule

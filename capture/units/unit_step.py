@@ -13,7 +13,7 @@ from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
 from remat_gen.capture.units.joined import Call, call_names, joined
-from remat_gen.capture.units.kinds import Examples, Kind, trace_kinds
+from remat_gen.capture.units.unit_kinds import Examples, Kind, trace_kinds
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Kind as InputKind
 from remat_gen.ir.paths import OUTERMOST

@@ -15,9 +15,12 @@ _DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTIL
 
 
 @cache
-def generated_names(*, parts: bool = False, offload: bool = False) -> frozenset[str]:
-    """Return the names of helpers, tables and guards; of what compiles and what is sent, too."""
+def generated_names(
+    *, parts: bool = False, offload: bool = False, units: bool = False
+) -> frozenset[str]:
+    """Return the names of helpers, tables and guards; of what compiles, is sent, or is a unit's."""
     templates = ["helpers.py.jinja", "kept.py.jinja", *["offload.py.jinja"] * offload]
+    templates += ["units.py.jinja"] * units
     copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
     if parts:
         templates.append("parts.py.jinja")

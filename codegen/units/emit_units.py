@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module.assumption_tables import Tables, grouped
 from remat_gen.codegen.module.emit_module import (
-    GENERATED_NAMES,
     Shared,
     Target,
     helpers_text,
@@ -25,6 +24,7 @@ from remat_gen.codegen.module.emit_module import (
 )
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
     forward_signature,
@@ -38,7 +38,7 @@ from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.units.built_with_units import build_with_units
 from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, functions_of, kind_text
 
-_NAMES = GENERATED_NAMES | {"UNITS", "plan_units", "planned_program"}
+_NAMES = generated_names(units=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.classes.block_fields import block_fields
 from remat_gen.codegen.classes.block_text import RESERVED, Writer

@@ -92,7 +92,13 @@ class GenerateOptions:
         Raises:
             UsageError: an option that was given does not go with units.
         """
-        others = {"--target": self.target, "--compile": self.compile, "--dynamic": self.dynamic}
+        others = {
+            "--target": self.target,
+            "--compile": self.compile,
+            "--offload": self.offload,
+            "--batch": self.batch,
+            "--dynamic": self.dynamic,
+        }
         clash = [option for option, value in others.items() if value]
         if self.units and clash:
             raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")

@@ -23,7 +23,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.plan.costing import load_for
 from remat_gen.plan.planning import rounded
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.terminal.progress import Step
 

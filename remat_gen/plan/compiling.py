@@ -28,7 +28,7 @@ from remat_gen.ir.plan import plan_there
 from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
 from remat_gen.plan.planning import Planned
-from remat_gen.plan.smaller_problems import elsewhere_of
+from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.compiled.gather import gathered
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay

@@ -35,8 +35,8 @@ from remat_gen.ir.plan import (
 )
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule
-from remat_gen.plan.smaller_problems import elsewhere_of
 from remat_gen.plan.unit_plans import planned_share, programs_of
+from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added

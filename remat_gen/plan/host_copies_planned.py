@@ -14,7 +14,7 @@ from remat_gen.capture.profile.targets import find_target
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Phase, Storage, Tensor
 from remat_gen.ir.plan import HostCopies, Plan, plan_there
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Held, HostLink, Problem
 
 LARGE = 64  # what part of the largest value is worth a copy of its own

@@ -15,9 +15,9 @@ from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.host_copies_planned import with_host
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
-from remat_gen.plan.smaller_problems import elsewhere_of
-from remat_gen.plan.step_problem import problem_of
 from remat_gen.plan.unit_plans import plan_units
+from remat_gen.problem.smaller_problems import elsewhere_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.stable.renamed_operations import renamed
 from remat_gen.terminal.stage_times import Stages
 

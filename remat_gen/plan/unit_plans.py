@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
-from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.units.unit_classes import UnitProgram
 from remat_gen.plan.planning import Planned, Search, make_plan
-from remat_gen.plan.unit_programs import UnitRuns, unit_runs, unit_schedule, within_units
 from remat_gen.solver.all_sizes import Peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.workspace_headroom import Elsewhere
+from remat_gen.units.unit_programs import UnitRuns, unit_runs, unit_schedule, within_units
 
 _ROUNDS = 5  # of searches within less, by what the schedule put in order was over the budget
 

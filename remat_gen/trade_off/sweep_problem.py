@@ -13,7 +13,7 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import plan_there
 from remat_gen.plan.costing import costs_of, load_for
 from remat_gen.plan.output import plan_path, read_header
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.terminal.progress import Progress
 

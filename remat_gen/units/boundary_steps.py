@@ -16,9 +16,9 @@ from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
-from remat_gen.capture.units.kinds import Examples
 from remat_gen.capture.units.patterns import find_units
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
+from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import State

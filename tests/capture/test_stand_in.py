@@ -18,7 +18,7 @@ from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Literal
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 
 INIT = "self.lin = nn.Linear(16, 16)\nself.drop = nn.Dropout(0.25)"
 FORWARD = (

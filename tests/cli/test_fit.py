@@ -20,7 +20,7 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.plan import read_plan
 from remat_gen.plan.costing import costs_of
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.terminal.progress import Silent
 

@@ -18,7 +18,7 @@ from remat_gen.capture.load.load import load
 from remat_gen.capture.load.stand_in import on_gpu
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.codegen.module.emit_module import emit_body
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 
 GPU = "cuda"
 SOURCE = (

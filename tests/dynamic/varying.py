@@ -18,7 +18,7 @@ from remat_gen.capture.load.load import Loaded, load
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.codegen.module.emit_module import emit_body
 from remat_gen.ir.size import Length
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Match, compare

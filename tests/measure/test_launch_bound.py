@@ -20,7 +20,7 @@ from remat_gen.capture.profile.synthesize import Fill, fills_for
 from remat_gen.compile import race
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph, Operation
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.show.summary import summary_lines
 
 GPU = torch.device("cuda")

@@ -21,7 +21,7 @@ from remat_gen.capture.trace.joint import trace_joint
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.solve import Solver
 from remat_gen.trade_off.baselines import in_one_backward, layered_peers

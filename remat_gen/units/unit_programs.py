@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remat_gen.capture.units.joined import call_of
-from remat_gen.capture.units.kinds import Kind
+from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.plan.step_problem import problem_of
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
