@@ -1,0 +1,96 @@
+"""Steps of units equal eager's to the bit, within one budget over all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import planned_units
+import pytest
+import torch
+from planned_units import PATTERNS, Pair, peak, plan, same_bits
+
+import remat_gen
+from remat_gen.verification.step import training_step
+
+WORKSPACES = 1 << 16  # modelled costs know no workspaces of the CPU's kernels
+
+
+@pytest.fixture(scope="module", params=PATTERNS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return plan(tmp_path_factory.mktemp(request.param), request.param, "75%")
+
+
+def test_steps_are_bitwise_and_within_the_budget(pair: Pair) -> None:
+    assert pair.generated.plan.predicted.reruns > 0
+    assert same_bits(pair)
+    original, planned = pair.models()
+    assert peak(pair, planned) <= pair.generated.plan.asked.budget_bytes + WORKSPACES
+    assert peak(pair, planned) < peak(pair, original)
+
+
+def test_the_same_plan_gives_the_same_bytes(pair: Pair) -> None:
+    assert pair.generated.output is not None
+    assert not remat_gen.check(pair.generated.output).stale
+
+
+def test_units_keep_their_class_names_and_their_hooks(pair: Pair) -> None:
+    for original, planned in zip(*(m.modules() for m in pair.models()), strict=True):
+        assert type(original).__name__ in (type(planned).__name__, type(planned).__base__.__name__)
+    _, model = pair.models()
+    path = pair.generated.plan.blocks[0].name
+    ran: list[str] = []
+    unit = model.get_submodule(path)
+    unit.register_forward_hook(lambda *_: ran.append("forward"))
+    unit.register_full_backward_hook(lambda *_: ran.append("backward"))
+    training_step(model, *pair.example)
+    calls = sum(block.name == path for block in pair.generated.plan.blocks)
+    assert ran == ["forward"] * calls + ["backward"] * calls
+
+
+def test_what_changed_is_named_by_its_path_in_the_model(tmp_path: Path) -> None:
+    pair = plan(tmp_path, "routed", "90%")
+    _, model = pair.models()
+    training_step(model, *pair.example)
+    model.h[2].drop.p = 0.5
+    with pytest.raises(ValueError, match=r"h\.2\.drop\.p is 0\.5, planned for 0\.2"):
+        training_step(model, *pair.example)
+    model.h[2].drop.p = 0.2
+    training_step(model, *pair.example)
+    model.h[1] = pair.planned.Layer()
+    with pytest.raises(ValueError, match="this Layer is none of the units planned for"):
+        training_step(model, *pair.example)
+
+
+def test_two_steps_may_be_in_flight(tmp_path: Path) -> None:
+    pair = plan(tmp_path, "routed", "80%")
+    found = []
+    for model in pair.models():
+        losses = []
+        for seed in (1, 2):
+            torch.manual_seed(seed)
+            losses.append(model(*pair.example[0]))
+        for loss in losses:  # the first one's backward runs after the second one's forward
+            loss.backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *found))
+
+
+def test_without_training_the_original_forward_runs(tmp_path: Path) -> None:
+    pair = plan(tmp_path, "routed", "90%")
+    original, planned = (model.eval() for model in pair.models())
+    assert torch.equal(original(*pair.example[0]), planned(*pair.example[0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"units": ["layers.*"]}, r"names no submodule; the model has h\.\*, moe\.\*"),
+        ({"units": ["h"]}, "h is a list, which is never called"),
+        ({"units": ["h.*", "h.0.up"]}, r"h\.0\.up lies in h\.0, which is a unit itself"),
+        ({"units": ["h.*"], "target": "h200"}, "--units and --target exclude each other"),
+    ],
+)
+def test_refusals(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    source = planned_units.MODELS / "routed.py"
+    with pytest.raises(remat_gen.RematError, match=words):
+        remat_gen.generate(source, budget="80%", output=tmp_path / "x.py", **options)
