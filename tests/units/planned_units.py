@@ -25,7 +25,7 @@ from remat_gen.verification.peak import model_peak
 from remat_gen.verification.step import training_step
 
 MODELS = Path(__file__).parent / "models"
-PATTERNS = {"routed": "h.*", "stages": "blocks.*", "llama": "model.layers.*"}
+PATTERNS = {"deep": "h.*", "routed": "h.*", "stages": "blocks.*", "llama": "model.layers.*"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,11 @@ def _modelled(graph: Graph, device: torch.device, *_: Any) -> Costs:
 
 def _imported(path: Path) -> ModuleType:
     return import_file(path, read_source(path))
+
+
+def import_for_worker(path: Path) -> ModuleType:
+    """Import a module in another process."""
+    return _imported(path)
 
 
 def build(module: ModuleType) -> nn.Module:
