@@ -79,8 +79,8 @@ def handed_bytes(calls: Sequence[Call]) -> list[int]:
     until: dict[tuple[int, str], int] = {}  # the last phase, by what is handed on
     for reader, call in enumerate(calls):
         for by, tensor in call.handed.values():
-            storage = by, calls[by].graph.tensors[tensor].storage
-            until[storage] = max(until.get(storage, 0), 2 * n - 1 - reader)
+            held = by, calls[by].graph.tensors[tensor].storage
+            until[held] = max(until.get(held, 0), 2 * n - 1 - reader)
     sizes = [0] * (2 * n)
     for (by, storage), last in until.items():
         for phase in range(by + 1, last + 1):
@@ -293,7 +293,7 @@ def _operation(operation: Operation, call: Call) -> Operation:
     return replace(
         operation,
         name=name(operation.name),
-        args=_renamed(operation.args, call),
+        args=tuple(_renamed(argument, call) for argument in operation.args),
         kwargs=tuple((key, _renamed(value, call)) for key, value in operation.kwargs),
         outputs=tuple(name(output) if output else None for output in operation.outputs),
         module=f"{call.path}.{operation.module}".rstrip("."),
@@ -306,7 +306,7 @@ def _view(view: View, call: Call) -> View:
         view,
         tensor=call.prefixed(view.tensor),
         base=call.prefixed(view.base),
-        args=_renamed(view.args, call),
+        args=tuple(_renamed(argument, call) for argument in view.args),
         kwargs=tuple((key, _renamed(value, call)) for key, value in view.kwargs),
     )
 

@@ -34,7 +34,7 @@ class Between:
 class Inside(Protocol):
     """Marks a part of a step."""
 
-    def __call__(self, phase: object) -> AbstractContextManager[object]: ...
+    def __call__(self, phase: object, /) -> AbstractContextManager[object]: ...
 
 
 def between_units(step: Callable[[Inside], object], device: torch.device) -> tuple[Between, ...]:

@@ -88,8 +88,8 @@ def emit_units(
     source = build_with_units(source, target)
     blocks = [program.text for text in texts for program in text.programs]
     rows = render("units.py.jinja", units=list(_rows(target.model, classes, texts)))
-    found = functions_of(texts)
-    functions = render("views.py.jinja", helpers=found.views, kernels=found.kernels)
+    called = functions_of(texts)
+    functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
     helpers = helpers_text(target, _shared(target.model, step), "\n".join(blocks))
     parts = [*derived, kept_text(blocks), *blocks, functions, rows, helpers]
     return _merged(target, source, forwards, classes, parts)
@@ -195,7 +195,8 @@ def _rows(
     }
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
     for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
-        yield quoted(row), *words
+        kind, program = words
+        yield quoted(row), kind, program
 
 
 __all__ = ["UnitClass", "emit_units"]

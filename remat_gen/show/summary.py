@@ -32,10 +32,10 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
     if plan.units:
-        share = f"{100 * plan.units.planned_share:.0f}%"
+        planned = f"{100 * plan.units.planned_share:.0f}%"
         named = ", ".join(dict.fromkeys(block.name for block in plan.blocks))
         named = named if len(named) <= 60 else f"{named[:57]}…"
-        lines.append(f"units       {named}: {share} of what backward needs; the rest stays eager")
+        lines.append(f"units       {named}: {planned} of what backward needs; the rest stays eager")
     lines += _left_out(generated)
     lines += _launches(plan)
     lines += _as_in_example(generated)
