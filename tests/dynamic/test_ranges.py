@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from varying import assert_as_eager, varying
+from varying import Varying, assert_as_eager, varying
 from varying_models import RESNET, model, one_line
 
 from remat_gen.capture.load.load import load
@@ -36,18 +36,35 @@ def traced(folder: Path, source: str, dynamic: tuple[str, ...] | None) -> Traced
         return trace(loaded.model, loaded.args, loaded.kwargs, path, dynamic)
 
 
-@pytest.mark.parametrize(
-    ("source", "minimum"),
-    [(BATCH_NORM, 2), (BRANCH, 4), (SQUEEZE, 2), (VARIANCE, 2), (DEVIATION, 2)],
-    ids=["norm", "if", "squeeze", "var", "std"],
-)
-def test_a_batch_that_takes_another_path_is_refused(source: str, minimum: int) -> None:
-    planned = varying(source)
-    assert str(planned.length) == f"{minimum} <= batch <= 6"
-    for number in (6, 5, minimum):
+def test_a_batch_that_takes_another_path_is_refused() -> None:
+    planned = varying(BRANCH)
+    assert str(planned.length) == "4 <= batch <= 6"
+    for number in (6, 5, 4):
         assert_as_eager(planned, number)
-    with pytest.raises(ValueError, match=rf"\[{minimum - 1}, 8\].*\[{minimum} <= batch <= 6, 8\]"):
-        planned.steps(minimum - 1)
+    with pytest.raises(ValueError, match=r"\[3, 8\].*\[4 <= batch <= 6, 8\]"):
+        planned.steps(3)
+
+
+def from_two(source: str) -> Varying:
+    planned = varying(source)
+    assert str(planned.length) == "2 <= batch <= 6"
+    for number in (6, 5, 2):
+        assert_as_eager(planned, number)
+    return planned
+
+
+@pytest.mark.parametrize("source", [SQUEEZE, VARIANCE, DEVIATION], ids=["squeeze", "var", "std"])
+def test_one_row_that_takes_another_path_runs_as_eager(source: str) -> None:
+    planned = from_two(source)
+    with pytest.warns(UserWarning, match="right from 2 on; 1 runs by forward_eager"):
+        assert_as_eager(planned, 1)
+
+
+def test_one_row_that_eager_refuses() -> None:
+    planned = from_two(BATCH_NORM)
+    for steps in (planned.eager, planned.steps):
+        with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+            steps(1)
 
 
 def test_a_squeeze_of_another_dimension_sets_no_limit(tmp_path: Path) -> None:
