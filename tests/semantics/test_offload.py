@@ -14,6 +14,7 @@ from torch import nn
 import remat_gen
 from remat_gen.capture.load.load import import_file, read_source
 from remat_gen.explain.explanation import Fate, explain_file
+from remat_gen.ir.byte_text import size
 from remat_gen.picture.timeline_bands import bands_of, total_bytes
 from remat_gen.picture.timeline_owners import Part, residence_of
 from remat_gen.review.difference_text import as_text
@@ -216,7 +217,8 @@ def test_the_summary_says_what_travels(made: Any) -> None:
     assert predicted.sent_values > 0
     assert f"{predicted.sent_values} values" in repr(made)
     assert "go to the host at 4 GB/s each way" in repr(made)
-    assert re.search(rf"# to the host +\S+ KiB +{predicted.sent_values} values\n", made.text)
+    sent = re.escape(size(predicted.sent_bytes))
+    assert re.search(rf"# +to the host +{sent} +{predicted.sent_values} values\n", made.text)
 
 
 def test_the_difference_names_what_is_sent(folder: Path, made: Any) -> None:
