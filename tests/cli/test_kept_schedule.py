@@ -77,7 +77,8 @@ def test_costs_measured_again_are_no_reason_for_another_schedule(
 def test_fresh_keeps_nothing(existing: Path, remat: Remat) -> None:
     edit(existing, "range(2)", "range(3)")
     ended = remat(*ASKED, "--fresh", "--json")
-    assert json.loads(ended.out)["slower_than_best"] is None
+    slower = json.loads(ended.out)["slower_than_best"]
+    assert (slower is not None) == ("alike  " in ended.err)  # three layers may be planned alike
     assert "kept  " not in ended.err
     assert plan_of(existing).solver.strategy != "committed"
     assert "--fresh" not in existing.read_text()
