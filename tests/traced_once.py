@@ -15,7 +15,9 @@ from typing import TypeAlias
 from unittest import mock
 
 import pytest
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
 
 from remat_gen.ask.live_model import GIVEN
 from remat_gen.capture.load.load import Loaded
@@ -72,9 +74,15 @@ def _key(loaded: Loaded, dynamic: tuple[str, ...] | None) -> Key:
         loaded.builder,
         loaded.inputs_name,
         loaded.device,
+        _shapes(loaded),  # of another batch than the example's, where one is asked for
         any(isinstance(tensor, FakeTensor) for tensor in loaded.model.parameters()),
         dynamic,
     )
+
+
+def _shapes(loaded: Loaded) -> tuple[object, ...]:
+    leaves = tree_leaves((loaded.args, loaded.kwargs))
+    return tuple(tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _digest(folder: Path) -> str:
