@@ -98,10 +98,6 @@ def test_the_best_batch_of_a_target(folder: Path, remat: Remat) -> None:
     assert Solver(steps.problem(after), "none").plain.peak_bytes > 300_000
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="open: costs measured at three batches may promise what `generate` then refuses for all",
-)
 def test_the_best_batch_is_written(folder: Path, remat: Remat) -> None:
     """Measured here: costs between measured batches, then those of the batch itself."""
     ended = remat(
