@@ -5,7 +5,9 @@ They are there before torch.cuda is imported, so that all of torch.cuda is torch
 
 from __future__ import annotations
 
+import atexit
 import enum
+import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -79,6 +81,8 @@ def _initialise(c: ModuleType) -> None:
     torch.cuda.default_generators = tuple(_generator(c, i) for i in range(library().sim_devices()))
     torch.cuda._get_device_properties = _properties
     _clone_storages(torch.UntypedStorage)
+    # autograd's thread may still let go of the last backward: it needs Python for that
+    atexit.register(time.sleep, 0.1)
     attention.register()
 
 
