@@ -96,6 +96,12 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/side_by_side.py", *session.posargs, env=pages)
 
 
+@nox.session(venv_backend="none")
+def gpu(session: nox.Session) -> None:
+    """Find out all that a first run on a GPU is to show, on this machine's torch: `-- --list`."""
+    session.run("python", "benchmarks/gpu/first_run.py", *session.posargs)
+
+
 @nox.session
 def zoo(session: nox.Session) -> None:
     """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part."""

@@ -2,9 +2,10 @@
 
     python benchmarks/on_gpu.py [EXAMPLE…] [--pairs N] [--out FOLDER]
 
-For each example and budget: the peak that was predicted and measured (the allocator's requested
-bytes, and what `max_memory_allocated` counts), and the step time as the median of paired ratios
-to eager with its 95 % interval. Writes cuda.json and cuda.md, with device, versions and date.
+An example is a name or a file. For each example and budget: the peak that was predicted and
+measured (the allocator's requested bytes, and what `max_memory_allocated` counts), and the step
+time as the median of paired ratios to eager with its 95 % interval. Writes cuda.json and cuda.md,
+with device, versions and date.
 `--device cpu` runs the same on the CPU, to try the script; it writes cpu.json and cpu.md.
 
 The file is not called cuda.py: beside it, `import torch` would take it for NVIDIA's package.
@@ -23,8 +24,8 @@ import torch
 from planned import EXAMPLES, ROOT, scratch
 
 import remat_gen
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import load
-from remat_gen.capture.profile.profile import device_name
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.review.generated_module import verify_file
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     asked = parser.parse_args()
     about = {
-        "device": device_name(torch.device(asked.device)),
+        "device": kind_of(asked.device).name(torch.device(asked.device)),
         "torch": str(torch.__version__),
         "CUDA": str(torch.version.cuda),
         "remat-gen": remat_gen.__version__,
@@ -164,10 +165,12 @@ def main() -> None:
     rows: list[Row | Refused] = []
     for name in asked.examples:
         with scratch("on_gpu") as folder:
-            source = Path(shutil.copy(ROOT / "examples" / f"{name}.py", folder))
+            given = Path(name) if name.endswith(".py") else ROOT / "examples" / f"{name}.py"
+            source = Path(shutil.copy(given, folder))
             for budget in asked.budgets.split(","):
                 rows.append(measure(source, budget, asked.device, asked.pairs))
                 print(line(rows[-1]), flush=True)
+        asked.out.mkdir(parents=True, exist_ok=True)
         stem = asked.out / asked.device
         content = {"about": about, "rows": [asdict(row) for row in rows]}
         stem.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n")
