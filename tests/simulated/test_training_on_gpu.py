@@ -91,10 +91,10 @@ def test_a_step_goes_on_after_running_out_of_memory(both: tuple[Loaded, Loaded])
     planned.model.zero_grad()
     for _ in range(100):  # autograd's thread lets go of the failed backward behind the error
         gc.collect()
-        if torch.cuda.memory_allocated() == held:
+        if torch.cuda.memory_allocated() <= held:
             break
         time.sleep(0.05)
-    assert torch.cuda.memory_allocated() == held, "what the failed step held is free"
+    assert torch.cuda.memory_allocated() <= held, "what the failed step held is free"
     found = []
     for loaded in both:
         torch.manual_seed(3)
