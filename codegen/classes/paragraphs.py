@@ -48,7 +48,8 @@ def paragraphs(
 def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     statement = alike[0]
     nbytes = [s.nbytes for s in alike if s.nbytes]
-    said = f"  # {statement.verb}" if statement.verb else ""
+    verb = max(s.verb for s in alike)  # "" where this body frees it in another place
+    said = f"  # {verb}" if verb else ""
     said += f" {sizes(nbytes)}" if nbytes else ""
     if not statement.frees:
         return [spell(statement.text) + said]
