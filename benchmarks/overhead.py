@@ -90,7 +90,7 @@ def operators_of(step: Callable[[], object]) -> int:
 def looked_at(planned: Loaded) -> object:
     """Compare the model as the generated forward does once it has seen it."""
     module: Any = planned.module
-    return module.check_structure(planned.model)
+    return module.check_model(planned.model)
 
 
 def step(model: nn.Module, given: Loaded) -> object:
