@@ -39,7 +39,7 @@ TEXTS = (
 )
 LISTS = ("dynamic", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")
-NUMBERS = ("batch",)
+NUMBERS = ("batch", "fsdp")
 _PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS)
 

@@ -17,7 +17,7 @@ from remat_gen.ask.request import (
     DeviceMemory,
     Request,
     Strategy,
-    make_batch,
+    make_count,
     make_device,
     make_dynamic,
     make_limit,
@@ -55,6 +55,7 @@ class GenerateOptions:
     offload: bool = False
     batch: int | None = None
     units: Sequence[str] | None = None
+    fsdp: int | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -82,8 +83,9 @@ class GenerateOptions:
             live=live is not None,
             compiled=self.compile,
             offload=self.offload,
-            batch=make_batch(self.batch),
+            batch=make_count("--batch", self.batch),
             units=self._units(),
+            fsdp=make_count("--fsdp", self.fsdp) or 0,
         )
 
     def _units(self) -> tuple[str, ...]:
@@ -102,6 +104,8 @@ class GenerateOptions:
         clash = [option for option, value in others.items() if value]
         if self.units and clash:
             raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")
+        if self.fsdp is not None and not self.units:
+            raise UsageError("--fsdp needs --units: the submodules that fully_shard is called on")
         return tuple(dict.fromkeys(self.units or ()))
 
     def _limit(self) -> Budget | DeviceMemory:

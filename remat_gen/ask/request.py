@@ -25,7 +25,7 @@ from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute", "units")
-_NUMBERS = ("batch",)
+_NUMBERS = ("batch", "fsdp")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -76,7 +76,8 @@ class Request:
     `target` is the device that is planned for without being there. `live` where a built model, of
     class `model`, was given; `compiled` where parts of blocks shall be; `offload` where values may
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
-    patterns of submodules that are planned, where the rest stays eager."""
+    patterns of submodules that are planned, where the rest stays eager; `fsdp` processes shard
+    them and the model by FSDP2."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -97,6 +98,7 @@ class Request:
     offload: bool = False
     batch: int | None = None
     units: tuple[str, ...] = ()
+    fsdp: int = 0
 
     @property
     def target_word(self) -> str:
@@ -138,6 +140,7 @@ class Request:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
         words += [word for pattern in self.units for word in ("--units", pattern)]
+        words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 
@@ -202,15 +205,15 @@ def make_limit(
     return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
 
 
-def make_batch(batch: int | None) -> int | None:
-    """Return the batch that is asked for.
+def make_count(option: str, count: int | None) -> int | None:
+    """Return how many are asked for.
 
     Raises:
-        UsageError: it is less than 1.
+        UsageError: less than 1.
     """
-    if batch is not None and batch < 1:
-        raise UsageError(f"--batch {batch}: give a batch of at least 1")
-    return batch
+    if count is not None and count < 1:
+        raise UsageError(f"{option} {count}: give at least 1")
+    return count
 
 
 def make_device(device: str, target: str | None) -> str:

@@ -85,6 +85,10 @@ UnitsOption = Annotated[
     list[str] | None,
     typer.Option("--units", metavar="PATH", help="Plan these submodules alone: 'h.*'. Repeatable."),
 ]
+FsdpOption = Annotated[
+    int | None,
+    typer.Option("--fsdp", metavar="N", help="Count what FSDP2 over N processes holds [none]."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]

@@ -83,7 +83,7 @@ def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
         return None
     share = planned_share(step, planned.problem, planned.solution.eager)
     static = not step.graph.lengths
-    return PlannedUnits(request.units, step.eager.held_bytes, round(share, 4), static)
+    return PlannedUnits(request.units, step.eager.held_bytes, round(share, 4), static, request.fsdp)
 
 
 def _solver(solution: Solution) -> Solver:

@@ -174,7 +174,8 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         if request.units:
             from remat_gen.units.tracing_units import trace_units
 
-            return loaded, trace_units(loaded, request.units, static=request.dynamic == ())
+            static = request.dynamic == ()
+            return loaded, trace_units(loaded, request.units, static=static, fsdp=request.fsdp)
         from remat_gen.capture.trace.trace import trace_loaded
 
         return loaded, trace_loaded(loaded, request.dynamic)

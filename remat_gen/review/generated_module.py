@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
 from remat_gen.capture.trace.trace import trace_loaded
+from remat_gen.capture.units.fully_sharded import fully_sharded
+from remat_gen.capture.units.patterns import find_units
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
@@ -23,7 +26,7 @@ from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
 from remat_gen.terminal.progress import Step
 from remat_gen.units.tracing_units import retrace_units
-from remat_gen.verification.compare_models import verify_models
+from remat_gen.verification.compare_models import AsUsed, verify_models
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import smaller_step
 
@@ -159,7 +162,17 @@ def verify_file(
             smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
             time_steps=time_steps,
             progress=progress,
+            as_used=_as_used(existing.plan, original),
         )
+
+
+def _as_used(plan: Plan, original: Loaded) -> AsUsed:
+    """Return how a model is used whose peak is measured: sharded, where it was planned so."""
+    units = plan.units
+    if units is None or not units.fsdp:
+        return nullcontext
+    paths, processes = find_units(original.model, units.patterns), units.fsdp
+    return lambda model: fully_sharded(model, paths, processes, original.device)
 
 
 def _planned(existing: Existing, original: Loaded) -> nn.Module:

@@ -36,6 +36,9 @@ def summary_lines(generated: Generated) -> list[str]:
         named = ", ".join(dict.fromkeys(block.name for block in plan.blocks))
         named = named if len(named) <= 60 else f"{named[:57]}…"
         lines.append(f"units       {named}: {planned} of what backward needs; the rest stays eager")
+        if plan.units.fsdp:
+            among = f"{plan.units.fsdp} process{'es' * (plan.units.fsdp != 1)}"
+            lines.append(f"fsdp        {among}: what FSDP2 gathers and reduces is counted")
     lines += _left_out(generated)
     lines += _launches(plan)
     lines += _as_in_example(generated)

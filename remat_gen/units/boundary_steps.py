@@ -16,6 +16,7 @@ from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
+from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.unit_kinds import Examples
@@ -47,20 +48,22 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
     return examples
 
 
-def measure_eager_parts(loaded: Loaded, examples: Examples) -> EagerParts:
+def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> EagerParts:
     """Run whole steps, and measure what is allocated between the units, and what it takes.
+
+    With `fsdp`, the number of processes, it is the step of a model that FSDP2 shards.
 
     Raises:
         TraceError: backward does not run the units in reverse order.
     """
 
     def step(inside: Inside) -> BoundaryRun:
-        run = BoundaryRun(examples.units, inside)
+        run = BoundaryRun({path: model.get_submodule(path) for path in examples.units}, inside)
         with run.installed():
-            training_step(loaded.model, loaded.args, loaded.kwargs)
+            training_step(model, loaded.args, loaded.kwargs)
         return run
 
-    with _own_step(loaded):
+    with _own_step(loaded) as own, as_used(own, examples.units, fsdp, loaded.device) as model:
         first = step(lambda _: contextlib.nullcontext())
         _refuse_other_order(first, examples)
         times = [times_between(step, loaded.device) for _ in range(_TIMED)]

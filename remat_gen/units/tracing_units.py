@@ -8,14 +8,18 @@ from remat_gen.ir.plan import PlannedUnits
 from remat_gen.units.boundary_steps import measure_eager_parts, record_calls
 
 
-def trace_units(loaded: Loaded, patterns: tuple[str, ...], *, static: bool) -> UnitStep:
+def trace_units(
+    loaded: Loaded, patterns: tuple[str, ...], *, static: bool, fsdp: int = 0
+) -> UnitStep:
     """Trace the units that patterns name, and measure what lies between them.
+
+    With `fsdp`, the number of processes that FSDP2 shards over, that is with what it holds.
 
     Raises:
         RematError: a pattern names no unit, the model's step fails, or a unit cannot be traced.
     """
     examples = record_calls(loaded, patterns)
-    return unit_step(loaded, examples, measure_eager_parts(loaded, examples), static=static)
+    return unit_step(loaded, examples, measure_eager_parts(loaded, examples, fsdp), static=static)
 
 
 def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -45,6 +46,8 @@ _STEP_ERRORS = (
     ArithmeticError,
 )
 
+AsUsed: TypeAlias = Callable[[nn.Module], AbstractContextManager[nn.Module]]
+
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
@@ -58,6 +61,7 @@ class _Subject:
     modelled: bool
     progress: Step | None = None
     deterministic: bool = False
+    as_used: AsUsed = nullcontext
 
     def tell(self, part: int) -> None:
         """Report that a part begins."""
@@ -89,7 +93,8 @@ class _Subject:
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
-        return model_peak(model, args, kwargs, self.device)
+        with self.as_used(model) as used:
+            return model_peak(used, args, kwargs, self.device)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
@@ -110,19 +115,28 @@ def verify_models(
     seed: int = 0,
     time_steps: int = 0,
     progress: Step | None = None,
+    as_used: AsUsed = nullcontext,
 ) -> Report:
     """Run two training steps of both models from one state and seed, and compare.
 
     Compared are outputs, gradients, buffers, inputs and random streams after each step; the
     planned model's activation peak is measured and held against budget and prediction (one from
     `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
-    pairs, with `smaller` both run such steps as well, under the same budget. Both models are
+    pairs, with `smaller` both run such steps as well, under the same budget. Peaks are those of
+    the models `as_used`, sharded for one. Both models are
     changed: their state is the original's after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
     subject = _Subject(
-        tuple(args), dict(kwargs), State.of(original), device, seed, modelled, progress
+        tuple(args),
+        dict(kwargs),
+        State.of(original),
+        device,
+        seed,
+        modelled,
+        progress,
+        as_used=as_used,
     )
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled

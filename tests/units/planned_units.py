@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -48,9 +48,13 @@ class Pair:
         return (made, {}) if isinstance(made, tuple) else ((), made)
 
 
-def plan(folder: Path, name: str, budget: str, **options: Any) -> Pair:
+def plan(
+    folder: Path, name: str, budget: str, changes: Mapping[str, str] | None = None, **options: Any
+) -> Pair:
     """Plan a model of the folder `models` by its units, with modelled costs: that is quick."""
     source = Path(shutil.copy(MODELS / f"{name}.py", folder))
+    for old, new in (changes or {}).items():
+        source.write_text(source.read_text().replace(old, new))
     with mock.patch("remat_gen.capture.profile.profile.profile", _modelled):
         generated = remat_gen.generate(source, budget=budget, units=[PATTERNS[name]], **options)
     assert generated.output is not None

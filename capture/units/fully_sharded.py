@@ -1,0 +1,59 @@
+"""A model under FSDP2 as one of several processes has it, without the others.
+
+Collectives of PyTorch's `fake` backend allocate what real ones do and repeat this process's shard,
+so that parameters are not the model's own: bytes are right, numbers are not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+
+import torch
+from torch import distributed as dist
+from torch import nn
+
+from remat_gen.ir.errors import UsageError
+
+
+def as_used(
+    model: nn.Module, units: Collection[str], fsdp: int, device: torch.device
+) -> AbstractContextManager[nn.Module]:
+    """Return a context with the model as it is trained: itself, or sharded over `fsdp` processes.
+
+    Raises:
+        UsageError: as `fully_sharded`.
+    """
+    if not fsdp:
+        return contextlib.nullcontext(model)
+    return fully_sharded(model, units, fsdp, device)
+
+
+@contextlib.contextmanager
+def fully_sharded(
+    model: nn.Module, units: Collection[str], processes: int, device: torch.device
+) -> Iterator[nn.Module]:
+    """Yield a copy of a model whose units, then itself, are sharded over `processes`.
+
+    Raises:
+        UsageError: torch.distributed is missing or in use.
+    """
+    if not dist.is_available():
+        raise UsageError("--fsdp: this PyTorch has no torch.distributed")
+    if dist.is_initialized():
+        raise UsageError("--fsdp plans in a process of its own: torch.distributed is in use here")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
+
+    dist.init_process_group("fake", rank=0, world_size=processes, store=FakeStore())
+    try:
+        mesh = init_device_mesh(device.type, (processes,))
+        sharded = copy.deepcopy(model)
+        for path in units:
+            fully_shard(sharded.get_submodule(path), mesh=mesh)
+        yield fully_shard(sharded, mesh=mesh)
+    finally:
+        dist.destroy_process_group()
