@@ -55,13 +55,13 @@ def plan(
     source = Path(shutil.copy(MODELS / f"{name}.py", folder))
     for old, new in (changes or {}).items():
         source.write_text(source.read_text().replace(old, new))
-    with mock.patch("remat_gen.capture.profile.profile.profile", _modelled):
+    with mock.patch("remat_gen.capture.profile.profile.profile", modelled):
         generated = remat_gen.generate(source, budget=budget, units=[PATTERNS[name]], **options)
     assert generated.output is not None
     return Pair(generated, _imported(source), _imported(generated.output))
 
 
-def _modelled(graph: Graph, device: torch.device, *_: Any) -> Costs:
+def modelled(graph: Graph, device: torch.device, *_: Any) -> Costs:
     made = modelled_costs(graph, find_target("h200"))
     return Costs("cpu", made.operations)
 

@@ -1,0 +1,68 @@
+"""A small GPT that can be cut into the stages of a pipeline: a stage has some of its layers."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LAYERS = 4
+WIDTH = 64
+HEADS = 4
+CONTEXT = 64
+VOCABULARY = 256
+BATCH = 4
+
+
+class Attention(nn.Module):
+    """Causal self-attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.proj = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, c = x.shape
+        q, k, v = self.qkv(x).view(b, t, 3, HEADS, c // HEADS).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(mixed.transpose(1, 2).reshape(b, t, c))
+
+
+class Layer(nn.Module):
+    """Attention and MLP, each behind its LayerNorm and added to the stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(WIDTH)
+        self.attn = Attention()
+        self.ln_2 = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        return x + self.down(F.gelu(self.up(self.ln_2(x))))
+
+
+class GPT(nn.Module):
+    """Token numbers to logits; a stage without embedding is handed the stream instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed: nn.Module | None = nn.Embedding(VOCABULARY, WIDTH)
+        self.h = nn.ModuleDict({str(i): Layer() for i in range(LAYERS)})
+        self.head: nn.Module | None = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.embed is not None:
+            x = self.embed(x)
+        for layer in self.h.values():
+            x = layer(x)
+        return x if self.head is None else self.head(x)
+
+
+def build_model() -> nn.Module:
+    return GPT()
+
+
+def example_inputs() -> tuple[Tensor]:
+    return (torch.randint(VOCABULARY, (BATCH, CONTEXT)),)
