@@ -44,7 +44,7 @@ class Asked:
     """What was asked for; `budget` as it was written, `command` to ask again.
 
     `live` where a built model was given: its file alone does not build it. `batch` where it is not
-    the example's.
+    the example's. `in_flight` are the steps whose activations are held at once.
     """
 
     command: str
@@ -56,6 +56,7 @@ class Asked:
     budget_bytes: int
     live: bool = False
     batch: int | None = None
+    in_flight: int = 1
 
 
 @dataclass(frozen=True, slots=True)

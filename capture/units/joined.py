@@ -69,8 +69,19 @@ def joined(calls: Sequence[Call], held: Sequence[int], device: str, layers: Laye
     The phases are the calls in forward, then in backward in reverse order. What a unit hands to
     another is a value of its own: it is what the other one keeps of its inputs.
     """
+    return _Join(calls, _levels_apart(calls, held), device).graph(layers)
+
+
+def across_the_turn(calls: Sequence[Call], held: Sequence[int]) -> int:
+    """Return the bytes of what a joined graph has between its last forward and first backward."""
+    n = len(calls)
+    kept = sum(nbytes for first, last, nbytes in _levels_apart(calls, held) if first < n <= last)
+    return kept + handed_bytes(calls)[n]
+
+
+def _levels_apart(calls: Sequence[Call], held: Sequence[int]) -> list[tuple[int, int, int]]:
     apart = [total - handed for total, handed in zip(held, handed_bytes(calls), strict=True)]
-    return _Join(calls, levels([max(0, nbytes) for nbytes in apart]), device).graph(layers)
+    return levels([max(0, nbytes) for nbytes in apart])
 
 
 def handed_bytes(calls: Sequence[Call]) -> list[int]:

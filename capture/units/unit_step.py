@@ -12,7 +12,7 @@ from remat_gen.capture.observe.outputs import Returned
 from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
-from remat_gen.capture.units.joined import Call, call_names, joined
+from remat_gen.capture.units.joined import Call, across_the_turn, call_names, joined
 from remat_gen.capture.units.unit_kinds import Examples, Kind, trace_kinds
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Kind as InputKind
@@ -25,13 +25,14 @@ class EagerParts:
 
     `held_bytes` has a number for each call of a unit in forward, then in backward. The others have
     one more: the first is of what comes before the first phase. `incoming` has the strides of the
-    gradients that came into what each call returned.
+    gradients that came into what each call returned. `turn_bytes` are held where forward has ended.
     """
 
     held_bytes: tuple[int, ...]
     highest_bytes: tuple[int, ...] = ()
     times_us: tuple[float, ...] = ()
     incoming: tuple[tuple[Strides, ...], ...] = ()
+    turn_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,14 @@ class UnitStep(Traced):
     kinds: tuple[Kind, ...] = ()
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    calls_joined: tuple[Call, ...] = ()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return what eager holds behind forward, beyond what the graph has in between."""
+        return max(
+            0, self.eager.turn_bytes - across_the_turn(self.calls_joined, self.eager.held_bytes)
+        )
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -86,6 +95,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, *, static: 
         kinds=kinds,
         calls=tuple(examples.calls),
         names=tuple(names),
+        calls_joined=tuple(calls),
     )
 
 

@@ -39,7 +39,7 @@ TEXTS = (
 )
 LISTS = ("dynamic", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")
-NUMBERS = ("batch", "fsdp")
+NUMBERS = ("batch", "fsdp", "in-flight")
 _PATHS = ("source", "output")
 KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS)
 

@@ -56,6 +56,7 @@ class GenerateOptions:
     batch: int | None = None
     units: Sequence[str] | None = None
     fsdp: int | None = None
+    in_flight: int | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -86,6 +87,7 @@ class GenerateOptions:
             batch=make_count("--batch", self.batch),
             units=self._units(),
             fsdp=make_count("--fsdp", self.fsdp) or 0,
+            in_flight=self._in_flight(),
         )
 
     def _units(self) -> tuple[str, ...]:
@@ -107,6 +109,19 @@ class GenerateOptions:
         if self.fsdp is not None and not self.units:
             raise UsageError("--fsdp needs --units: the submodules that fully_shard is called on")
         return tuple(dict.fromkeys(self.units or ()))
+
+    def _in_flight(self) -> int:
+        """Return how many steps are in flight.
+
+        Raises:
+            UsageError: less than one, or with an option that does not know of several.
+        """
+        steps = make_count("--in-flight", self.in_flight) or 1
+        others = {"--compile": self.compile, "--offload": self.offload}
+        clash = [option for option, value in others.items() if value]
+        if steps > 1 and clash:
+            raise UsageError(f"--in-flight and {clash[0]} exclude each other; give one of them")
+        return steps
 
     def _limit(self) -> Budget | DeviceMemory:
         optimizer = chosen(Optimizer, "optimizer", self.optimizer) if self.optimizer else None

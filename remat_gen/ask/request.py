@@ -25,7 +25,7 @@ from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute", "units")
-_NUMBERS = ("batch", "fsdp")
+_NUMBERS = ("batch", "fsdp", "in_flight")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -77,7 +77,7 @@ class Request:
     class `model`, was given; `compiled` where parts of blocks shall be; `offload` where values may
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
     patterns of submodules that are planned, where the rest stays eager; `fsdp` processes shard
-    them and the model by FSDP2."""
+    them and the model by FSDP2. `in_flight` steps hold their activations at once."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -99,6 +99,7 @@ class Request:
     batch: int | None = None
     units: tuple[str, ...] = ()
     fsdp: int = 0
+    in_flight: int = 1
 
     @property
     def target_word(self) -> str:
@@ -141,6 +142,7 @@ class Request:
         words += [*self._dynamic_words(), *self._pin_words()]
         words += [word for pattern in self.units for word in ("--units", pattern)]
         words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
+        words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 

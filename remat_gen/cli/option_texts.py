@@ -55,7 +55,12 @@ TargetOption = Annotated[
     typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
 ]
 StrategyOption = Annotated[
-    Strategy, typer.Option(metavar="NAME", help=f"{'|'.join(Strategy)} [auto]", show_default=False)
+    Strategy,
+    typer.Option(
+        metavar="NAME",
+        help="auto|rockmate|rotor|checkmate|ogc|none|chen-sqrt|… [auto]",
+        show_default=False,
+    ),
 ]
 EffortOption = Annotated[
     Effort,
@@ -89,6 +94,10 @@ FsdpOption = Annotated[
     int | None,
     typer.Option("--fsdp", metavar="N", help="Count what FSDP2 over N processes holds [none]."),
 ]
+InFlightOption = Annotated[
+    int | None,
+    typer.Option("--in-flight", metavar="N", help="Micro-batches that wait for backward [1]."),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
@@ -96,4 +105,6 @@ CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fus
 OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", hidden=True, help="Show tracebacks of errors.")
+]

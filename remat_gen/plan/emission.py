@@ -108,6 +108,7 @@ def _asked(request: Request, planned: Planned) -> Asked:
         budget_bytes=planned.budget_bytes,
         live=request.live,
         batch=request.batch,
+        in_flight=request.in_flight,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.ask.budget import Breakdown, Budget
-from remat_gen.ask.pin_patterns import pin
+from remat_gen.ask.pin_patterns import Pinned, pin
 from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
@@ -13,6 +13,7 @@ from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.host_copies_planned import with_host
+from remat_gen.plan.in_flight import InFlight, plan_in_flight
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units
@@ -79,9 +80,18 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             committed = renamed(committed, [operation.name for operation in graph.operations])
         search = Search(strategy, request.effort, step, stages.progress.news, committed)
         elsewhere = elsewhere_of(graph, costs)
-        if isinstance(measured.traced, UnitStep):
-            planned = plan_units(measured.traced, problem, measured.limit, search, elsewhere)
+
+        def within(pinned: Pinned, limit: Budget | int) -> Planned:
+            if isinstance(measured.traced, UnitStep):
+                return plan_units(measured.traced, pinned, limit, search, elsewhere)
+            return make_plan(pinned, graph, limit, search, elsewhere)
+
+        if request.in_flight > 1:
+            traced = measured.traced
+            besides = traced.waiting_bytes if isinstance(traced, UnitStep) else 0
+            flight = InFlight(request.in_flight, besides)
+            planned = plan_in_flight(problem, measured.limit, flight, within)
         else:
-            planned = make_plan(problem, graph, measured.limit, search, elsewhere)
+            planned = within(problem, measured.limit)
         stages.pardon()
         return planned

@@ -163,6 +163,7 @@ def verify_file(
             time_steps=time_steps,
             progress=progress,
             as_used=_as_used(existing.plan, original),
+            in_flight=existing.plan.asked.in_flight,
         )
 
 

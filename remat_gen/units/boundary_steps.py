@@ -6,7 +6,9 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,8 +25,9 @@ from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import State
-from remat_gen.verification.step import training_step
+from remat_gen.verification.step import backward_step, forward_step
 
+_N = TypeVar("_N", int, float)
 _TIMED = 3  # steps; of each part the quickest counts
 
 
@@ -60,7 +63,10 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
     def step(inside: Inside) -> BoundaryRun:
         run = BoundaryRun({path: model.get_submodule(path) for path in examples.units}, inside)
         with run.installed():
-            training_step(model, loaded.args, loaded.kwargs)
+            outputs = forward_step(model, loaded.args, loaded.kwargs)
+            with inside("turn"):
+                pass
+            backward_step(outputs, model, loaded.args, loaded.kwargs)
         return run
 
     with _own_step(loaded) as own, as_used(own, examples.units, fsdp, loaded.device) as model:
@@ -68,12 +74,28 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
         _refuse_other_order(first, examples)
         times = [times_between(step, loaded.device) for _ in range(_TIMED)]
         between = between_units(step, loaded.device)
+    turn = (
+        first.calls
+    )  # the part that ends with forward; the next one ends where backward's units begin
+    highest = [part.highest_bytes for part in between]
+    held = [part.before_bytes for part in between]
+    quickest = list(map(min, zip(*times, strict=True)))
     return EagerParts(
-        held_bytes=tuple(max(0, part.before_bytes) for part in between[:-1]),
-        highest_bytes=tuple(max(0, part.highest_bytes) for part in between),
-        times_us=tuple(map(min, zip(*times, strict=True))),
+        held_bytes=_positive(held[:turn] + held[turn + 1 : -1]),
+        highest_bytes=_positive(_merged(highest, turn, max)),
+        times_us=tuple(_merged(quickest, turn, operator.add)),
+        turn_bytes=max(0, held[turn]),
         incoming=tuple(first.incoming[call] for call in range(first.calls)),
     )
+
+
+def _merged(numbers: list[_N], at: int, merge: Callable[[_N, _N], _N]) -> list[_N]:
+    """Merge the parts before and behind the end of forward: no unit stands between them."""
+    return [*numbers[:at], merge(numbers[at], numbers[at + 1]), *numbers[at + 2 :]]
+
+
+def _positive(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(max(0, number) for number in numbers)
 
 
 def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:

@@ -62,6 +62,7 @@ class _Subject:
     progress: Step | None = None
     deterministic: bool = False
     as_used: AsUsed = nullcontext
+    in_flight: int = 1
 
     def tell(self, part: int) -> None:
         """Report that a part begins."""
@@ -94,7 +95,7 @@ class _Subject:
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
         with self.as_used(model) as used:
-            return model_peak(used, args, kwargs, self.device)
+            return model_peak(used, args, kwargs, self.device, in_flight=self.in_flight)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
@@ -116,6 +117,7 @@ def verify_models(
     time_steps: int = 0,
     progress: Step | None = None,
     as_used: AsUsed = nullcontext,
+    in_flight: int = 1,
 ) -> Report:
     """Run two training steps of both models from one state and seed, and compare.
 
@@ -123,7 +125,7 @@ def verify_models(
     planned model's activation peak is measured and held against budget and prediction (one from
     `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
     pairs, with `smaller` both run such steps as well, under the same budget. Peaks are those of
-    the models `as_used`, sharded for one. Both models are
+    the models `as_used`, sharded for one, with as many steps `in_flight`. Both models are
     changed: their state is the original's after some steps. The global random streams are put back.
     """
     original.train()
@@ -137,6 +139,7 @@ def verify_models(
         modelled,
         progress,
         as_used=as_used,
+        in_flight=in_flight,
     )
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled

@@ -19,7 +19,7 @@ from torch import nn
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.garbage import frozen_by_others
 from remat_gen.capture.profile.memory_events import MemoryEvent, recorded_memory
-from remat_gen.verification.step import clear_gradients, training_step
+from remat_gen.verification.step import clear_gradients, forward_step, training_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ def model_peak(
     device: torch.device,
     *,
     set_to_none: bool = False,
+    in_flight: int = 1,
 ) -> PeakMeasurement:
-    """Measure the second training step of a model.
+    """Measure the second training step of a model, while others are `in_flight`: wait for backward.
 
     `.grad` is allocated before it, which is what a budget means; with `set_to_none` the step
     begins by `zero_grad(set_to_none=True)`, PyTorch's default, and makes its gradients anew.
@@ -71,7 +72,10 @@ def model_peak(
     def step() -> object:
         if set_to_none:
             clear_gradients(model, args, kwargs)
-        return training_step(model, args, kwargs)
+        waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
+        outputs = training_step(model, args, kwargs)
+        del waiting
+        return outputs
 
     return activation_peak(step, device)
 

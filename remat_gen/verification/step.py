@@ -30,8 +30,19 @@ def training_step(
     Gradients accumulate into `.grad`. The incoming gradients are random, from an own generator
     seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
     """
-    with context_of(model):
-        outputs = model(*args, **kwargs)
+    outputs = forward_step(model, args, kwargs)
+    backward_step(outputs, model, args, kwargs, gradient_seed)
+    return outputs
+
+
+def backward_step(
+    outputs: object,
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    gradient_seed: int = 0,
+) -> None:
+    """Run backward of what a model returned."""
     wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
     if len(wanted) > 1:
         wanted = _made_by_the_step(wanted, model, (args, kwargs))
@@ -42,7 +53,12 @@ def training_step(
         gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
         token = gradients_of(gradient_seed, *wanted)
         torch.autograd.backward(token, torch.empty_like(token))
-    return outputs
+
+
+def forward_step(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
+    """Run forward in the model's `step_context()`."""
+    with context_of(model):
+        return model(*args, **kwargs)
 
 
 def _made_by_the_step(

@@ -44,7 +44,8 @@ class Replay:
     """What a schedule costs: `peak_at` is the index of the operation that sets the peak.
 
     `travelled` are the values that go to the host, all of them there when backward begins;
-    `waits_us`, a part of the time, is spent on copies that are not done.
+    `waits_us`, a part of the time, is spent on copies that are not done. `retained_bytes` are
+    resident where backward begins.
     """
 
     peak_bytes: int
@@ -54,6 +55,7 @@ class Replay:
     timeline: tuple[Moment, ...]
     travelled: tuple[int, ...] = ()
     waits_us: float = 0.0
+    retained_bytes: int = 0
 
 
 def replay(problem: Problem, schedule: Schedule, *, keep_gradients: bool = False) -> Replay:
@@ -97,6 +99,7 @@ class _Machine:
     timeline: list[Moment] = field(default_factory=list)
     copies: Copies = field(init=False)
     waits_us: float = 0.0
+    retained: int = 0
 
     def __post_init__(self) -> None:
         self.copies = Copies(self.problem.link)
@@ -106,6 +109,7 @@ class _Machine:
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
                 self._refuse_kept()
+                self.retained = self.nbytes
                 self._add(self.problem.given)
             for position, step in enumerate(segment.steps):
                 match step:
@@ -235,6 +239,7 @@ class _Machine:
             tuple(self.timeline),
             tuple(self.copies.host),
             self.waits_us,
+            self.retained,
         )
 
 

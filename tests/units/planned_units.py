@@ -49,14 +49,25 @@ class Pair:
 
 
 def plan(
-    folder: Path, name: str, budget: str, changes: Mapping[str, str] | None = None, **options: Any
+    folder: Path,
+    name: str,
+    budget: str,
+    changes: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
+    **options: Any,
 ) -> Pair:
-    """Plan a model of the folder `models` by its units, with modelled costs: that is quick."""
+    """Plan a model of the folder `models` by its units, or as a `whole`.
+
+    Its costs are modelled: that is quick.
+    """
     source = Path(shutil.copy(MODELS / f"{name}.py", folder))
     for old, new in (changes or {}).items():
         source.write_text(source.read_text().replace(old, new))
     with mock.patch("remat_gen.capture.profile.profile.profile", modelled):
-        generated = remat_gen.generate(source, budget=budget, units=[PATTERNS[name]], **options)
+        generated = remat_gen.generate(
+            source, budget=budget, units=[] if whole else [PATTERNS[name]], **options
+        )
     assert generated.output is not None
     return Pair(generated, _imported(source), _imported(generated.output))
 
