@@ -144,7 +144,7 @@ class OutputsOnly(Net):
 
 def verify(monkeypatch: pytest.MonkeyPatch, original: nn.Module, planned: nn.Module) -> Report:
     """Verify as if on a GPU; nothing that needs one is run."""
-    monkeypatch.setattr("remat_gen.verification.compare_models.model_peak", lambda *_: None)
+    monkeypatch.setattr("remat_gen.verification.compare_models.model_peak", lambda *_, **__: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     limits = {"predicted_peak_bytes": None, "budget_bytes": None}
     x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
