@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,10 +90,11 @@ def run_on_fakes(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     looks: Looks | None = None,
+    watch: AbstractContextManager[object] | None = None,
 ) -> Returned:
     """Run a step's forward on fake copies of the model's state and inputs.
 
-    Looks at values are answered from those of a real run.
+    Looks at values are answered from those of a real run. A `watch` sees each operation.
     """
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     mode = _mode_of(state.values())
@@ -121,7 +122,8 @@ def run_on_fakes(
         ):
             kept = kept_as_it_is(model) if looks else nullcontext()
             told = answered_no() if looks and looks.asks else nullcontext()
-            with told, kept, Answering(looks).looking() if looks else nullcontext():
+            answers = Answering(looks).looking() if looks else nullcontext()
+            with told, kept, answers, watch or nullcontext():
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )

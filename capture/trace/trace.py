@@ -33,6 +33,7 @@ from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.refuse.reasons import explain
@@ -121,6 +122,8 @@ def trace(
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
             returned, reads, looks = _returned(model, call, _globals_of(source_file))
+        if stands_for:
+            _refuse_host_draws(model, call, looks)
         refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
         refuse_hooked_saving(returned.saving)
@@ -249,6 +252,12 @@ class _Step:
     def _left_out(self) -> tuple[LeftOut, ...]:
         kernels = () if self.stands_for else fused_kernels(self.model)
         return (*self.returned.saving, *kernels)
+
+
+def _refuse_host_draws(model: nn.Module, call: Call, looks: Looks | None) -> None:
+    given = (*model.parameters(), *model.buffers(), *(leaf.value for leaf in call.leaves))
+    with quiet(), refused_side_effects(model), told_apart(given) as draws:
+        run_on_fakes(model, call.args, call.kwargs, looks, draws)
 
 
 def _globals_of(source_file: Path | None) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""Numbers that are drawn on the host, in a model that is planned for a GPU which is not here.
+
+There all tensors are the CPU's. In one run without values, those of the model and its inputs are
+said to be on `cpu:0`, which stands for the GPU: what the user makes without `device=` is on `cpu`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from remat_gen.capture.refuse.places import Place, place_of
+from remat_gen.ir.errors import TraceError
+
+_THERE, _HOST = torch.device("cpu", 0), torch.device("cpu")
+_ACTION = "pass device=, as in torch.rand(n, device=x.device)"
+
+
+class HostDraws(TorchDispatchMode):
+    """Refuses to draw random numbers into a tensor of the host."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self)
+        self.refused = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation; look where what it drew is.
+
+        Raises:
+            TraceError: it is on the host.
+        """
+        made = func(*args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            drawn = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+            if any(tensor.device == _HOST for tensor in drawn):
+                self.refused = True
+                name = func.overloadpacket.__name__.rstrip("_")
+                raise TraceError(
+                    f"{_place()}: {name} draws on the host, with the host's generator, and a step "
+                    f"that is planned for a GPU would draw there: {_ACTION}"
+                )
+        return made
+
+
+@contextmanager
+def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
+    """Say that tensors without values are on a GPU; yield what refuses draws that are not.
+
+    A run that fails for anything else is given up: most often it has tensors of both in one
+    operation, where eager on a GPU fails too.
+
+    Raises:
+        TraceError: a number is drawn on the host.
+    """
+    moved = [(t, t.fake_device) for t in tensors if isinstance(t, FakeTensor)]
+    for tensor, _ in moved:
+        tensor.fake_device = _THERE
+    draws = HostDraws()
+    try:
+        yield draws
+    except Exception:
+        if draws.refused:
+            raise
+    finally:
+        for tensor, before in moved:
+            tensor.fake_device = before
+
+
+def _place() -> Place:
+    """Return the user's line that is being run."""
+    frames, frame = [], sys._getframe(2)
+    while frame is not None:
+        frames.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back  # type: ignore[assignment]
+    return place_of(frames)
