@@ -12,12 +12,13 @@ Predictions are of the example's sizes, and so are bounds: fewer schedules canno
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from remat_gen.solver.contest.contest import reaches
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 from remat_gen.solver.workspace_headroom import (
@@ -55,6 +56,21 @@ class AllSizesSolution:
 
     solution: Solution
     peak: Peak
+
+
+def highest_peak(
+    figures: Replay,
+    schedule: Schedule,
+    elsewhere: Sequence[Elsewhere],
+    of: Callable[[Replay], Replay] = lambda figures: figures,
+) -> Peak:
+    """Return the highest peak of a schedule with these figures, and `of` those elsewhere."""
+    highest = Peak(figures.peak_bytes, figures.peak_at)
+    for other in elsewhere:
+        there = of(replay(other.problem, schedule))
+        if there.peak_bytes > highest.nbytes:
+            highest = Peak(there.peak_bytes, there.peak_at, other.where)
+    return highest
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +148,7 @@ class AllSizesSolver:
         return solver.solve(solver.smallest_budget().nbytes)
 
     def _peak(self, found: Solution) -> Peak:
-        highest = Peak(found.replay.peak_bytes, found.replay.peak_at)
-        for other in self.elsewhere:
-            figures = replay(other.problem, found.schedule)
-            if figures.peak_bytes > highest.nbytes:
-                highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
-        return highest
+        return highest_peak(found.replay, found.schedule, self.elsewhere)
 
     def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
         least = self._peak(self._least())

@@ -26,6 +26,7 @@ from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.lower import naming
 from remat_gen.capture.lower.constants import made_fake, tidied
 from remat_gen.capture.lower.made_operations import make_constant, record_generator
+from remat_gen.capture.lower.running_statistics import written_as_they_are
 from remat_gen.capture.lower.step_ends import End, Ends, Place
 from remat_gen.capture.lower.tensors import TensorTable
 from remat_gen.capture.lower.value_checks import with_checks
@@ -82,6 +83,7 @@ class _Lowering:
 
     def run(self) -> ir.Graph:
         tidied(self.joint)
+        written_as_they_are(self.joint)
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)

@@ -18,9 +18,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from remat_gen.capture.refuse.places import Place, place_of
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, said
 
 _THERE, _HOST = torch.device("cpu", 0), torch.device("cpu")
+_MIXED = "on the same device, but found"  # "Expected all tensors to be …", of a fake tensor
 _ACTION = "pass device=, as in torch.rand(n, device=x.device)"
 
 
@@ -28,10 +29,6 @@ class HostDraws(TorchDispatchMode):
     """Refuses to draw random numbers into a tensor of the host."""
 
     supports_higher_order_operators = True
-
-    def __init__(self) -> None:
-        TorchDispatchMode.__init__(self)
-        self.refused = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -45,7 +42,6 @@ class HostDraws(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             drawn = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
             if any(tensor.device == _HOST for tensor in drawn):
-                self.refused = True
                 name = func.overloadpacket.__name__.rstrip("_")
                 raise TraceError(
                     f"{_place()}: {name} draws on the host, with the host's generator, and a step "
@@ -58,21 +54,22 @@ class HostDraws(TorchDispatchMode):
 def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
     """Say that tensors without values are on a GPU; yield what refuses draws that are not.
 
-    A run that fails for anything else is given up: most often it has tensors of both in one
-    operation, where eager on a GPU fails too.
+    A run that has tensors of both in one operation ends there: eager on a GPU fails too.
 
     Raises:
-        TraceError: a number is drawn on the host.
+        TraceError: a number is drawn on the host, or the run fails and does not tell.
     """
     moved = [(t, t.fake_device) for t in tensors if isinstance(t, FakeTensor)]
     for tensor, _ in moved:
         tensor.fake_device = _THERE
-    draws = HostDraws()
     try:
-        yield draws
-    except Exception:
-        if draws.refused:
-            raise
+        yield HostDraws()
+    except TraceError:
+        raise
+    except Exception as error:  # of the user's own code, which takes the device for another one
+        if _MIXED not in said(error):
+            reason = f"whether forward draws on the host cannot be told: {said(error)}"
+            raise TraceError(f"{reason}; plan on the GPU") from error
     finally:
         for tensor, before in moved:
             tensor.fake_device = before

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from remat_gen.capture.as_eager.attention import seeds_on_host
 from remat_gen.capture.as_eager.causal_masks import masks_of_eager
@@ -33,6 +32,7 @@ from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
@@ -293,7 +293,7 @@ def _observed(
             looks = _refuse(model, call, error)
             if looks.is_needed:
                 return _on_fakes_as_told(model, call, file, looks)
-            if any(isinstance(tensor, FakeTensor) for tensor in model.state_dict().values()):
+            if lack_values(model.state_dict().values()):
                 reason = f"forward does not run on tensors without values: {said(error)}"
                 raise TraceError(reason) from error
             return *_for_real(model, call, file), None

@@ -40,20 +40,14 @@ class UnitStep(Traced):
     """A traced step of units; its graph is joined from those of the `kinds`.
 
     `calls` are the paths of the units in the order of the step, `names` those calls' own names.
+    `waiting_bytes` are what eager holds where forward has ended, beyond what the graph has there.
     """
 
     eager: EagerParts = EagerParts(())
     kinds: tuple[Kind, ...] = ()
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    calls_joined: tuple[Call, ...] = ()
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Return what eager holds behind forward, beyond what the graph has in between."""
-        return max(
-            0, self.eager.turn_bytes - across_the_turn(self.calls_joined, self.eager.held_bytes)
-        )
+    waiting_bytes: int = 0
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -95,7 +89,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, *, static: 
         kinds=kinds,
         calls=tuple(examples.calls),
         names=tuple(names),
-        calls_joined=tuple(calls),
+        waiting_bytes=max(0, eager.turn_bytes - across_the_turn(calls, eager.held_bytes)),
     )
 
 

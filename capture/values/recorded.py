@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
@@ -21,6 +20,7 @@ from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
@@ -78,7 +78,7 @@ def record(model: nn.Module, call: Call) -> Looks:
     """
     state = dict(model.named_parameters()) | dict(model.named_buffers())
     given = {leaf.path: leaf.value for leaf in call.leaves if isinstance(leaf.value, Tensor)}
-    if any(isinstance(tensor, FakeTensor) for tensor in (*state.values(), *given.values())):
+    if lack_values((*state.values(), *given.values())):
         return Looks()  # there are no values
     found, value = _answered_looks(model, call, Looks())
     if any(look.answer is Answer.COMPARED for look in found.values()):

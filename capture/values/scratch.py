@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import Held, files_of
@@ -30,8 +31,11 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
 
     Raises:
         TraceError: as `record`; for a number the `error`, which knows if torch itself reads it,
-            and for what it keeps the error that names it first.
+            and for what it keeps the error that names it first. The `error` where there are no
+            values to run on.
     """
+    if lack_values((*model.parameters(), *model.buffers())):
+        raise error
     try:
         looks = record(model, call)
         return replace(looks, left=left_behind(model, call, looks))

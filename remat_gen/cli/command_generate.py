@@ -56,7 +56,7 @@ def generate(
     """Write MODEL_remat.py, a drop-in whose training step fits a memory budget.
 
     \b
-    remat-gen model.py --budget 6GB -o model_remat.py   (alone: all of pyproject)
+    remat-gen model.py --budget 6GB -o model_remat.py   (none: pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|fit|calibrate --help
     """
     options = GenerateOptions(

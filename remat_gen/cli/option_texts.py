@@ -54,11 +54,12 @@ TargetOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
 ]
+_NAMED = 6  # of the strategies: what fits the line
 StrategyOption = Annotated[
     Strategy,
     typer.Option(
         metavar="NAME",
-        help="auto|rockmate|rotor|checkmate|ogc|none|chen-sqrt|… [auto]",
+        help=f"{'|'.join([*Strategy][:_NAMED])}|… [auto]",
         show_default=False,
     ),
 ]

@@ -8,19 +8,21 @@ more than the bound be resident there. So bounds are tried, each solved by the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned
-from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.all_sizes import highest_peak
+from remat_gen.solver.law.problem import Operation, Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.solve import Solver, Status
+from remat_gen.solver.workspace_headroom import Elsewhere
 
 _ROUNDS = 4
-_LOWER = 0.85  # the next bound, where nothing fits
+_LOWER = 0.6  # of a bound that nothing fits is tried: more room for what is run again
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,9 @@ def plan_in_flight(
     limit: Budget | int,
     flight: InFlight,
     search: Callable[[Pinned, int], Planned],
+    elsewhere: Sequence[Elsewhere] = (),
 ) -> Planned:
-    """Search a schedule that keeps several steps in flight within a limit.
+    """Search a schedule that keeps several steps in flight within a limit, `elsewhere`, too.
 
     Raises:
         InfeasibleBudgetError: none was found.
@@ -60,25 +63,27 @@ def plan_in_flight(
     whole = flight.of(eager).peak_bytes
     budget = limit.resolve(whole) if isinstance(limit, Budget) else limit
     found: list[Planned] = []
-    retained = flight.bound(eager, budget)
-    failure: InfeasibleBudgetError | None = None
+    retained, failed = flight.bound(eager, budget), False
     for _ in range(_ROUNDS):
         own = flight.own(retained, budget)
         try:
             planned = search(_bounded(pinned, own, retained), own)
         except InfeasibleBudgetError as error:
-            failure = error
-            retained = int(retained * _LOWER)
+            if found:
+                break
+            if failed:  # it takes long to know
+                raise _infeasible(error, budget, flight.steps) from error
+            retained, failed = int(retained * _LOWER), True
             continue
-        planned = _judged(pinned, planned, budget, flight)
-        if planned.solution.replay.peak_bytes <= budget:
+        planned = _judged(pinned, planned, budget, flight, elsewhere)
+        if planned.highest.nbytes <= budget:
             found.append(planned)
         better = flight.bound(replay(pinned.problem, planned.schedule), budget)
         if better == retained:
             break
         retained = better
     if not found:
-        raise _infeasible(failure, budget, flight.steps)
+        raise _infeasible(None, budget, flight.steps)
     return min(found, key=lambda planned: planned.solution.replay.time_us)
 
 
@@ -93,12 +98,18 @@ def _bounded(pinned: Pinned, budget: int, retained: int) -> Pinned:
     return replace(pinned, problem=_with(problem, first, bounded))
 
 
-def _with(problem: Problem, at: int, operation: object) -> Problem:
+def _with(problem: Problem, at: int, operation: Operation) -> Problem:
     operations = (operation if p == at else o for p, o in enumerate(problem.operations))
     return replace(problem, operations=tuple(operations))
 
 
-def _judged(pinned: Pinned, planned: Planned, budget: int, flight: InFlight) -> Planned:
+def _judged(
+    pinned: Pinned,
+    planned: Planned,
+    budget: int,
+    flight: InFlight,
+    elsewhere: Sequence[Elsewhere],
+) -> Planned:
     """Return the figures of the problem itself, for as many steps as are in flight."""
     problem, schedule = pinned.problem, planned.schedule
     figures = flight.of(replay(problem, schedule))
@@ -116,7 +127,7 @@ def _judged(pinned: Pinned, planned: Planned, budget: int, flight: InFlight) -> 
         planned,
         pinned=pinned,
         solution=solution,
-        highest=replace(planned.highest, nbytes=figures.peak_bytes, where=""),
+        highest=highest_peak(figures, schedule, elsewhere, flight.of),
         budget_bytes=budget,
         without_grads=flight.of(without),
     )

@@ -90,7 +90,7 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             traced = measured.traced
             besides = traced.waiting_bytes if isinstance(traced, UnitStep) else 0
             flight = InFlight(request.in_flight, besides)
-            planned = plan_in_flight(problem, measured.limit, flight, within)
+            planned = plan_in_flight(problem, measured.limit, flight, within, elsewhere)
         else:
             planned = within(problem, measured.limit)
         stages.pardon()

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from torch._subclasses.fake_tensor import FakeTensor
-
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.values import lack_values
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.verification.compare import Comparison, Match, compare_steps
@@ -31,7 +30,7 @@ def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
         TraceError: the second run is off by more than additions in another order explain.
     """
     state = [*loaded.model.parameters(), *loaded.model.buffers()]
-    if loaded.device.type != "cpu" or any(isinstance(t, FakeTensor) for t in state):
+    if loaded.device.type != "cpu" or lack_values(state):
         return ""
     need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
     if need > _available_bytes() // 2:

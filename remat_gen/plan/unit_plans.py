@@ -10,15 +10,17 @@ from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.units.unit_classes import UnitProgram
+from remat_gen.ir.byte_text import size
+from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned, Search, make_plan
-from remat_gen.solver.all_sizes import Peak
+from remat_gen.solver.all_sizes import highest_peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.units.unit_programs import UnitRuns, unit_runs, unit_schedule, within_units
 
-_ROUNDS = 5  # of searches within less, by what the schedule put in order was over the budget
+_ROUNDS = 6  # of searches within less, by what the schedule put in order was over the budget
 
 
 def plan_units(
@@ -35,32 +37,38 @@ def plan_units(
         UsageError: the strategy cannot search a model of this size.
     """
     planned = make_plan(pinned, step.graph, limit, search, elsewhere)
-    budget = planned.budget_bytes
-    within = budget
+    budget = within = planned.budget_bytes
     for _ in range(_ROUNDS):
         ordered = _in_units(step, planned, elsewhere)
         if ordered.highest.nbytes <= budget:
             return replace(ordered, budget_bytes=budget)
         within -= ordered.highest.nbytes - budget
-        planned = make_plan(pinned, step.graph, within, search, elsewhere)
-    ordered = _in_units(step, planned, elsewhere)
-    if ordered.highest.nbytes <= budget:
-        return replace(ordered, budget_bytes=budget)
-    return replace(make_plan(pinned, step.graph, 0, search, elsewhere))  # raises
+        try:
+            planned = make_plan(pinned, step.graph, within, search, elsewhere)
+        except InfeasibleBudgetError as error:
+            raise _over(step, ordered, budget) from error
+    raise _over(step, ordered, budget)
+
+
+def _over(step: UnitStep, planned: Planned, budget: int) -> InfeasibleBudgetError:
+    """Say that schedules fit until their re-runs are put into the units' own calls."""
+    peak, strategy = planned.highest, planned.solution.strategy
+    message = (
+        f"no schedule was found whose re-runs stay inside units and that fits {size(budget)}; "
+        f"the last one needs {peak.nbytes} bytes ({size(peak.nbytes)})"
+    )
+    at = step.graph.operations[peak.operation].name
+    return InfeasibleBudgetError(message, peak.nbytes, strategy, at)
 
 
 def _in_units(step: UnitStep, planned: Planned, elsewhere: Sequence[Elsewhere]) -> Planned:
     problem, solution = planned.problem, planned.solution
     schedule = within_units(step, problem, solution.schedule)
     figures = replay(problem, schedule)
-    peaks = [Peak(figures.peak_bytes, figures.peak_at)]
-    for other in elsewhere:
-        there = replay(other.problem, schedule)
-        peaks.append(Peak(there.peak_bytes, there.peak_at, other.where))
     return replace(
         planned,
         solution=replace(solution, schedule=schedule, replay=figures),
-        highest=max(peaks, key=lambda peak: peak.nbytes),
+        highest=highest_peak(figures, schedule, elsewhere),
         without_grads=replay(problem, schedule, keep_gradients=True),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
 from remat_gen.capture.trace.trace import trace_loaded
-from remat_gen.capture.units.fully_sharded import fully_sharded
+from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
@@ -169,11 +168,9 @@ def verify_file(
 
 def _as_used(plan: Plan, original: Loaded) -> AsUsed:
     """Return how a model is used whose peak is measured: sharded, where it was planned so."""
-    units = plan.units
-    if units is None or not units.fsdp:
-        return nullcontext
-    paths, processes = find_units(original.model, units.patterns), units.fsdp
-    return lambda model: fully_sharded(model, paths, processes, original.device)
+    fsdp = plan.units.fsdp if plan.units else 0
+    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
+    return lambda model: as_used(model, paths, fsdp, original.device)
 
 
 def _planned(existing: Existing, original: Loaded) -> nn.Module:

@@ -39,6 +39,8 @@ def summary_lines(generated: Generated) -> list[str]:
         if plan.units.fsdp:
             among = f"{plan.units.fsdp} process{'es' * (plan.units.fsdp != 1)}"
             lines.append(f"fsdp        {among}: what FSDP2 gathers and reduces is counted")
+    if plan.asked.in_flight > 1:
+        lines.append(f"in flight   {plan.asked.in_flight} steps at once: peaks are those of all")
     lines += _left_out(generated)
     lines += _launches(plan)
     lines += _as_in_example(generated)

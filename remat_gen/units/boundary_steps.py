@@ -6,17 +6,17 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
@@ -27,7 +27,6 @@ from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import State
 from remat_gen.verification.step import backward_step, forward_step
 
-_N = TypeVar("_N", int, float)
 _TIMED = 3  # steps; of each part the quickest counts
 
 
@@ -60,42 +59,33 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
         TraceError: backward does not run the units in reverse order.
     """
 
-    def step(inside: Inside) -> BoundaryRun:
+    def step(inside: Inside, turning: Inside = _unmarked) -> BoundaryRun:
         run = BoundaryRun({path: model.get_submodule(path) for path in examples.units}, inside)
         with run.installed():
             outputs = forward_step(model, loaded.args, loaded.kwargs)
-            with inside("turn"):
+            with turning("turn"):
                 pass
             backward_step(outputs, model, loaded.args, loaded.kwargs)
         return run
 
-    with _own_step(loaded) as own, as_used(own, examples.units, fsdp, loaded.device) as model:
-        first = step(lambda _: contextlib.nullcontext())
+    device = loaded.device
+    with _own_step(loaded) as own, as_used(own, examples.units, fsdp, device) as model:
+        first = step(_unmarked)
         _refuse_other_order(first, examples)
-        times = [times_between(step, loaded.device) for _ in range(_TIMED)]
-        between = between_units(step, loaded.device)
-    turn = (
-        first.calls
-    )  # the part that ends with forward; the next one ends where backward's units begin
-    highest = [part.highest_bytes for part in between]
-    held = [part.before_bytes for part in between]
-    quickest = list(map(min, zip(*times, strict=True)))
+        times = [times_between(step, device) for _ in range(_TIMED)]
+        between = between_units(step, device)
+        turn, _ = between_units(partial(step, _unmarked), device)
     return EagerParts(
-        held_bytes=_positive(held[:turn] + held[turn + 1 : -1]),
-        highest_bytes=_positive(_merged(highest, turn, max)),
-        times_us=tuple(_merged(quickest, turn, operator.add)),
-        turn_bytes=max(0, held[turn]),
+        held_bytes=tuple(max(0, part.before_bytes) for part in between[:-1]),
+        highest_bytes=tuple(max(0, part.highest_bytes) for part in between),
+        times_us=tuple(map(min, zip(*times, strict=True))),
+        turn_bytes=max(0, turn.before_bytes),
         incoming=tuple(first.incoming[call] for call in range(first.calls)),
     )
 
 
-def _merged(numbers: list[_N], at: int, merge: Callable[[_N, _N], _N]) -> list[_N]:
-    """Merge the parts before and behind the end of forward: no unit stands between them."""
-    return [*numbers[:at], merge(numbers[at], numbers[at + 1]), *numbers[at + 2 :]]
-
-
-def _positive(numbers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(max(0, number) for number in numbers)
+def _unmarked(_: object) -> AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
@@ -118,7 +108,7 @@ def _own_step(loaded: Loaded) -> Iterator[nn.Module]:
         TraceError: the step fails, or has no values to be run with.
     """
     model = loaded.model
-    if any(isinstance(t, FakeTensor) for t in model.state_dict(keep_vars=True).values()):
+    if lack_values(model.state_dict(keep_vars=True).values()):
         raise TraceError(
             "units are planned by running the model's step, which has no values here: leave out "
             "--target"

@@ -46,6 +46,27 @@ def test_a_step_that_eager_cannot_do_there_is_left_to_it(tmp_path: Path) -> None
     assert traced(tmp_path, "return (self.lin(x) + torch.arange(16.)).square().sum()").graph
 
 
+def test_a_run_that_does_not_tell_is_refused(tmp_path: Path) -> None:
+    """Else a draw behind what fails would go unseen."""
+    forward = (
+        "assert str(x.device) == 'cpu'\nreturn (self.lin(x) * torch.rand(16).to(x.device)).sum()"
+    )
+    with pytest.raises(TraceError, match="whether forward draws on the host cannot be told"):
+        traced(tmp_path, forward)
+
+
+CACHED = """
+if self.mask is None:
+    self.mask = torch.ones(16, device=x.device)
+return (self.lin(x) * self.mask).square().sum()
+"""
+
+
+def test_a_cache_that_a_target_cannot_settle_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"forward keeps a tensor in self\.mask.*build_model"):
+        traced(tmp_path, CACHED.strip())
+
+
 MADE = {
     "there": "torch.rand(4, 16, device=x.device)",
     "like": "torch.rand_like(x)",

@@ -63,6 +63,16 @@ def test_a_buffer_is_updated_in_place(tmp_path: Path, name: str) -> None:
     assert_bitwise(made)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_statistics_of_16_bits_are_written_as_eager_does(tmp_path: Path, dtype: str) -> None:
+    model = MODEL.format(update="pass").replace("Net()", f"Net().to(torch.{dtype})")
+    made = emit(
+        tmp_path, HEAD + model.replace("(16, 32)", f"(16, 32, dtype=torch.{dtype})"), keep_all
+    )
+    assert "norm_running_mean" in planned_text(made) and ".to(" not in planned_text(made)
+    assert_bitwise(made)
+
+
 @pytest.mark.parametrize("name", COPIED)
 def test_what_is_more_than_an_update_is_copied(tmp_path: Path, name: str) -> None:
     made = emitted(tmp_path, COPIED[name])

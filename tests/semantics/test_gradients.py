@@ -87,7 +87,7 @@ def test_a_second_backward_is_refused_as_pytorch_does(deep: Pair) -> None:
     _, planned = deep.models()
     loss = _forward(planned, deep)
     loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+    with pytest.raises(RuntimeError, match=r"the graph a second time .*ZeroBubble"):
         loss.backward()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,14 @@ def modelled(graph: Graph, device: torch.device, *_: Any) -> Costs:
 
 def _imported(path: Path) -> ModuleType:
     return import_file(path, read_source(path))
+
+
+def free_port() -> int:
+    """Return a port that is free now, for processes that meet there."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def import_for_worker(path: Path) -> ModuleType:

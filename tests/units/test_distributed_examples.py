@@ -7,13 +7,12 @@ import io
 import os
 import runpy
 import shutil
-import socket
 import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from planned_units import modelled
+from planned_units import free_port, modelled
 from torch import multiprocessing as mp
 
 import remat_gen
@@ -36,20 +35,13 @@ def test_planned_units_train_as_eager_does(tmp_path: Path) -> None:
         made = remat_gen.generate(folder / "gpt.py", budget="60%", units=["h.*"])
     assert made.plan.predicted.reruns > 0
     runs = [(name, module) for name in RUNS for module in ("gpt", "gpt_remat")]
-    ports = [_free_port() for _ in runs]
+    ports = [free_port() for _ in runs]
     mp.spawn(_run_all, (str(folder), runs, ports), nprocs=2)
     for rank in range(2):
         said = dict(zip(runs, (folder / f"{rank}.txt").read_text().splitlines(), strict=True))
         for name in RUNS:
             assert said[name, "gpt"].startswith(f"rank {rank}: losses ")
             assert said[name, "gpt_remat"] == said[name, "gpt"], name
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _run_all(rank: int, folder: str, runs: list[tuple[str, str]], ports: list[int]) -> None:

@@ -37,6 +37,23 @@ def test_the_budget_holds_while_others_wait(tmp_path: Path, steps: int, *, whole
     assert same_bits(pair)
 
 
+def test_smaller_steps_in_flight_fit(tmp_path: Path) -> None:
+    pair = planned_units.plan(tmp_path, "deep", "75%", in_flight=3)
+    _, model = pair.models()
+    for batch in (1, 2, 3):
+        ids = pair.example[0][0][:batch]
+        found = model_peak(model, (ids,), {}, CPU, in_flight=3).peak_bytes
+        assert found <= pair.generated.plan.asked.budget_bytes
+
+
+def test_in_flight_under_fsdp(tmp_path: Path) -> None:
+    made = planned_units.plan(tmp_path, "deep", "75%", fsdp=2, in_flight=2).generated
+    assert made.output is not None
+    report = remat_gen.verify(made.output, time_steps=0)
+    assert report.ok and report.planned_peak is not None
+    assert report.planned_peak.peak_bytes <= made.plan.predicted.peak_bytes
+
+
 def test_nothing_is_run_again_where_all_fit(tmp_path: Path) -> None:
     pair = planned_units.plan(tmp_path, "deep", "100%", whole=True, in_flight=3)
     assert pair.generated.plan.predicted.reruns == 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from planned_units import MODELS, Pair, import_for_worker, peak, plan
+from planned_units import MODELS, Pair, free_port, import_for_worker, peak, plan
 from torch import distributed as dist
 from torch import multiprocessing as mp
 
@@ -63,11 +62,8 @@ def test_two_processes_gather_as_eager_does(sharded: Pair) -> None:
     planned_path, original_path = sharded.generated.output, sharded.original.__file__
     assert planned_path is not None and original_path is not None
     folder, predicted = planned_path.parent, sharded.generated.plan.predicted.peak_bytes
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     paths = Path(original_path), planned_path
-    mp.spawn(_compare, (port, *map(str, paths), str(folder)), nprocs=2)
+    mp.spawn(_compare, (free_port(), *map(str, paths), str(folder)), nprocs=2)
     eager, planned = (torch.load(folder / f"{path.stem}.pt") for path in paths)
     assert planned["counts"] == eager["counts"] == [(LAYERS + 1, LAYERS, LAYERS + 1)] * 3
     pairs = list(zip(eager["parameters"], planned["parameters"], strict=True))
