@@ -19,7 +19,7 @@ from planned import ROOT, print_table, scratch
 
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.plan.costing import costs_of, load_for
-from remat_gen.plan.host_copies_planned import host_copies, with_host
+from remat_gen.problem.host_copies_planned import host_copies, with_host
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.all_sizes import AllSizesSolver
 from remat_gen.solver.law.problem import Problem

@@ -16,6 +16,7 @@ from remat_gen.ir import coding
 from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.reading import errors_name
+from remat_gen.ir.rung import Rung
 
 SCHEMA = 1
 _ROWS: frozenset[type] = frozenset({Cost, PartCost, Smaller})
@@ -178,6 +179,26 @@ class PlannedUnits:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRung:
+    """A schedule for some of the steps: those whose lengths are at most these `limits`.
+
+    All else is as in the plan, at the largest lengths that the rung admits.
+    """
+
+    limits: Mapping[str, int]
+    costs: Mapping[str, Cost]
+    blocks: tuple[Block, ...]
+    schedule: tuple[PlannedSegment, ...]
+    solver: Solver
+    predicted: Predicted
+
+    @property
+    def rung(self) -> Rung:
+        """Return the condition on a step."""
+        return Rung(self.limits)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a generated module follows from. `graph_sha256` is the traced graph's, `inputs` the
     shapes of the step.
@@ -185,7 +206,9 @@ class Plan:
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
     `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted. `predicted` is the step
-    with its compiled parts, if there are any. `offload` where values may go to the host.
+    with its compiled parts, if there are any. `offload` where values may go to the host. A step
+    takes the first of `rungs` that admits it, and where none does the plan's own schedule, which is
+    for all steps.
     """
 
     schema: int
@@ -208,6 +231,7 @@ class Plan:
     compiled: Compiled | None = None
     offload: HostCopies | None = None
     units: PlannedUnits | None = None
+    rungs: tuple[PlannedRung, ...] = ()
 
     @property
     def described_device(self) -> str:
@@ -253,7 +277,8 @@ def parse_plan(text: str) -> Plan:
 def _refuse_impossible(plan: Plan) -> None:
     if plan.alignment_bytes < 1:
         raise GraphError(f"alignment_bytes is {plan.alignment_bytes}: it is 1 at least")
-    for name, cost in plan.costs.items():
+    every = (plan.costs, *(rung.costs for rung in plan.rungs))
+    for name, cost in (item for costs in every for item in costs.items()):
         if not (0 <= cost.time_us < math.inf and cost.workspace_bytes >= 0):
             raise GraphError(f"costs.{name}: no operation takes {cost.time_us} us")
 

@@ -66,6 +66,7 @@ def generate(
     compile: bool = False,
     offload: bool = False,
     batch: int | None = None,
+    rungs: str | None = None,
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -111,6 +112,7 @@ def generate(
         compile=compile,
         offload=offload,
         batch=batch,
+        rungs=rungs,
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))

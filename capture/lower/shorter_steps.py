@@ -68,6 +68,17 @@ def sized(graph: Graph, numbers: tuple[int, ...]) -> Graph:
     )
 
 
+def narrowed(graph: Graph, numbers: tuple[int, ...]) -> Graph:
+    """Return a graph as if the example's lengths were these: what varies is at most so long.
+
+    Raises:
+        ArithmeticError, ValueError: a size has no value there.
+    """
+    pairs = zip(graph.lengths, numbers, strict=True)
+    lengths = tuple(replace(length, maximum=number) for length, number in pairs)
+    return replace(sized(graph, numbers), lengths=lengths)
+
+
 def _laid_out(tensor: Tensor, layout: Layout, lengths: Mapping[str, int]) -> Tensor:
     def whole(size: Size | int) -> int:
         return int(evaluate(size, lengths))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,12 @@ from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.step_context import Autocast
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
-from remat_gen.codegen.classes.block_fields import block_fields
-from remat_gen.codegen.classes.block_text import RESERVED, Writer
-from remat_gen.codegen.classes.class_names import name_classes, title_of
+from remat_gen.codegen.classes.block_text import RESERVED
 from remat_gen.codegen.classes.shared_views import share_views
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.assumption_tables import Tables
+from remat_gen.codegen.module.class_texts import ClassTexts, ProgramText
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
 from remat_gen.codegen.module.generated_names import generated_names
@@ -38,10 +37,12 @@ from remat_gen.codegen.module.merge import (
     replace_forward,
 )
 from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter, ones_of
+from remat_gen.codegen.module.programs import Program
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts
+from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 from remat_gen.solver.compiled.fused import PartFigures
 from remat_gen.solver.compiled.parts import Part
@@ -74,8 +75,11 @@ def emit_body(
     problem: Problem,
     schedule: Schedule,
     parts: Mapping[Part, PartFigures] = MappingProxyType({}),
+    rungs: Sequence[Program] = (),
 ) -> str:
     """Return the module's text without its header, formatted; `parts` of it are compiled.
+
+    Steps that one of `rungs` admits run the first such program, all others the schedule.
 
     Raises:
         EmitError: the schedule cannot be printed (a defect).
@@ -85,26 +89,26 @@ def emit_body(
     generated = generated_names(parts=bool(parts), offload=bool(problem.link))
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
-    bodies, views = share_views(graph, fused.bodies, taken | RESERVED)
+    others = [write_fused(graph, r.problem, r.schedule, {}, taken).bodies for r in rungs]
+    bodies, views = share_views(graph, sum(others, fused.bodies), taken | RESERVED)
     kernels = kernels_of(graph, taken).values()
     helper_names = frozenset(view.name for view in views) | {k.name for k in kernels}
     named = name_parts(fused.texts.values(), taken | RESERVED | helper_names)
     helper_names |= {part.name for part in named}
     functions = {part.text.key: part.name for part in named}
-    classes = group(graph, bodies, target.model)
-    kept_names = KeptNames(graph, classes)
     in_reach = helper_names | generated
-    writers = {c: Writer(graph, c, kept_names, in_reach, functions) for c in classes}
-    names = name_classes(classes, target.model, graph.layers, taken | helper_names)
-    forward = _forward(target, traced, writers, names)
-    blocks = [
-        render("block.py.jinja", block=block_fields(writers[c], text))
-        for c, name in names.items()
-        for text in [writers[c].write(name, title_of(c, graph.layers))]
+    texts = ClassTexts(graph, target.model, taken | helper_names, in_reach, functions)
+    counts = [len(fused.bodies), *map(len, others)]
+    ends = list(itertools.accumulate(counts))
+    programs = [
+        texts.add(bodies[end - count : end], rung)
+        for end, count, rung in zip(ends, counts, (None, *(r.rung for r in rungs)), strict=True)
     ]
+    forward = _forward(target, traced, programs, [r.rung for r in rungs if r.rung])
+    blocks = texts.blocks()
     if named:
         blocks.append(_parts(target, named))
-    numbers = any(c.numbers for c in classes)
+    numbers = any(program.hands_numbers for program in programs)
     tables = Tables.of(target.model, traced.reads)
     shared = Shared(tables, graph.lengths, traced.autocast, traced.hooked)
     helpers = [helpers_text(target, shared, "\n".join(blocks), numbers=numbers)]
@@ -121,12 +125,16 @@ def emit_body(
 def _forward(
     target: Target,
     traced: Traced,
-    writers: dict[BlockClass, Writer],
-    names: dict[BlockClass, str],
+    programs: Sequence[ProgramText],
+    rungs: Sequence[Rung],
 ) -> ForwardText:
-    writer = ForwardWriter(traced, target.model, writers, names)
-    own = _own_class(target)
-    signature = forward_signature(target.source, own) if own else None
+    own, *others = programs
+    model = target.model
+    writers = [ForwardWriter(traced, model, p.writers, p.names) for p in others]
+    pairs = tuple(zip(rungs, writers, strict=True))
+    writer = ForwardWriter(traced, model, own.writers, own.names, pairs)
+    kind = _own_class(target)
+    signature = forward_signature(target.source, kind) if kind else None
     if signature:
         return writer.write(signature.parameters, signature.returns, target.namespace)
     parameters = str(without_annotations(inspect.signature(type(target.model).forward)))

@@ -31,6 +31,7 @@ class Heading:
     compiled: str = ""  # how much is, in words
     sent_values: int = 0  # to the host
     sent_bytes: int = 0
+    rungs: tuple[tuple[str, int, int, float], ...] = ()  # condition, both peaks, predicted time
 
 
 def with_header(body: str, heading: Heading) -> str:
@@ -47,6 +48,7 @@ def with_header(body: str, heading: Heading) -> str:
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
         *_sent(heading),
+        *_rungs(heading),
         *([("compiled", "", heading.compiled, "")] if heading.compiled else []),
     ]
     table = [f"# {a:<18}{b:>12}{c:>15}{'     ' + d if d else ''}".rstrip() for a, b, c, d in rows]
@@ -72,6 +74,14 @@ def _sent(heading: Heading) -> list[tuple[str, str, str, str]]:
     if not heading.sent_values:
         return []
     return [("to the host", "", size(heading.sent_bytes), f"{heading.sent_values} values")]
+
+
+def _rungs(heading: Heading) -> list[tuple[str, str, str, str]]:
+    """Return a row for each rung; the rows above are of the whole range."""
+    return [
+        (rung, size(eager), size(peak), f"predicted time {ratio:.3f}")
+        for rung, eager, peak, ratio in heading.rungs
+    ]
 
 
 def sha256(text: str) -> str:

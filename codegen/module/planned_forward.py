@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import nn
 
@@ -23,12 +23,29 @@ from remat_gen.codegen.statements.gradient_reach import read_on
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
+from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length, Size, lengths_in, write
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramLines:
+    """What one program of the planned forward runs and returns; `name` is that of its function.
+
+    `condition` says in Python which steps it is for, "" all.
+    """
+
+    table: tuple[str, ...]
+    calls: tuple[str, ...]
+    watched: str
+    result: str
+    imports: dict[str, set[str]]
+    name: str = ""
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardText:
-    """The planned forward for the template."""
+    """The planned forward for the template; `rungs` are all its programs where it has several."""
 
     parameters: str
     returns: str
@@ -46,16 +63,21 @@ class ForwardText:
     result: str
     autocast: str
     imports: dict[str, set[str]]
+    rungs: tuple[ProgramLines, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardWriter:
-    """Writes the planned forward of a traced model from its named classes."""
+    """Writes the planned forward of a traced model from its named classes.
+
+    `others` are the programs that steps of their rungs run in place of this one.
+    """
 
     traced: Traced
     model: nn.Module
     writers: dict[BlockClass, Writer]
     names: dict[BlockClass, str]
+    others: tuple[tuple[Rung, ForwardWriter], ...] = ()
 
     def write(self, parameters: str, returns: str, namespace: Mapping[str, object]) -> ForwardText:
         """Return the text; `parameters` and `returns` are the user's own signature."""
@@ -64,12 +86,8 @@ class ForwardWriter:
         step, known = (free(name, taken) for name in ("step", "known"))
         lengths = self._length_names(taken | {step, known})
         taken |= {step, known, *lengths.values()}
-        outputs = self._output_names(taken)
-        writer = ResultWriter(self._leaves(outputs, lengths), namespace=namespace)
-        value = self.traced.returned.value
-        result = writer.write(value)
-        if type(value) is tuple and len(value) > 1:
-            result = result[1:-1]
+        frame = _Frame(step, frozenset(taken), lengths, returns, namespace)
+        own = self._lines(frame)
         return ForwardText(
             parameters=parameters,
             returns=returns,
@@ -80,14 +98,42 @@ class ForwardWriter:
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             ones=tuple(map(_read, ones_of(self.traced.graph.lengths))),
             kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
-            table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
+            table=own.table,
             step=step,
-            calls=tuple(self._calls(step, _typed(list(outputs.values()), result, returns))),
+            calls=own.calls,
+            watched=own.watched,
+            result=own.result,
+            autocast=self.traced.autocast.device if self.traced.autocast else "",
+            imports=own.imports,
+            rungs=tuple(self._rungs(own, frame)) if self.others else (),
+        )
+
+    def _lines(self, frame: _Frame) -> ProgramLines:
+        outputs = self._output_names(set(frame.taken))
+        leaves = self._leaves(outputs, dict(frame.lengths))
+        writer = ResultWriter(leaves, namespace=frame.namespace)
+        value = self.traced.returned.value
+        result = writer.write(value)
+        if type(value) is tuple and len(value) > 1:
+            result = result[1:-1]
+        typed = _typed(list(outputs.values()), result, frame.returns)
+        return ProgramLines(
+            table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
+            calls=tuple(self._calls(frame.step, typed)),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
             result=result,
-            autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=writer.imports,
         )
+
+    def _rungs(self, own: ProgramLines, frame: _Frame) -> Iterator[ProgramLines]:
+        """Yield the programs in the order in which a step asks them; this one is for all."""
+        taken = set(frame.taken)
+        for rung, writer in self.others:
+            limits = [f"{frame.lengths[name]} <= {n}" for name, n in rung.limits.items()]
+            name = free(f"run_to_{'_by_'.join(map(str, rung.limits.values()))}", taken)
+            taken.add(name)
+            yield replace(writer._lines(frame), name=name, condition=" and ".join(limits))
+        yield replace(own, name=free("run_any", taken))
 
     def _taken(self, signature: inspect.Signature) -> set[str]:
         """Return the names that a variable of the planned forward must not have.
@@ -97,6 +143,7 @@ class ForwardWriter:
         """
         parameters = list(signature.parameters)
         called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
+        called.update(name for _, other in self.others for name in other.names.values())
         if read_on(self.traced.graph):
             called.add("watch_outputs")
         if ones_of(self.traced.graph.lengths):
@@ -123,7 +170,9 @@ class ForwardWriter:
 
     def _lengths_used(self) -> list[Length]:
         """Return the lengths that a block needs, or what the model returns."""
-        used = {name for writer in self.writers.values() for name in writer.lengths}
+        every = [*self.writers.values(), *(w for _, o in self.others for w in o.writers.values())]
+        used = {name for writer in every for name in writer.lengths}
+        used.update(name for rung, _ in self.others for name in rung.limits)
         outputs = self.traced.graph.outputs
         used.update(name for output in outputs for name in lengths_in(output.constant))
         used.update(mark.name for o in outputs for mark in self._marks(o) if mark.kind == "length")
@@ -188,6 +237,17 @@ class ForwardWriter:
     def _outside(self, mark: Mark) -> str:
         (found,) = (i for i in self.traced.graph.inputs if i.tensor == mark.name)
         return found.path if found.kind is Kind.INPUT else access("self", self.model, found.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What is around the lines of a program: the step's variable, names, the user's annotation."""
+
+    step: str
+    taken: frozenset[str]
+    lengths: Mapping[str, str]
+    returns: str
+    namespace: Mapping[str, object]
 
 
 def _typed(outputs: list[str], result: str, returns: str) -> list[str]:

@@ -36,6 +36,7 @@ TEXTS = (
     "target",
     "strategy",
     "effort",
+    "rungs",
 )
 LISTS = ("dynamic", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")

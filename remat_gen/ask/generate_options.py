@@ -22,6 +22,7 @@ from remat_gen.ask.request import (
     make_dynamic,
     make_limit,
 )
+from remat_gen.ask.rung_texts import make_rungs
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
@@ -57,6 +58,7 @@ class GenerateOptions:
     units: Sequence[str] | None = None
     fsdp: int | None = None
     in_flight: int | None = None
+    rungs: str | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -66,6 +68,8 @@ class GenerateOptions:
         """
         if self.compile and self.offload:
             raise UsageError("--compile and --offload exclude each other; give one of them")
+        rungs = make_rungs(self.rungs)
+        self._refuse_beside_rungs()
         return Request(
             model_file=model_file,
             limit=self._limit(),
@@ -88,7 +92,20 @@ class GenerateOptions:
             units=self._units(),
             fsdp=make_count("--fsdp", self.fsdp) or 0,
             in_flight=self._in_flight(),
+            rungs=rungs,
         )
+
+    def _refuse_beside_rungs(self) -> None:
+        others = {
+            "--static": self.static,
+            "--compile": self.compile,
+            "--offload": self.offload,
+            "--units": self.units,
+            "--in-flight": self.in_flight,
+        }
+        clash = [option for option, value in others.items() if value]
+        if self.rungs is not None and clash:
+            raise UsageError(f"--rungs and {clash[0]} exclude each other; give one of them")
 
     def _units(self) -> tuple[str, ...]:
         """Return the patterns of units, each once.

@@ -21,6 +21,7 @@ from remat_gen.ask.budget import (
 )
 from remat_gen.ask.pin_patterns import Pins
 from remat_gen.ir.errors import UsageError
+from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
@@ -77,7 +78,8 @@ class Request:
     class `model`, was given; `compiled` where parts of blocks shall be; `offload` where values may
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
     patterns of submodules that are planned, where the rest stays eager; `fsdp` processes shard
-    them and the model by FSDP2. `in_flight` steps hold their activations at once."""
+    them and the model by FSDP2. `in_flight` steps hold their activations at once. `rungs` are the
+    steps that get schedules of their own."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -100,6 +102,7 @@ class Request:
     units: tuple[str, ...] = ()
     fsdp: int = 0
     in_flight: int = 1
+    rungs: tuple[Rung, ...] = ()
 
     @property
     def target_word(self) -> str:
@@ -143,6 +146,8 @@ class Request:
         words += [word for pattern in self.units for word in ("--units", pattern)]
         words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
         words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []
+        if self.rungs:
+            words += ["--rungs", ", ".join(map(str, self.rungs)).replace(" <= ", "<=")]
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 

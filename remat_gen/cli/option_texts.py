@@ -54,7 +54,7 @@ TargetOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Not here: h200|h100|a100|rtx4090, or FILE.toml."),
 ]
-_NAMED = 6  # of the strategies: what fits the line
+_NAMED = 5  # of the strategies: what fits the line
 StrategyOption = Annotated[
     Strategy,
     typer.Option(
@@ -98,6 +98,10 @@ FsdpOption = Annotated[
 InFlightOption = Annotated[
     int | None,
     typer.Option("--in-flight", metavar="N", help="Micro-batches that wait for backward [1]."),
+]
+RungsOption = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Shorter steps are planned, too: 'length<=384, …'."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]

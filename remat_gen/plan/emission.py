@@ -25,6 +25,7 @@ from remat_gen.ir.plan import (
     Asked,
     Modelled,
     Plan,
+    PlannedRung,
     PlannedUnits,
     Predicted,
     Solver,
@@ -34,7 +35,7 @@ from remat_gen.ir.plan import (
     text_sha256,
 )
 from remat_gen.plan.fusion import planned_parts
-from remat_gen.plan.plan_names import blocks_of, planned_schedule
+from remat_gen.plan.plan_names import blocks_of, planned_schedule, programs_of_rungs
 from remat_gen.plan.unit_plans import planned_share, programs_of
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.law.problem import Problem
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from remat_gen.solver.solve import Solution
 
 
-def describe(measured: MeasuredStep, planned: Planned) -> Plan:
+def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...] = ()) -> Plan:
     """Return the plan of a module that is about to be emitted."""
     request, loaded, costs = measured.request, measured.loaded, measured.costs
     graph = measured.traced.graph
@@ -69,11 +70,12 @@ def describe(measured: MeasuredStep, planned: Planned) -> Plan:
         modelled=Modelled(request.target_word, loaded.device.type) if request.target else None,
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
-        solver=_solver(solution),
-        predicted=_predicted(planned, costs),
+        solver=solver_of(solution),
+        predicted=predicted_of(planned, costs),
         compiled=planned.fusion.compiled() if planned.fusion else None,
         offload=measured.copies,
         units=_units(measured, planned),
+        rungs=rungs,
     )
 
 
@@ -86,7 +88,8 @@ def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
     return PlannedUnits(request.units, step.eager.held_bytes, round(share, 4), static, request.fsdp)
 
 
-def _solver(solution: Solution) -> Solver:
+def solver_of(solution: Solution) -> Solver:
+    """Return what the plan says of the search."""
     return Solver(
         strategy=solution.strategy,
         proved=solution.proved,
@@ -120,7 +123,8 @@ def _shapes(graph: Graph) -> dict[str, str]:
     }
 
 
-def _predicted(planned: Planned, costs: Costs) -> Predicted:
+def predicted_of(planned: Planned, costs: Costs) -> Predicted:
+    """Return what the plan says of the step."""
     without = planned.fusion.without_grads if planned.fusion else planned.without_grads
     sent = planned.solution.replay.travelled
     return Predicted(
@@ -184,7 +188,9 @@ def module_text(
         problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
     budget_bytes = plan.asked.budget_bytes
     parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
-    return with_header(emit_body(target, traced, problem, schedule, parts), _heading(plan, problem))
+    rungs = programs_of_rungs(traced.graph, plan, problem)
+    body = emit_body(target, traced, problem, schedule, parts, rungs)
+    return with_header(body, _heading(plan, problem))
 
 
 def _heading(plan: Plan, problem: Problem) -> Heading:
@@ -209,4 +215,11 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
         sent_values=predicted.sent_values,
         sent_bytes=predicted.sent_bytes,
+        rungs=tuple(map(_rung, plan.rungs)),
     )
+
+
+def _rung(planned: PlannedRung) -> tuple[str, int, int, float]:
+    predicted = planned.predicted
+    ratio = predicted.time_us / max(predicted.eager_time_us, 1e-9)
+    return str(planned.rung), predicted.eager_peak_bytes, predicted.peak_bytes, ratio

@@ -12,11 +12,11 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.plan import HostCopies
-from remat_gen.plan.host_copies_planned import with_host
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units
+from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.stable.renamed_operations import renamed
@@ -28,7 +28,8 @@ class MeasuredStep:
     """What was asked for, the model that was loaded for it, its trace and what operations cost.
 
     `breakdown` says what of the device's memory is left, where that was the limit; `copies` how
-    quick the host is reached, where values may go there.
+    quick the host is reached, where values may go there. `costs_reused` are those of the plan that
+    stands at the output already.
     """
 
     request: Request
@@ -37,6 +38,7 @@ class MeasuredStep:
     costs: Costs
     breakdown: Breakdown | None = None
     copies: HostCopies | None = None
+    costs_reused: bool = False
 
     @property
     def limit(self) -> Budget | int:

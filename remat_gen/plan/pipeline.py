@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from remat_gen.ask.budget import Breakdown, Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
+from remat_gen.ask.rung_texts import refuse_unknown_lengths
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import (
     check_module,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.refuse.left_out import LeftOut
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
-    from remat_gen.ir.plan import HostCopies, Plan
+    from remat_gen.ir.plan import HostCopies, Plan, PlannedRung
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
     from remat_gen.plan.planning import Planned
@@ -89,19 +90,24 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     _check_output(request)
     stages = Stages(progress)
     loaded, traced = _load_and_trace(request, stages, live)
+    refuse_unknown_lengths(request.rungs, traced.graph.lengths, traced.pinned)
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
 
     copies = _copies(request, loaded, stages) if request.offload else None
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies)
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused)
     planned = plan_step(measured, stages)
+    from remat_gen.plan.rung_planning import plan_rungs
+
+    rungs = plan_rungs(measured, planned, stages)
     with stages("repeat"):
         original = _run_twice(request, loaded, planned)
     from remat_gen.capture.lower.value_checks import conditions_of
 
     with stages("emit"), loaded.importable():
-        plan, plan_text, text = _emit(measured, planned)
+        written = tuple(rung.written() for rung in rungs)
+        plan, plan_text, text = _emit(measured, planned, written)
     with stages("write"):
         plan_file = _write(request, loaded, text, plan_text)
     return Generated(
@@ -214,7 +220,7 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
 
 def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
     with stages("profile"):
-        from remat_gen.plan.host_copies_planned import host_copies
+        from remat_gen.problem.host_copies_planned import host_copies
 
         reusable = None if request.reprofile or request.output is None else request.output
         old = plan_path(reusable) if reusable else None
@@ -229,12 +235,14 @@ def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:
     return run_twice(loaded, planned.solution.eager.peak_bytes)
 
 
-def _emit(measured: MeasuredStep, planned: Planned) -> tuple[Plan, str, str]:
+def _emit(
+    measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...]
+) -> tuple[Plan, str, str]:
     from remat_gen.ir.plan import plan_text
     from remat_gen.plan.emission import describe, module_text
 
     request, loaded = measured.request, measured.loaded
-    plan = describe(measured, planned)
+    plan = describe(measured, planned, rungs)
     output = request.output or default_output(request.model_file)
     text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
     return plan, plan_text(plan), text

@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import groupby, takewhile
 
 from remat_gen.capture.units.joined import ENTER, LEAVE
+from remat_gen.codegen.module.programs import Program
+from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Block, PlannedSegment
+from remat_gen.ir.plan import Block, Plan, PlannedSegment
 from remat_gen.ir.steps import FETCH, FREE, RUN, SEND, read_step, runs_in, step_line
+from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
 from remat_gen.solver.stable.committed_schedule import Committed
 
@@ -63,6 +67,25 @@ def schedule_of(problem: Problem, planned: tuple[PlannedSegment, ...]) -> Schedu
             for s in planned
         )
     )
+
+
+def programs_of_rungs(graph: Graph, plan: Plan, here: Problem) -> tuple[Program, ...]:
+    """Return what a plan runs on each of its rungs, in the order in which a step asks them.
+
+    Raises:
+        GraphError: a schedule is none of this graph, or an operation has no cost.
+        IllegalScheduleError: it cannot be run.
+    """
+    return tuple(_program(graph, plan, here, i) for i in range(len(plan.rungs)))
+
+
+def _program(graph: Graph, plan: Plan, here: Problem, i: int) -> Program:
+    planned = plan.rungs[i]
+    costs = Costs(plan.device, planned.costs, plan.alignment_bytes)
+    problem = rung_problem(rung_graph(graph, planned.rung), costs, here)
+    schedule = schedule_of(problem, planned.schedule)
+    replay(problem, schedule)
+    return Program(problem, schedule, planned.rung)
 
 
 def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:

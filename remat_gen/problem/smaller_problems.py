@@ -15,14 +15,14 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.workspace_headroom import Elsewhere
 
 
-def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:
-    """Return the problems that a schedule must fit in besides the example's.
+def elsewhere_of(graph: Graph, costs: Costs, here: Problem | None = None) -> tuple[Elsewhere, ...]:
+    """Return the problems that a schedule must fit in besides `here`, the example's.
 
     Raises:
         TraceError: as `problem_of`.
     """
     lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
-    here = problem_of(graph, costs)
+    here = here or problem_of(graph, costs)
     return tuple(
         Elsewhere(_where(graph, numbers), _problem_at(graph, costs, numbers, here))
         for numbers in sorted(lengths, reverse=True)
@@ -30,8 +30,11 @@ def elsewhere_of(graph: Graph, costs: Costs) -> tuple[Elsewhere, ...]:
 
 
 def _problem_at(graph: Graph, costs: Costs, numbers: tuple[int, ...], here: Problem) -> Problem:
-    """Return the problem at other lengths: what is written over is decided by the example's."""
-    there = problem_of(sized(graph, numbers), _costs_at(costs, numbers))
+    return written_over_as(here, problem_of(sized(graph, numbers), _costs_at(costs, numbers)))
+
+
+def written_over_as(here: Problem, there: Problem) -> Problem:
+    """Return a problem at other lengths: what is written over is decided by the example's."""
     pairs = zip(there.operations, here.operations, strict=True)
     return replace(there, operations=tuple(replace(o, over=own.over) for o, own in pairs))
 

@@ -23,9 +23,9 @@ from remat_gen.ir.header import is_unedited, read_header
 from remat_gen.ir.plan import plan_text, text_sha256
 from remat_gen.ir.steps import runs_in
 from remat_gen.plan.emission import module_text
-from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
+from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.review.generated_module import Existing
 from remat_gen.review.retrace import retrace
 from remat_gen.solver.law.replay import IllegalScheduleError, replay

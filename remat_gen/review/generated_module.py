@@ -20,14 +20,14 @@ from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
 from remat_gen.ir.plan import Plan, read_plan
 from remat_gen.plan.emission import module_text
-from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
+from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.terminal.progress import Step
 from remat_gen.units.tracing_units import retrace_units
 from remat_gen.verification.compare_models import AsUsed, verify_models
 from remat_gen.verification.report import Report
-from remat_gen.verification.smaller_batch import smaller_step
+from remat_gen.verification.smaller_batch import SmallerStep, longest_step, smaller_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,6 @@ def verify_file(
     existing = Existing.find(path, given)
     original = existing.load_original()
     planned = _planned(existing, original)
-    step = (original.model, original.args, original.kwargs)
     with original.importable():
         return verify_models(
             original.model,
@@ -158,7 +157,7 @@ def verify_file(
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
             modelled=existing.plan.modelled is not None,
             budget_bytes=existing.plan.asked.budget_bytes,
-            smaller=smaller_step(*step, dynamic) if (dynamic := existing.plan.dynamic) else None,
+            smaller=_smaller_steps(existing.plan, original),
             time_steps=time_steps,
             progress=progress,
             as_used=_as_used(existing.plan, original),
@@ -171,6 +170,15 @@ def _as_used(plan: Plan, original: Loaded) -> AsUsed:
     fsdp = plan.units.fsdp if plan.units else 0
     paths = find_units(original.model, plan.units.patterns) if plan.units else ()
     return lambda model: as_used(model, paths, fsdp, original.device)
+
+
+def _smaller_steps(plan: Plan, original: Loaded) -> list[SmallerStep]:
+    """Return the smaller steps that are run as well: of about half, the longest of each rung."""
+    if not plan.dynamic:
+        return []
+    step = (original.model, original.args, original.kwargs)
+    longest = [longest_step(*step, plan.dynamic, rung) for rung in plan.rungs]
+    return [smaller_step(*step, plan.dynamic), *longest]
 
 
 def _planned(existing: Existing, original: Loaded) -> nn.Module:

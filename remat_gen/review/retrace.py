@@ -14,8 +14,8 @@ from remat_gen.capture.load.without_values import has_constants
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.errors import GraphError, RematError, StalePlanError
 from remat_gen.ir.fingerprint import graph_sha256
-from remat_gen.plan.host_copies_planned import planned_problem
 from remat_gen.plan.plan_names import schedule_of
+from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.review.generated_module import Existing
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay

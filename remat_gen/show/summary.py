@@ -60,6 +60,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
         f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
         f"{predicted.reruns} operations run again",
+        *_rungs(plan),
         *_compiled(plan),
         *_offloaded(plan),
         f"solver      {_strategy(generated)}, {_proof(generated)}",
@@ -79,6 +80,20 @@ def _highest(predicted: Predicted) -> list[str]:
         return []
     peak, where = size(predicted.highest_bytes), predicted.highest_at
     return [f"            {peak} at {where}, where kernels need more workspace"]
+
+
+def _rungs(plan: Plan) -> list[str]:
+    """Return a line for each rung; the lines above are of the whole range."""
+    lines = []
+    for word, planned in zip(("rungs", *[""] * len(plan.rungs)), plan.rungs, strict=False):
+        found = planned.predicted
+        ratio = found.time_us / max(found.eager_time_us, 1e-9)
+        lines.append(
+            f"{word:<12}{planned.rung}: {size(found.peak_bytes)} planned, "
+            f"{size(found.eager_peak_bytes)} eager; × {ratio:.3f}, {found.reruns} operations "
+            "run again"
+        )
+    return lines
 
 
 def _compiled(plan: Plan) -> list[str]:
@@ -243,6 +258,14 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         }
         if plan.compiled
         else None,
+        "rungs": [
+            {
+                "limits": dict(rung.limits),
+                "predicted": asdict(rung.predicted),
+                "solver": asdict(rung.solver),
+            }
+            for rung in plan.rungs
+        ],
         "offload": asdict(plan.offload) if plan.offload else None,
         "costs_reused": generated.costs_reused,
         "slower_than_best": generated.slower,

@@ -112,7 +112,7 @@ def verify_models(
     predicted_peak_bytes: int | None,
     budget_bytes: int | None,
     modelled: bool = False,
-    smaller: SmallerStep | None = None,
+    smaller: Sequence[SmallerStep] = (),
     seed: int = 0,
     time_steps: int = 0,
     progress: Step | None = None,
@@ -124,8 +124,8 @@ def verify_models(
     Compared are outputs, gradients, buffers, inputs and random streams after each step; the
     planned model's activation peak is measured and held against budget and prediction (one from
     `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
-    pairs, with `smaller` both run such steps as well, under the same budget. Peaks are those of
-    the models `as_used`, sharded for one, with as many steps `in_flight`. Both models are
+    pairs; both run such steps as are in `smaller` as well, under the same budget. Peaks are those
+    of the models `as_used`, sharded for one, with as many steps `in_flight`. Both models are
     changed: their state is the original's after some steps. The global random streams are put back.
     """
     original.train()
@@ -146,14 +146,29 @@ def verify_models(
     )
     with kept_generators():
         report = _verify(original, planned, subject, time_steps, report)
-        if smaller is None or not report.comparisons:
+        if not smaller or not report.comparisons:
             return report
         subject.tell(5)
-        subject = replace(subject, args=smaller.args, kwargs=smaller.kwargs, progress=None)
-        judged = _verify(original, planned, subject, 0, Report(budget_bytes=budget_bytes))
-        if judged.failure and (reason := _failure_of(original, subject)):
-            judged = Report(original_failure=reason, original_fits=False)  # no such step is there
-        return replace(report, smaller=judged, smaller_name=smaller.name)
+        subject = replace(subject, progress=None)
+        judged = (
+            (step.name, _smaller(original, planned, subject, step, report)) for step in smaller
+        )
+        return replace(report, smaller=tuple(judged))
+
+
+def _smaller(
+    original: nn.Module, planned: nn.Module, subject: _Subject, step: SmallerStep, whole: Report
+) -> Report:
+    subject = replace(subject, args=step.args, kwargs=step.kwargs)
+    promised = Report(
+        predicted_peak_bytes=step.predicted_peak_bytes,
+        budget_bytes=whole.budget_bytes,
+        modelled=whole.modelled,
+    )
+    judged = _verify(original, planned, subject, 0, promised)
+    if judged.failure and (reason := _failure_of(original, subject)):
+        return Report(original_failure=reason, original_fits=False)  # no such step is there
+    return judged
 
 
 def _verify(

@@ -35,7 +35,8 @@ class Report:
     could not, or how it is not `repeatable`: then nothing was compared. That is an error unless the
     original does not fit on the device, which may be why it was planned. `deterministic` says that
     both ran deterministic kernels, `moving` how many results of the original are not the same to
-    the bit in three repeats, `smaller` is about a step of a smaller batch.
+    the bit in three repeats, `smaller` are about smaller steps, by name: of a smaller batch, the
+    longest of each rung.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -51,8 +52,7 @@ class Report:
     deterministic: bool = False
     moving: int = 0
     failure: str = ""
-    smaller: Report | None = None
-    smaller_name: str = ""
+    smaller: tuple[tuple[str, Report], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -64,8 +64,8 @@ class Report:
         """Whether everything that was compared agrees to the bit."""
         return bool(self.comparisons) and all(
             c.match is Match.BITWISE
-            for report in (self, self.smaller)
-            for c in (report.comparisons if report else ())
+            for report in (self, *(smaller for _, smaller in self.smaller))
+            for c in report.comparisons
         )
 
     def rows(self) -> tuple[Row, ...]:
@@ -89,8 +89,8 @@ class Report:
             yield _summary(kind, list(group))
         if self.planned_peak:
             yield from self._peaks(self.planned_peak)
-        if self.smaller:
-            yield _summary_of_all(self.smaller_name, self.smaller)
+        for name, report in self.smaller:
+            yield _summary_of_all(name, report)
         if self.time:
             yield _pace(self.time)
 

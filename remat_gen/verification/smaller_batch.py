@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.load.arguments import describe_call
+from remat_gen.capture.load.arguments import Call, describe_call
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.lengths import asked_lengths
+from remat_gen.ir.plan import PlannedRung
 from remat_gen.ir.size import Length
 
 
 @dataclass(frozen=True, slots=True)
 class SmallerStep:
-    """The arguments of a step: the first rows of the example's. `name` says how many."""
+    """The arguments of a step: the first rows of the example's. `name` says how many.
+
+    `predicted_peak_bytes` where a schedule was planned for just such steps.
+    """
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    predicted_peak_bytes: int | None = None
 
 
 def smaller_step(
@@ -34,7 +39,27 @@ def smaller_step(
     """
     call = describe_call(model, tuple(args), dict(kwargs))
     lengths = asked_lengths(call, dynamic)
-    taken = {length.name: _fewer(length) for length in lengths}
+    return _step(call, lengths, {length.name: _fewer(length) for length in lengths})
+
+
+def longest_step(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: Iterable[str],
+    planned: PlannedRung,
+) -> SmallerStep:
+    """Return the longest step that a rung admits."""
+    call = describe_call(model, tuple(args), dict(kwargs))
+    lengths = asked_lengths(call, dynamic)
+    numbers = planned.rung.numbers(lengths)
+    taken = dict(zip((length.name for length in lengths), numbers, strict=True))
+    step = _step(call, lengths, taken)
+    peak = planned.predicted.peak_bytes
+    return replace(step, name=f"rung {planned.rung}", predicted_peak_bytes=peak)
+
+
+def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> SmallerStep:
     leaves = [_cut(leaf.value, leaf.path, lengths, taken) for leaf in call.leaves]
     spec = pytree.tree_structure((call.args, call.kwargs))
     cut_args, cut_kwargs = pytree.tree_unflatten(leaves, spec)

@@ -18,7 +18,7 @@ from remat_gen.codegen.module.emit_module import emit_body
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import HostCopies
-from remat_gen.plan.host_copies_planned import with_host
+from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.compiled.fused import PartFigures
 from remat_gen.solver.compiled.parts import Part

@@ -18,7 +18,7 @@ from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import SmallerStep
 
 WIDTH = 8
-SMALLER = SmallerStep("batch of 3", (torch.randn(3, WIDTH),), {})
+SMALLER = (SmallerStep("batch of 3", (torch.randn(3, WIDTH),), {}),)
 Forward = Callable[[int, Tensor], object]
 
 
@@ -35,7 +35,9 @@ class Net(nn.Module):
         return self.shown(next(self.state.calls), self.up(x))
 
 
-def verify(original: nn.Module, planned: nn.Module, smaller: SmallerStep | None = None) -> Report:
+def verify(
+    original: nn.Module, planned: nn.Module, smaller: tuple[SmallerStep, ...] = ()
+) -> Report:
     x = torch.randn(16, WIDTH, generator=torch.Generator().manual_seed(0))
     limits = {"predicted_peak_bytes": None, "budget_bytes": None}
     device = torch.device("cpu")

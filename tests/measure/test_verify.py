@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
 CPU = torch.device("cpu")
 WIDTH = 32
 ROWS = 16
-SMALLER = SmallerStep("batch of 3", (torch.randn(3, WIDTH, requires_grad=True),), {})
+SMALLER = (SmallerStep("batch of 3", (torch.randn(3, WIDTH, requires_grad=True),), {}),)
 
 
 class Net(nn.Module):
@@ -182,6 +183,13 @@ def test_a_smaller_batch_is_compared_too() -> None:
 def test_a_smaller_batch_is_held_against_the_budget() -> None:
     report = verify(Net, smaller=SMALLER, budget_bytes=1)
     assert failing(report) == ["budget", "batch of 3"]
+
+
+def test_a_smaller_batch_is_held_against_what_was_predicted_for_it() -> None:
+    promised = replace(SMALLER[0], name="rung batch <= 3", predicted_peak_bytes=1 << 20)
+    report = verify(Net, smaller=(*SMALLER, promised))
+    assert failing(report) == ["rung batch <= 3"]
+    assert [row.ok for row in report.rows()][-2:] == [True, False]
 
 
 def test_a_smaller_batch_that_the_original_refuses_is_not_judged() -> None:
@@ -361,7 +369,7 @@ def test_a_smaller_batch_that_neither_can_take_is_not_judged() -> None:
         device=CPU,
         predicted_peak_bytes=None,
         budget_bytes=None,
-        smaller=smaller,
+        smaller=(smaller,),
     )
     assert failing(report) == []
     assert report.rows()[-1].result == "not compared"

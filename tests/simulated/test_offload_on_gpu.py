@@ -13,7 +13,7 @@ from remat_gen.review.generated_module import verify_file
 
 pytestmark = pytest.mark.cuda
 MODEL = Path(__file__).parents[1] / "semantics" / "models" / "offloaded.py"
-RATES = "remat_gen.plan.host_copies_planned"
+RATES = "remat_gen.problem.host_copies_planned"
 
 
 def test_a_plan_that_sends_values_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,98 @@
+"""Search a schedule for each rung: within the budget at every step that the rung admits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from remat_gen.ask.pin_patterns import pin
+from remat_gen.ir.costs import Costs
+from remat_gen.ir.fingerprint import graph_sha256
+from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import Plan, PlannedRung, plan_there
+from remat_gen.ir.rung import Rung
+from remat_gen.plan.costing import costs_of
+from remat_gen.plan.emission import predicted_of, solver_of
+from remat_gen.plan.measured_step import MeasuredStep
+from remat_gen.plan.output import plan_path
+from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
+from remat_gen.plan.planning import Planned, Search, make_plan
+from remat_gen.problem.rung_problems import rung_graph, rung_problem
+from remat_gen.problem.smaller_problems import elsewhere_of
+from remat_gen.terminal.stage_times import Stages
+
+
+@dataclass(frozen=True, slots=True)
+class RungPlan:
+    """What was planned for a rung, on the graph of its longest steps."""
+
+    rung: Rung
+    graph: Graph
+    costs: Costs
+    planned: Planned
+
+    def written(self) -> PlannedRung:
+        """Return what the plan file says of it."""
+        problem, schedule = self.planned.problem, self.planned.schedule
+        return PlannedRung(
+            limits=self.rung.limits,
+            costs=dict(self.costs.operations),
+            blocks=blocks_of(self.graph, problem, schedule),
+            schedule=planned_schedule(problem, schedule),
+            solver=solver_of(self.planned.solution),
+            predicted=predicted_of(self.planned, self.costs),
+        )
+
+
+def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[RungPlan, ...]:
+    """Search what the request asks for; `whole` is planned for every step.
+
+    Raises:
+        InfeasibleBudgetError: nothing fits on a rung.
+    """
+    return tuple(_Planner(measured, whole, stages).plan(r) for r in measured.request.rungs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    measured: MeasuredStep
+    whole: Planned
+    stages: Stages
+
+    def plan(self, rung: Rung) -> RungPlan:
+        there = rung_graph(self.measured.traced.graph, rung)
+        old = self._old(rung)
+        costs = self._costs(there, old)
+        problem = rung_problem(there, costs, self.whole.problem)
+        request = self.measured.request
+        with self.stages("solve") as step:
+            kept = None if request.fresh or old is None else committed_runs(old.schedule)
+            search = Search(
+                request.strategy.value, request.effort, step, self.stages.progress.news, kept
+            )
+            pinned = pin(problem, there, request.pins)
+            elsewhere = elsewhere_of(there, costs, problem)
+            planned = make_plan(pinned, there, self.whole.budget_bytes, search, elsewhere)
+            self.stages.pardon()
+        return RungPlan(rung, there, costs, planned)
+
+    def _old(self, rung: Rung) -> PlannedRung | None:
+        """Return what the plan that stands there already has for a rung of the same graph."""
+        output = self.measured.request.output
+        plan = plan_there(plan_path(output)) if output else None
+        if plan is None or not self._alike(plan):
+            return None
+        return next((old for old in plan.rungs if old.rung == rung), None)
+
+    def _alike(self, plan: Plan) -> bool:
+        same = plan.graph_sha256 == graph_sha256(self.measured.traced.graph)
+        return same and plan.asked.strategy == self.measured.request.strategy.value
+
+    def _costs(self, there: Graph, old: PlannedRung | None) -> Costs:
+        """Return costs at a rung's lengths: the old plan's where the whole range's are, too."""
+        costs, request = self.measured.costs, self.measured.request
+        if old and self.measured.costs_reused and old.costs.keys() == costs.operations.keys():
+            return replace(costs, operations=old.costs)
+        # the example's numbers may be of rows that are not there
+        traced = replace(self.measured.traced, graph=there, examples={})
+        with self.stages("profile") as step:
+            return costs_of(traced, self.measured.loaded, request.target, None, step)[0]
