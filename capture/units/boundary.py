@@ -167,6 +167,7 @@ class _Boundary(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *incoming: torch.Tensor | None) -> Any:
         call: _Call = ctx.call
+        ctx.call = None  # the node outlives its backward; the unit's inputs should not
         call.step.incoming[call.number] = tuple(None if d is None else d.stride() for d in incoming)
         with call.step.within(Phase(call.number, backward=True)):
             gradients = call.gradients(ctx.saved_tensors, incoming)

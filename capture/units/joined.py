@@ -149,7 +149,7 @@ class _Join:
         for i, call in enumerate(reversed(self.calls), start=n):
             self._enter(call, Phase.BACKWARD, i, order)
             self._run(call, Phase.BACKWARD)
-            kept = [call.prefixed(tensor) for tensor in call.handed]
+            kept = [*map(call.prefixed, call.handed), *_read_again(call)]
             read = [*_gradients(call), *kept, *self._ending(i)]
             self._leave(call.name, Phase.BACKWARD, read, order)
         first = self.calls[0].graph
@@ -212,14 +212,15 @@ class _Join:
                 self.operations.append(self._once(_operation(operation, call)))
 
     def _once(self, operation: Operation) -> Operation:
-        """Let what makes something that is handed on run once."""
+        """Let what makes something that is handed on, or returned and read, run once."""
         handed = {
-            self.calls[by].prefixed(self.calls[by].graph.tensors[tensor].storage)
+            self.calls[by].prefixed(tensor)
             for call in self.calls
             for by, tensor in call.handed.values()
         }
+        kept = handed.union(*map(_read_again, self.calls))
         made = {self.tensors[output].storage for output in operation.outputs if output}
-        if made.isdisjoint(handed):
+        if made.isdisjoint(self.tensors[tensor].storage for tensor in kept):
             return operation
         return replace(operation, traits=operation.traits | {Trait.HANDED_ON})
 
@@ -289,6 +290,15 @@ def _ends(call: Call) -> list[str]:
     """Return the tensors that a call makes and returns."""
     tensors = (output.tensor for output in call.graph.outputs if output.tensor)
     return [call.prefixed(t) for t in tensors if not call.graph.storage_of(t).kind.outside]
+
+
+def _read_again(call: Call) -> list[str]:
+    """Return what a call returns and reads itself: it is held until the call's backward ends."""
+    graph = call.graph
+    read = {storage for operation in graph.operations for storage in graph.reads(operation)}
+    tensors = (output.tensor for output in graph.outputs if output.tensor)
+    held = [t for t in tensors if graph.tensors[t].storage in read]
+    return [call.prefixed(t) for t in held if not graph.storage_of(t).kind.outside]
 
 
 def _gradients(call: Call) -> list[str]:

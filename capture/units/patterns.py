@@ -9,7 +9,7 @@ from torch import nn
 
 from remat_gen.ir.errors import UsageError
 
-_CONTAINERS = (nn.ModuleList, nn.ModuleDict)
+CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 
 def find_units(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.Module]:
@@ -21,18 +21,19 @@ def find_units(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.Module
     modules = {path: module for path, module in model.named_modules() if path}
     units: dict[str, nn.Module] = {}
     for pattern in patterns:
-        named = {path: m for path, m in modules.items() if _matches(pattern, path)}
+        named = {path: m for path, m in modules.items() if matches(pattern, path)}
         if not named:
             raise UsageError(f"--units {pattern}: names no submodule; {_known(modules)}")
         units |= named
     _refuse_nested(units)
-    lists = [path for path, module in units.items() if isinstance(module, _CONTAINERS)]
+    lists = [path for path, module in units.items() if isinstance(module, CONTAINERS)]
     if lists:
         raise UsageError(f"--units: {lists[0]} is a list, which is never called; '{lists[0]}.*'?")
     return {path: modules[path] for path in modules if path in units}
 
 
-def _matches(pattern: str, path: str) -> bool:
+def matches(pattern: str, path: str) -> bool:
+    """Tell whether a pattern names a path."""
     parts = (r"[^.]+" if part == "*" else re.escape(part) for part in pattern.split("."))
     return re.fullmatch(r"\.".join(parts), path) is not None
 

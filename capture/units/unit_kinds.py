@@ -39,9 +39,12 @@ class Examples:
     """The calls of a step by the units' paths; of calls alike the arguments are kept once.
 
     `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
+    `seed` is that of the step: from another one not all of the units might be called.
     """
 
+    patterns: tuple[str, ...]
     units: Mapping[str, nn.Module]
+    seed: int = 0
     calls: list[str] = field(default_factory=list)  # the paths, in order
     handed: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     _returned: list[tuple[weakref.ref[torch.Tensor], int, int]] = field(default_factory=list)
@@ -54,7 +57,7 @@ class Examples:
         Raises:
             TraceError: the same unit is called with other arguments than before.
         """
-        layout = _layout(call.args, call.kwargs)
+        layout = layout_of_call(call.args, call.kwargs)
         known = self.by_path.get(call.path)
         if known and known.layout != layout:
             raise TraceError(
@@ -89,28 +92,61 @@ class Kind:
     traced: Traced
 
 
-def trace_kinds(loaded: Loaded, examples: Examples, *, static: bool) -> tuple[Kind, ...]:
-    """Trace each kind of the units that were called.
+@dataclass(slots=True)
+class Kinds:
+    """The kinds of a step's units: each is traced once, and what refuses one refuses its like."""
 
-    Raises:
-        TraceError: one cannot be traced; the message begins with its path.
-    """
-    found: list[tuple[Kind, str]] = []
-    for path, example in examples.by_path.items():
-        unit = examples.units[path]
-        alike = [i for i, (kind, layout) in enumerate(found) if _alike(kind, layout, unit, example)]
-        if alike:
-            kind, layout = found[alike[0]]
-            found[alike[0]] = Kind((*kind.paths, path), kind.unit, kind.traced), layout
-        else:
-            found.append(
-                (Kind((path,), unit, _trace(loaded, example, unit, static)), example.layout)
-            )
-    return tuple(kind for kind, _ in found)
+    loaded: Loaded
+    static: bool
+    found: list[tuple[Kind, str]] = field(default_factory=list)
+    refusals: dict[tuple[object, ...], TraceError] = field(default_factory=dict)
+
+    def add(self, unit: nn.Module, example: Example) -> None:
+        """Find the kind of a unit, or trace it.
+
+        Raises:
+            TraceError: it cannot be traced; the message begins with its path.
+        """
+        for i, (kind, layout) in enumerate(self.found):
+            if layout == example.layout and _alike(kind, unit):
+                paths = dict.fromkeys((*kind.paths, example.path))
+                self.found[i] = Kind(tuple(paths), kind.unit, kind.traced), layout
+                return
+        made_of = example.layout, _made_of(unit)
+        if made_of in self.refusals:
+            raise self.refusals[made_of]
+        try:
+            traced = _trace(self.loaded, example, unit, self.static)
+        except TraceError as error:
+            self.refusals[made_of] = error
+            raise
+        self.found.append((Kind((example.path,), unit, traced), example.layout))
+
+    def of(self, examples: Examples) -> tuple[Kind, ...]:
+        """Return the kinds of a step's units, those that are not known yet traced.
+
+        Raises:
+            TraceError: one cannot be traced; the message begins with its path.
+        """
+        for path, example in examples.by_path.items():
+            self.add(examples.units[path], example)
+        order = list(examples.by_path)
+        kinds = [
+            Kind(tuple(path for path in order if path in kind.paths), kind.unit, kind.traced)
+            for kind, _ in self.found
+        ]
+        called = (kind for kind in kinds if kind.paths)
+        return tuple(sorted(called, key=lambda kind: order.index(kind.paths[0])))
 
 
-def _alike(kind: Kind, layout: str, unit: nn.Module, example: Example) -> bool:
-    if type(unit) is not type(kind.unit) or layout != example.layout:
+def _made_of(unit: nn.Module) -> tuple[object, ...]:
+    parts = [(path, type(module)) for path, module in unit.named_modules()]
+    state = [(path, tuple(tensor.shape)) for path, tensor in unit.state_dict().items()]
+    return (*parts, *state)
+
+
+def _alike(kind: Kind, unit: nn.Module) -> bool:
+    if type(unit) is not type(kind.unit):
         return False
     reads = kind.traced.reads
     words = (dict(described(one, reads.paths, reads.file)) for one in (unit, kind.unit))
@@ -159,7 +195,8 @@ def _batch(leaves: Iterable[object]) -> int:
     return size if size >= 2 else 0
 
 
-def _layout(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def layout_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Describe the arguments of a call: shapes, dtypes, and what is no tensor."""
     return ", ".join([*map(_words, args), *(f"{name}={_words(v)}" for name, v in kwargs.items())])
 
 

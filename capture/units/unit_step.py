@@ -13,7 +13,7 @@ from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
 from remat_gen.capture.units.joined import Call, across_the_turn, call_names, joined
-from remat_gen.capture.units.unit_kinds import Examples, Kind, trace_kinds
+from remat_gen.capture.units.unit_kinds import Examples, Kind, Kinds
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Kind as InputKind
 from remat_gen.ir.paths import OUTERMOST
@@ -39,10 +39,12 @@ class EagerParts:
 class UnitStep(Traced):
     """A traced step of units; its graph is joined from those of the `kinds`.
 
-    `calls` are the paths of the units in the order of the step, `names` those calls' own names.
-    `waiting_bytes` are what eager holds where forward has ended, beyond what the graph has there.
+    `calls` are the paths of the units in the order of the step, `names` those calls' own names,
+    `patterns` what names the units. `waiting_bytes` are what eager holds where forward has ended,
+    beyond what the graph has there.
     """
 
+    patterns: tuple[str, ...] = ()
     eager: EagerParts = EagerParts(())
     kinds: tuple[Kind, ...] = ()
     calls: tuple[str, ...] = ()
@@ -60,13 +62,13 @@ class UnitStep(Traced):
         return next(kind for kind in self.kinds if path in kind.paths)
 
 
-def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, *, static: bool) -> UnitStep:
+def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kinds) -> UnitStep:
     """Trace the units of a step and join them.
 
     Raises:
         TraceError: one cannot be traced.
     """
-    kinds = trace_kinds(loaded, examples, static=static)
+    kinds = found.of(examples)
     of = {path: kind for kind in kinds for path in kind.paths}
     names = call_names(examples.calls)
     calls = [
@@ -85,6 +87,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, *, static: 
         strict=True,
         autocast=kinds[0].traced.autocast,
         left_out=tuple(dict.fromkeys(left for kind in kinds for left in kind.traced.left_out)),
+        patterns=examples.patterns,
         eager=eager,
         kinds=kinds,
         calls=tuple(examples.calls),

@@ -125,7 +125,10 @@ class GenerateOptions:
             raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")
         if self.fsdp is not None and not self.units:
             raise UsageError("--fsdp needs --units: the submodules that fully_shard is called on")
-        return tuple(dict.fromkeys(self.units or ()))
+        patterns = tuple(dict.fromkeys(self.units or ()))
+        if "auto" in patterns and len(patterns) > 1:
+            raise UsageError("--units auto finds all units: give it alone")
+        return patterns
 
     def _in_flight(self) -> int:
         """Return how many steps are in flight.

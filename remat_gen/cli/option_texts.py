@@ -89,7 +89,9 @@ RecomputeOption = Annotated[
 ]
 UnitsOption = Annotated[
     list[str] | None,
-    typer.Option("--units", metavar="PATH", help="Plan these submodules alone: 'h.*'. Repeatable."),
+    typer.Option(
+        "--units", metavar="PATH", help="Plan submodules alone: 'h.*', or auto. Repeatable."
+    ),
 ]
 FsdpOption = Annotated[
     int | None,

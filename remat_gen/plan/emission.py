@@ -80,12 +80,13 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
 
 
 def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
-    step, request = measured.traced, measured.request
+    step = measured.traced
     if not isinstance(step, UnitStep):
         return None
     share = planned_share(step, planned.problem, planned.solution.eager)
     static = not step.graph.lengths
-    return PlannedUnits(request.units, step.eager.held_bytes, round(share, 4), static, request.fsdp)
+    held, fsdp = step.eager.held_bytes, measured.request.fsdp
+    return PlannedUnits(step.patterns, held, round(share, 4), static, fsdp)
 
 
 def solver_of(solution: Solution) -> Solver:

@@ -14,7 +14,7 @@ from remat_gen.ask.budget import Breakdown, Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
 from remat_gen.ask.rung_texts import refuse_unknown_lengths
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import TraceError, UsageError
 from remat_gen.plan.output import (
     check_module,
     check_plan,
@@ -184,7 +184,24 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
             return loaded, trace_units(loaded, request.units, static=static, fsdp=request.fsdp)
         from remat_gen.capture.trace.trace import trace_loaded
 
-        return loaded, trace_loaded(loaded, request.dynamic)
+        try:
+            return loaded, trace_loaded(loaded, request.dynamic)
+        except TraceError as error:
+            if not _may_have_units(request):
+                raise
+            from remat_gen.units.finding_units import units_that_would_do
+
+            found = units_that_would_do(loaded)
+            raise TraceError(f"{error}{found and _INSTEAD.format(found)}") from error
+
+
+_INSTEAD = "; or leave it eager: --units auto plans submodules alone ({})"
+
+
+def _may_have_units(request: Request) -> bool:
+    """Tell whether no option was given that units do not go with."""
+    others = request.target, request.compiled, request.offload, request.batch, request.dynamic
+    return not any(others)
 
 
 def _require_compiler(request: Request, live: Loaded | None) -> None:

@@ -33,7 +33,7 @@ def summary_lines(generated: Generated) -> list[str]:
         lines.append(f"inputs      {_lengths(generated)}")
     if plan.units:
         planned = f"{100 * plan.units.planned_share:.0f}%"
-        named = ", ".join(dict.fromkeys(block.name for block in plan.blocks))
+        named = ", ".join(plan.units.patterns)
         named = named if len(named) <= 60 else f"{named[:57]}…"
         lines.append(f"units       {named}: {planned} of what backward needs; the rest stays eager")
         if plan.units.fsdp:

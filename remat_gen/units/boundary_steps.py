@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
+import torch
 from torch import nn
 
 from remat_gen.capture.load.load import Loaded
@@ -28,26 +29,40 @@ from remat_gen.verification.outcome import State
 from remat_gen.verification.step import backward_step, forward_step
 
 _TIMED = 3  # steps; of each part the quickest counts
+_SEEDS = 64  # of steps that are tried where units are left out at random
+
+
+class IdleUnitError(TraceError):
+    """No gradient goes through a unit, or no step calls it."""
+
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
     """Run forward, and note how each unit is called.
 
+    Where random numbers decide which units are called, it is a step that calls all of them.
+
     Raises:
         UsageError: a pattern names no unit.
-        TraceError: forward fails, or calls no unit.
+        IdleUnitError: no step calls one.
+        TraceError: forward fails.
     """
     units = find_units(loaded.model, patterns)
-    examples = Examples(units)
-    with _own_step(loaded) as model:
-        notes = examples.note, examples.note_returned
-        run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
-        with run.installed(), context_of(model):
-            model(*loaded.args, **loaded.kwargs)
-    idle = [path for path in units if path not in examples.by_path]
-    if idle:
-        raise UsageError(f"--units: {idle[0]} is not called in a step; leave it out")
-    return examples
+    with own_step(loaded) as model:
+        for seed in range(_SEEDS):
+            examples = Examples(patterns, units, seed)
+            notes = examples.note, examples.note_returned
+            run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
+            torch.manual_seed(seed)
+            with run.installed(), context_of(model):
+                model(*loaded.args, **loaded.kwargs)
+            idle = [path for path in units if path not in examples.by_path]
+            if not idle:
+                return examples
+    raise IdleUnitError(f"--units: {idle[0]} is not called in a step; leave it out", idle[0])
 
 
 def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> EagerParts:
@@ -56,11 +71,13 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
     With `fsdp`, the number of processes, it is the step of a model that FSDP2 shards.
 
     Raises:
+        IdleUnitError: no gradient goes through a unit.
         TraceError: backward does not run the units in reverse order.
     """
 
     def step(inside: Inside, turning: Inside = _unmarked) -> BoundaryRun:
         run = BoundaryRun({path: model.get_submodule(path) for path in examples.units}, inside)
+        torch.manual_seed(examples.seed)
         with run.installed():
             outputs = forward_step(model, loaded.args, loaded.kwargs)
             with turning("turn"):
@@ -69,7 +86,7 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
         return run
 
     device = loaded.device
-    with _own_step(loaded) as own, as_used(own, examples.units, fsdp, device) as model:
+    with own_step(loaded) as own, as_used(own, examples.units, fsdp, device) as model:
         first = step(_unmarked)
         _refuse_other_order(first, examples)
         times = [times_between(step, device) for _ in range(_TIMED)]
@@ -96,12 +113,12 @@ def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
     went = {phase.call for phase in run.phases if phase.backward}
     idle = [examples.calls[i] for i in range(n) if i not in went]
     if idle:
-        raise TraceError(f"--units: no gradient goes through {idle[0]}: leave it out")
+        raise IdleUnitError(f"--units: no gradient goes through {idle[0]}: leave it out", idle[0])
     raise TraceError("--units: backward does not run the units in the reverse order of forward")
 
 
 @contextlib.contextmanager
-def _own_step(loaded: Loaded) -> Iterator[nn.Module]:
+def own_step(loaded: Loaded) -> Iterator[nn.Module]:
     """Leave the model's state, gradients and the random streams as they were.
 
     Raises:

@@ -1,0 +1,114 @@
+"""Find the units of a model by themselves: look at forward, then try to trace what is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.units.chosen_units import Choice, patterns_of
+from remat_gen.capture.units.unit_kinds import Examples, Kinds
+from remat_gen.capture.units.unit_step import UnitStep, unit_step
+from remat_gen.capture.units.watched_modules import Watched, Watching
+from remat_gen.ir.errors import RematError, TraceError, UsageError
+from remat_gen.units.boundary_steps import (
+    IdleUnitError,
+    measure_eager_parts,
+    own_step,
+    record_calls,
+)
+
+AUTO = "auto"
+_RUNS = 3  # with the model's weights, then with others
+_TRIED = 3  # patterns, for a word on whether units would do
+
+
+def trace_found_units(loaded: Loaded, *, static: bool, fsdp: int = 0) -> UnitStep:
+    """Find units, trace them, and measure what lies between them, as `trace_units` does.
+
+    Raises:
+        UsageError: nothing is worth it, or can be traced.
+        TraceError: the model's own step fails.
+    """
+    choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static)
+    last: TraceError | None = None
+    while paths := choice.paths:
+        try:
+            examples = record_calls(loaded, patterns_of(loaded.model, paths))
+            refused = list(_refused(kinds, choice, examples))
+            last = refused[-1] if refused else last
+            if not refused:
+                eager = measure_eager_parts(loaded, examples, fsdp)
+                return unit_step(loaded, examples, eager, kinds)
+        except IdleUnitError as error:
+            choice.idle.add(error.path)
+    raise UsageError(
+        "--units auto: no submodule that keeps much for backward can be planned"
+        + (f": {last}" if last else "; layers have to be nn.Modules that the model calls")
+    ) from last
+
+
+def _refused(kinds: Kinds, choice: Choice, examples: Examples) -> Iterator[TraceError]:
+    """Trace what was chosen; yield the refusals, and let the choice know of them."""
+    for path, example in examples.by_path.items():
+        try:
+            kinds.add(examples.units[path], example)
+        except TraceError as error:
+            choice.refused.add(path)
+            yield error
+
+
+def units_that_would_do(loaded: Loaded) -> str:
+    """Say which units can be planned where the whole model cannot; "" where none was found.
+
+    Only the patterns that are worth most are tried.
+    """
+    try:
+        choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static=True)
+        for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
+            examples = record_calls(loaded, tuple(paths))
+            try:
+                kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
+            except TraceError:
+                continue
+            return f"{pattern}, {100 * choice.share(paths):.0f}% of what modules keep for backward"
+    except RematError:
+        pass
+    return ""
+
+
+def watch(loaded: Loaded) -> list[Watched]:
+    """Run forward with the model's weights, then with others; tell what its modules do.
+
+    Raises:
+        TraceError: the model's own forward fails.
+    """
+    seen = []
+    with own_step(loaded) as model:
+        for seed in range(_RUNS):
+            with _other_weights(model, seed):
+                torch.manual_seed(seed)
+                watching = Watching(model)
+                with watching.installed(), context_of(model):
+                    model(*loaded.args, **loaded.kwargs)
+            seen.append(watching.seen())
+    return seen
+
+
+@contextmanager
+def _other_weights(model: nn.Module, seed: int) -> Iterator[None]:
+    """Turn the signs of about half of all weights, except with seed 0: routing goes other ways."""
+    own = torch.Generator().manual_seed(seed)
+    weights = [p for p in model.parameters() if p.ndim > 1 and p.is_floating_point()]
+    signs = [1 - 2 * torch.randint(2 if seed else 1, p.shape, generator=own) for p in weights]
+    with torch.no_grad():
+        for weight, sign in zip(weights, signs, strict=True):
+            weight.mul_(sign.to(weight))
+    yield
+    with torch.no_grad():
+        for weight, sign in zip(weights, signs, strict=True):
+            weight.mul_(sign.to(weight))

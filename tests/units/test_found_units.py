@@ -1,0 +1,107 @@
+"""Units that are found: the repeated layers, else what can be traced inside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from planned_units import PATTERNS, peak, plan, same_bits
+from torch import Tensor, nn
+
+from remat_gen.capture.units.chosen_units import Choice, patterns_of, starred
+from remat_gen.capture.units.watched_modules import Watched, Watching
+
+
+def _mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+
+
+class Layer(nn.Module):
+    """Two branches and what is between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = _mlp(), _mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.right(x + self.left(x))
+
+
+class Net(nn.Module):
+    """Layers in a list, and rows that go where their values send them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.h = nn.ModuleList(Layer() for _ in range(3))
+        self.experts = nn.ModuleList(_mlp() for _ in range(2))
+        self.gate = nn.Linear(8, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.h:
+            x = layer(x)
+        which = self.gate(x).argmax(-1)
+        return sum(expert(x[which == i]).sum() for i, expert in enumerate(self.experts))
+
+
+def _watched(model: Net) -> list[Watched]:
+    torch.manual_seed(0)
+    x = torch.randn(32, 8)
+    seen = []
+    for sign in (1, -1):
+        model.gate.weight.data.mul_(sign)
+        watching = Watching(model)
+        with watching.installed():
+            model(x)
+        seen.append(watching.seen())
+    return seen
+
+
+@pytest.fixture
+def model() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+def test_what_a_module_could_let_go_of_is_what_it_keeps_inside(model: Net) -> None:
+    kept = _watched(model)[0].kept_bytes
+    hidden = 2 * 32 * 32 * 4  # before and after GELU: 32 rows of 32 numbers
+    assert kept["h.0.left"] == hidden
+    assert kept["h.0"] == 2 * hidden + 32 * 8 * 4  # and what the second branch reads
+    assert kept["h.0.left.1"] == kept["h.0.left.0"] == 0
+
+
+def test_repeated_layers_are_chosen_and_what_is_inside_those_that_are_refused(model: Net) -> None:
+    choice = Choice(model, _watched(model))
+    assert choice.paths == ["h.0", "h.1", "h.2"]  # experts get rows by value
+    choice.refused.add("h.1")
+    assert choice.paths == ["h.0", "h.1.left", "h.1.right", "h.2"]
+    choice.idle.add("h.1.left")
+    assert choice.paths == ["h.0", "h.1.right", "h.2"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "patterns"),
+    [
+        (["h.0", "h.1", "h.2"], ("h.*",)),
+        (["h.0.left", "h.1.left", "h.2.left"], ("h.*.left",)),
+        (["h.0", "h.2"], ("h.0", "h.2")),
+        (["h.0.left.0", "h.0.left.1", "h.0.left.2"], ("h.0.left.*",)),
+    ],
+)
+def test_patterns_name_the_chosen_and_no_other(
+    model: Net, paths: list[str], patterns: tuple[str, ...]
+) -> None:
+    assert patterns_of(model, paths) == patterns
+    assert starred("0.h.12.mlp2") == "*.h.*.mlp2"
+
+
+def test_found_units_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PATTERNS, "routed", "auto")
+    pair = plan(tmp_path, "routed", "75%")
+    units = pair.generated.plan.units
+    assert units and units.patterns == ("h.*",) and units.planned_share > 0.5
+    assert "units       h.*: " in str(pair.generated)
+    assert same_bits(pair)
+    original, planned = pair.models()
+    assert peak(pair, planned) <= 0.78 * peak(pair, original)
