@@ -200,8 +200,8 @@ _INSTEAD = "; or leave it eager: --units auto plans submodules alone ({})"
 
 def _may_have_units(request: Request) -> bool:
     """Tell whether no option was given that units do not go with."""
-    others = request.target, request.compiled, request.offload, request.batch, request.dynamic
-    return not any(others)
+    others = request.target, request.compiled, request.offload, request.batch
+    return not any((*others, request.dynamic, request.rungs))
 
 
 def _require_compiler(request: Request, live: Loaded | None) -> None:
