@@ -111,7 +111,7 @@ def _sent(found: Replay | None, searched: Searched, eager: Replay) -> list[str]:
 def _searched(target: str, returned: str) -> Searched:
     with scratch("offload") as folder:
         file = folder / "gpt.py"
-        file.write_text(_source(returned), encoding="utf-8")
+        file.write_text(source(returned), encoding="utf-8")
         loaded = load_for(Path(file), None, None, "fake", target)
         traced = trace_loaded(loaded, ())
     costs, _ = costs_of(traced, loaded, target, None, lambda *_: None)
@@ -124,7 +124,7 @@ def _searched(target: str, returned: str) -> Searched:
     return Searched(problem, AllSizesSolver(make(problem), (), make))
 
 
-def _source(returned: str) -> str:
+def source(returned: str) -> str:
     text = (ROOT / "examples/gpt.py").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     for i, line in enumerate(lines):

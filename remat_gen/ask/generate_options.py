@@ -93,6 +93,7 @@ class GenerateOptions:
             fsdp=make_count("--fsdp", self.fsdp) or 0,
             in_flight=self._in_flight(),
             rungs=rungs,
+            auto_rungs=self.rungs is not None and not rungs,
         )
 
     def _refuse_beside_rungs(self) -> None:

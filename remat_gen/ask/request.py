@@ -79,7 +79,7 @@ class Request:
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
     patterns of submodules that are planned, where the rest stays eager; `fsdp` processes shard
     them and the model by FSDP2. `in_flight` steps hold their activations at once. `rungs` are the
-    steps that get schedules of their own."""
+    steps that get schedules of their own, chosen where `auto_rungs`."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -103,6 +103,7 @@ class Request:
     fsdp: int = 0
     in_flight: int = 1
     rungs: tuple[Rung, ...] = ()
+    auto_rungs: bool = False
 
     @property
     def target_word(self) -> str:
@@ -146,8 +147,8 @@ class Request:
         words += [word for pattern in self.units for word in ("--units", pattern)]
         words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
         words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []
-        if self.rungs:
-            words += ["--rungs", ", ".join(map(str, self.rungs)).replace(" <= ", "<=")]
+        rungs = "auto" if self.auto_rungs else ", ".join(map(str, self.rungs))
+        words += ["--rungs", rungs.replace(" <= ", "<=")] if rungs else []
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 

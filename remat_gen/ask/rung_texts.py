@@ -10,16 +10,19 @@ from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 
 _LIMIT = re.compile(r"\s*([A-Za-z_]\w*)\s*<=\s*(\d+)\s*")
+AUTO = "auto"  # they are chosen
 MOST = 4  # of them: each is a program of its own to read
 
 
 def make_rungs(text: str | None) -> tuple[Rung, ...]:
-    """Return the rungs in the order in which a step asks them.
+    """Return the rungs in the order in which a step asks them; none where they are chosen.
 
     Raises:
         UsageError: one is not written as it should be, or no step would come to it.
     """
-    rungs = tuple(_rung(part) for part in (text or "").split(",")) if text is not None else ()
+    if text is None or text.strip() == AUTO:
+        return ()
+    rungs = tuple(map(_rung, text.split(",")))
     if len(rungs) > MOST:
         raise UsageError(f"--rungs has {len(rungs)} conditions; at most {MOST} are planned for")
     for i, rung in enumerate(rungs):

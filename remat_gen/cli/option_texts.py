@@ -103,7 +103,7 @@ InFlightOption = Annotated[
 ]
 RungsOption = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Shorter steps are planned, too: 'length<=384, …'."),
+    typer.Option(metavar="TEXT", help="Plan shorter steps, too: auto, or 'length<=384, …'."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]

@@ -91,6 +91,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     stages = Stages(progress)
     loaded, traced = _load_and_trace(request, stages, live)
     refuse_unknown_lengths(request.rungs, traced.graph.lengths, traced.pinned)
+    if request.auto_rungs and not traced.graph.lengths:
+        raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step

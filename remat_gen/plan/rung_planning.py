@@ -16,9 +16,13 @@ from remat_gen.plan.measured_step import MeasuredStep
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
 from remat_gen.plan.planning import Planned, Search, make_plan
+from remat_gen.problem.rung_limits import RungLimits
 from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.problem.smaller_problems import elsewhere_of
+from remat_gen.solver.law.replay import replay
 from remat_gen.terminal.stage_times import Stages
+
+WORTH = 0.003  # of a step's time: what a program more to read is chosen for
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,11 @@ class RungPlan:
     graph: Graph
     costs: Costs
     planned: Planned
+
+    def gain_over(self, longer: Planned) -> float:
+        """Return what share of the time of a schedule for longer steps this one saves."""
+        without = replay(self.planned.problem, longer.schedule).time_us
+        return 1 - self.planned.replay.time_us / without
 
     def written(self) -> PlannedRung:
         """Return what the plan file says of it."""
@@ -46,10 +55,25 @@ class RungPlan:
 def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[RungPlan, ...]:
     """Search what the request asks for; `whole` is planned for every step.
 
+    Of rungs that are chosen those are left out that gain nothing to speak of.
+
     Raises:
         InfeasibleBudgetError: nothing fits on a rung.
     """
-    return tuple(_Planner(measured, whole, stages).plan(r) for r in measured.request.rungs)
+    planner = _Planner(measured, whole, stages)
+    if not measured.request.auto_rungs:
+        return tuple(map(planner.plan, measured.request.rungs))
+    graph, budget = measured.traced.graph, whole.budget_bytes
+    with stages("solve") as step:
+        limits = RungLimits(graph, measured.costs, whole.problem, whole.schedule, budget, step)
+        chosen = limits.rungs()
+        stages.pardon()
+    kept: list[RungPlan] = []
+    for planned in map(planner.plan, reversed(chosen)):
+        above = kept[0].planned if kept else whole
+        if planned.gain_over(above) >= WORTH:
+            kept.insert(0, planned)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 from remat_gen.plan.pipeline import Generated
+from remat_gen.problem.rung_limits import limits_of
 from remat_gen.show.summary import summary_json, summary_lines
 
 LENGTH = Length("length", 2, 128, (("ids", 1),))
-DYNAMIC = ("ids:1", "targets:1")
 
 
 def asked(folder: Path, source: str = GPT, **options: Any) -> Generated:
@@ -86,20 +86,16 @@ def test_what_does_not_go_with_rungs(tmp_path: Path, options: dict[str, Any], wo
 
 
 def test_a_plan_for_a_target_is_made_again_in_the_same_bytes(tmp_path: Path) -> None:
-    options: dict[str, Any] = {
-        "target": "h200",
-        "dynamic": DYNAMIC,
-        "rungs": "length<=8",
-    }
-    options["fresh"] = True  # what is there may be kept and bettered
+    # fresh: what is there would be kept, and may be bettered
+    options = {"target": "h200", "budget": "70%", "rungs": "batch<=14", "fresh": True}
     texts = []
     for _ in range(2):
-        made = asked(tmp_path, **options)
+        made = asked(tmp_path, RESNET, **options)
         assert made.output and made.plan_file
         texts.append(made.output.read_bytes() + made.plan_file.read_bytes())
     assert texts[0] == texts[1]
     assert not remat_gen.check(made.output).stale
-    assert "--rungs 'length<=8'" in made.plan.asked.command
+    assert "--rungs 'batch<=14'" in made.plan.asked.command
 
 
 def test_the_rungs_of_an_existing_plan_are_kept(tmp_path: Path) -> None:
@@ -112,6 +108,31 @@ def test_the_rungs_of_an_existing_plan_are_kept(tmp_path: Path) -> None:
     assert more.plan.rungs[0].costs == first.plan.rungs[0].costs
     assert more.plan.rungs[0].schedule == first.plan.rungs[0].schedule
     assert again.text == more.text
+
+
+def test_two_limits_lose_least() -> None:
+    """Overhead in proportion from 0: the limits are 12/23 and 18/23 of the longest."""
+    lower, upper = limits_of([(0, 0.0), (3200, 1.0)], 1)
+    assert abs(lower / 3200 - 12 / 23) <= 1 / 32 and abs(upper / 3200 - 18 / 23) <= 1 / 32
+    step = [(64, 0.0), (640, 0.0), (641, 0.1), (1024, 0.1)]
+    assert limits_of(step, 2) == (634,)  # of a grid of 30
+
+
+def test_rungs_are_chosen(tmp_path: Path) -> None:
+    options = {"target": "h200", "budget": "70%", "rungs": "auto", "fresh": True}
+    made, again = asked(tmp_path, RESNET, **options), asked(tmp_path, RESNET, **options)
+    assert made.text == again.text and "--rungs auto" in made.plan.asked.command
+    assert 1 <= len(made.plan.rungs) <= 2
+    assert made.output and not remat_gen.check(made.output).stale
+    least, whole = made.plan.rungs[0].predicted, made.plan.predicted
+    assert least.time_us / least.eager_time_us < whole.time_us / whole.eager_time_us - 0.003
+    assert asked(tmp_path, RESNET, **options | {"budget": "100%"}).plan.rungs == ()
+
+
+def test_no_rungs_are_chosen_where_nothing_varies(tmp_path: Path) -> None:
+    fixed = OPEN_ENDED.replace("self.lin(x)", "self.lin(x.view(6, 8))")
+    with pytest.raises(UsageError, match=r"--rungs auto: no length varies \(.*net.py:1"):
+        asked(tmp_path, fixed, target="h200", rungs="auto")
 
 
 def test_the_summary_has_a_line_for_each(tmp_path: Path) -> None:
