@@ -37,11 +37,12 @@ from remat_gen.codegen.module.merge import (
     replace_forward,
 )
 from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter, ones_of
-from remat_gen.codegen.module.programs import Program
+from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts
+from remat_gen.ir.graph import Graph, Trait
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 from remat_gen.solver.compiled.fused import PartFigures
@@ -86,7 +87,7 @@ def emit_body(
         UsageError: names of the user's file are in the way.
     """
     graph = traced.graph
-    generated = generated_names(parts=bool(parts), offload=bool(problem.link))
+    generated = generated_names(parts=bool(parts), offload=bool(problem.link), rungs=bool(rungs))
     taken = names_in(target.source) | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
     others = [write_fused(graph, r.problem, r.schedule, {}, taken).bodies for r in rungs]
@@ -110,13 +111,15 @@ def emit_body(
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
     tables = Tables.of(target.model, traced.reads)
-    shared = Shared(tables, graph.lengths, traced.autocast, traced.hooked)
+    shared = Shared(tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs))
     helpers = [helpers_text(target, shared, "\n".join(blocks), numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
     if problem.link and any("to_host(" in block for block in blocks):
         helpers.insert(0, _offload(target))
+    if rungs:
+        helpers.insert(0, _recovery(target, graph))
     kept = kept_text(blocks)
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
@@ -162,7 +165,8 @@ def _own_class(target: Target) -> str | None:
 class Shared:
     """What the blocks of a file share: its tables, what varies, and what steps are called in.
 
-    `units` where it is units that are planned, not the whole model.
+    `units` where it is units that are planned, not the whole model, `rungs` where it has several
+    programs.
     """
 
     tables: Tables
@@ -170,6 +174,7 @@ class Shared:
     autocast: Autocast | None
     hooked: bool
     units: bool = False
+    rungs: bool = False
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
@@ -189,6 +194,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         guards=guards.sources(held=bool(tables.held)),
         hooked=shared.hooked,
         units=shared.units,
+        rungs=shared.rungs,
         draws=source_of(draw_mask, compares_53_bits),
         autocast=shared.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in shared.lengths],
@@ -206,6 +212,17 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
     )
     needs = kind_of(target.device).compiler.removeprefix("a ")
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
+
+
+def _recovery(target: Target, graph: Graph) -> str:
+    return render(
+        "rungs.py.jinja",
+        file=_file(target),
+        device=kind_of(target.device),
+        written=textwrap.fill(" ".join(written_buffers(graph)), 96, break_on_hyphens=False),
+        inputs=written_inputs(graph),
+        draws=any(Trait.RANDOM in operation.traits for operation in graph.operations),
+    )
 
 
 def _offload(target: Target) -> str:
@@ -263,7 +280,7 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
-    lines += ["import warnings"] if any(forward.ones for forward in forwards) else []
+    lines += ["import warnings"] if any(f.ones or f.rungs for f in forwards) else []
     lines += ["import weakref"] if any(forward.watched for forward in forwards) else []
     lines += ["import math"] if "math." in text and any(f.lengths for f in forwards) else []
     lines += [

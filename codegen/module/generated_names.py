@@ -16,11 +16,14 @@ _DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTIL
 
 @cache
 def generated_names(
-    *, parts: bool = False, offload: bool = False, units: bool = False
+    *, parts: bool = False, offload: bool = False, units: bool = False, rungs: bool = False
 ) -> frozenset[str]:
-    """Return the names of helpers, tables and guards; of what compiles, is sent, or is a unit's."""
+    """Return the names of helpers, tables and guards; of what compiles, is sent, or is a unit's.
+
+    With `rungs` those of the choice between programs as well.
+    """
     templates = ["helpers.py.jinja", "kept.py.jinja", *["offload.py.jinja"] * offload]
-    templates += ["units.py.jinja"] * units
+    templates += ["units.py.jinja"] * units + ["rungs.py.jinja"] * rungs
     copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
     if parts:
         templates.append("parts.py.jinja")

@@ -17,6 +17,7 @@ from remat_gen.codegen.expressions.expressions import Expressions, quoted
 from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
 from remat_gen.codegen.module.guards import expected_arguments
+from remat_gen.codegen.module.programs import written_buffers, written_inputs
 from remat_gen.codegen.module.returned_value import ResultWriter
 from remat_gen.codegen.module.schedule_table import schedule_table
 from remat_gen.codegen.statements.gradient_reach import read_on
@@ -64,6 +65,7 @@ class ForwardText:
     autocast: str
     imports: dict[str, set[str]]
     rungs: tuple[ProgramLines, ...] = ()
+    recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,12 @@ class ForwardWriter:
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=own.imports,
             rungs=tuple(self._rungs(own, frame)) if self.others else (),
+            recorded=", ".join(self._recorded()),
         )
+
+    def _recorded(self) -> list[str]:
+        graph = self.traced.graph
+        return ["self"] * bool(written_buffers(graph)) + written_inputs(graph)
 
     def _lines(self, frame: _Frame) -> ProgramLines:
         outputs = self._output_names(set(frame.taken))
@@ -143,6 +150,7 @@ class ForwardWriter:
         """
         parameters = list(signature.parameters)
         called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
+        called |= {"NextIfOutOfMemory"} if self.others else set()
         called.update(name for _, other in self.others for name in other.names.values())
         if read_on(self.traced.graph):
             called.add("watch_outputs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
@@ -16,3 +17,18 @@ class Program:
     problem: Problem
     schedule: Schedule
     rung: Rung | None = None
+
+
+def written_buffers(graph: Graph) -> list[str]:
+    """Return the paths of the buffers that forward writes."""
+    return _written(graph, Kind.BUFFER)
+
+
+def written_inputs(graph: Graph) -> list[str]:
+    """Return the inputs that forward writes, as it names them."""
+    return _written(graph, Kind.INPUT)
+
+
+def _written(graph: Graph, kind: Kind) -> list[str]:
+    found = {mutation.target for mutation in graph.mutations}
+    return [i.path for i in graph.inputs if i.tensor in found and i.kind is kind]

@@ -17,9 +17,18 @@ from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
 from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.problem.rung_limits import RungLimits
-from remat_gen.problem.rung_problems import rung_graph, rung_problem
+from remat_gen.problem.rung_problems import (
+    recorded_bytes,
+    rung_graph,
+    rung_problem,
+    with_recorded,
+)
 from remat_gen.problem.smaller_problems import elsewhere_of
+from remat_gen.problem.step_problem import problem_of
+from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
+from remat_gen.solver.solve import Solver
+from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.terminal.stage_times import Stages
 
 WORTH = 0.003  # of a step's time: what a program more to read is chosen for
@@ -42,13 +51,15 @@ class RungPlan:
     def written(self) -> PlannedRung:
         """Return what the plan file says of it."""
         problem, schedule = self.planned.problem, self.planned.schedule
+        found = predicted_of(self.planned, self.costs)
+        eager = Solver(problem_of(self.graph, self.costs), "none").plain  # it records nothing
         return PlannedRung(
             limits=self.rung.limits,
             costs=dict(self.costs.operations),
             blocks=blocks_of(self.graph, problem, schedule),
             schedule=planned_schedule(problem, schedule),
             solver=solver_of(self.planned.solution),
-            predicted=predicted_of(self.planned, self.costs),
+            predicted=replace(found, eager_peak_bytes=eager.peak_bytes),
         )
 
 
@@ -94,10 +105,15 @@ class _Planner:
                 request.strategy.value, request.effort, step, self.stages.progress.news, kept
             )
             pinned = pin(problem, there, request.pins)
-            elsewhere = elsewhere_of(there, costs, problem)
+            elsewhere = self._elsewhere(there, costs, problem)
             planned = make_plan(pinned, there, self.whole.budget_bytes, search, elsewhere)
             self.stages.pardon()
         return RungPlan(rung, there, costs, planned)
+
+    def _elsewhere(self, there: Graph, costs: Costs, here: Problem) -> tuple[Elsewhere, ...]:
+        recorded = recorded_bytes(there, costs.alignment_bytes)
+        found = elsewhere_of(there, costs, here)
+        return tuple(replace(e, problem=with_recorded(e.problem, recorded)) for e in found)
 
     def _old(self, rung: Rung) -> PlannedRung | None:
         """Return what the plan that stands there already has for a rung of the same graph."""
