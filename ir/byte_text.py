@@ -14,6 +14,14 @@ def sizes(amounts: Sequence[int]) -> str:
     return f"{number if most.endswith(f' {unit}') else least} to {most}"
 
 
+def exact(nbytes: int) -> str:
+    """Write a number of bytes in the largest unit that it is whole in: `9GB`, `512MiB`, `77B`."""
+    units = {"GB": 10**9, "GiB": 2**30, "MB": 10**6, "MiB": 2**20, "KB": 10**3, "KiB": 2**10}
+    found = [(nbytes // unit, name) for name, unit in units.items() if nbytes % unit == 0]
+    number, name = min(found, default=(nbytes, "B"))
+    return f"{number}{name}"
+
+
 def size(nbytes: int) -> str:
     """Write a number of bytes with three significant digits: `384 KiB`, `4.25 MiB`, `-2 GiB`."""
     if nbytes < 0:

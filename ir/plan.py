@@ -182,7 +182,8 @@ class PlannedUnits:
 class PlannedRung:
     """A schedule for some of the steps: those whose lengths are at most these `limits`.
 
-    All else is as in the plan, at the largest lengths that the rung admits.
+    Where `free_bytes` must be free it may take them, otherwise the plan's budget. All else is as in
+    the plan, at the largest lengths that the rung admits.
     """
 
     limits: Mapping[str, int]
@@ -191,11 +192,12 @@ class PlannedRung:
     schedule: tuple[PlannedSegment, ...]
     solver: Solver
     predicted: Predicted
+    free_bytes: int = 0
 
     @property
     def rung(self) -> Rung:
         """Return the condition on a step."""
-        return Rung(self.limits)
+        return Rung(self.limits, self.free_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,11 @@ class ClassTexts:
         text = render("block.py.jinja", block=fields | {"name": "Block", "title": ""})
         key = _BYTES.sub(r"# \1", text)
         if rung is None or key not in self.names:
-            self.names[key] = name if rung is None else self._free(f"{name}{_suffix(rung)}")
+            self.names[key] = (
+                name
+                if rung is None
+                else self._free(name + "".join(w[0].upper() + w[1:] for w in rung.words))
+            )
             self.fields[self.names[key]] = fields | {"name": self.names[key]}
         elif ".*: " in title:  # it is of more layers here
             self.fields[self.names[key]]["title"] = title
@@ -76,8 +80,3 @@ class ClassTexts:
         while name in self.taken or name in self.fields:
             name += "_"
         return name
-
-
-def _suffix(rung: Rung) -> str:
-    """Return `To768` for `length <= 768`."""
-    return f"To{'By'.join(map(str, rung.limits.values()))}"

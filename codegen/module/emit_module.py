@@ -119,7 +119,8 @@ def emit_body(
     if problem.link and any("to_host(" in block for block in blocks):
         helpers.insert(0, _offload(target))
     if rungs:
-        helpers.insert(0, _recovery(target, graph))
+        free = any(r.rung.free_bytes for r in rungs if r.rung)
+        helpers.insert(0, _recovery(target, graph, free=free))
     kept = kept_text(blocks)
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
@@ -214,13 +215,14 @@ def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:
     return render("parts.py.jinja", parts=named, file=_file(target), compiler=compiler, needs=needs)
 
 
-def _recovery(target: Target, graph: Graph) -> str:
+def _recovery(target: Target, graph: Graph, *, free: bool) -> str:
     return render(
         "rungs.py.jinja",
         file=_file(target),
         device=kind_of(target.device),
         written=textwrap.fill(" ".join(written_buffers(graph)), 96, break_on_hyphens=False),
         inputs=written_inputs(graph),
+        free=free,
         draws=any(Trait.RANDOM in operation.traits for operation in graph.operations),
     )
 
@@ -279,6 +281,7 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     if "draw_mask(" in text:
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []
+    lines += ["import os"] if "os.sysconf(" in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
     lines += ["import warnings"] if any(f.ones or f.rungs for f in forwards) else []
     lines += ["import weakref"] if any(forward.watched for forward in forwards) else []

@@ -136,10 +136,11 @@ class ForwardWriter:
         """Yield the programs in the order in which a step asks them; this one is for all."""
         taken = set(frame.taken)
         for rung, writer in self.others:
-            limits = [f"{frame.lengths[name]} <= {n}" for name, n in rung.limits.items()]
-            name = free(f"run_to_{'_by_'.join(map(str, rung.limits.values()))}", taken)
+            asked = [f"{frame.lengths[name]} <= {n}" for name, n in rung.limits.items()]
+            asked += [f"free_bytes() >= {rung.free_bytes:_}"] if rung.free_bytes else []
+            name = free("_".join(("run", *rung.words)).lower(), taken)
             taken.add(name)
-            yield replace(writer._lines(frame), name=name, condition=" and ".join(limits))
+            yield replace(writer._lines(frame), name=name, condition=" and ".join(asked))
         yield replace(own, name=free("run_any", taken))
 
     def _taken(self, signature: inspect.Signature) -> set[str]:
@@ -150,7 +151,7 @@ class ForwardWriter:
         """
         parameters = list(signature.parameters)
         called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
-        called |= {"NextIfOutOfMemory"} if self.others else set()
+        called |= {"NextIfOutOfMemory", "free_bytes"} if self.others else set()
         called.update(name for _, other in self.others for name in other.names.values())
         if read_on(self.traced.graph):
             called.add("watch_outputs")

@@ -148,7 +148,8 @@ class Request:
         words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
         words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []
         rungs = "auto" if self.auto_rungs else ", ".join(map(str, self.rungs))
-        words += ["--rungs", rungs.replace(" <= ", "<=")] if rungs else []
+        rungs = rungs.replace(" <= ", "<=").replace(" >= ", ">=")
+        words += ["--rungs", rungs] if rungs else []
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
         return [*words, "-o", self._output_word()]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from remat_gen.ask.budget import parse_size
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 
 _LIMIT = re.compile(r"\s*([A-Za-z_]\w*)\s*<=\s*(\d+)\s*")
 AUTO = "auto"  # they are chosen
+_FREE = re.compile(r"\s*free\s*>=\s*(.*\S)\s*")
 MOST = 4  # of them: each is a program of its own to read
 
 
@@ -34,7 +36,11 @@ def make_rungs(text: str | None) -> tuple[Rung, ...]:
 
 def _rung(text: str) -> Rung:
     limits: dict[str, int] = {}
+    free = 0
     for part in re.split(r"\band\b", text):
+        if (amount := _FREE.fullmatch(part)) and not free:
+            free = parse_size(amount[1], "--rungs free>=")
+            continue
         found = _LIMIT.fullmatch(part)
         if not found or found[1] in limits:
             raise UsageError(
@@ -42,7 +48,7 @@ def _rung(text: str) -> Rung:
                 "so: 'length<=384, length<=768'"
             )
         limits[found[1]] = int(found[2])
-    return Rung(limits)
+    return Rung(limits, free)
 
 
 def refuse_unknown_lengths(rungs: Iterable[Rung], lengths: tuple[Length, ...], why: str) -> None:

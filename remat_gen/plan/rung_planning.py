@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from remat_gen.ask.pin_patterns import pin
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
+from remat_gen.ir.errors import UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan, PlannedRung, plan_there
@@ -55,6 +57,7 @@ class RungPlan:
         eager = Solver(problem_of(self.graph, self.costs), "none").plain  # it records nothing
         return PlannedRung(
             limits=self.rung.limits,
+            free_bytes=self.rung.free_bytes,
             costs=dict(self.costs.operations),
             blocks=blocks_of(self.graph, problem, schedule),
             schedule=planned_schedule(problem, schedule),
@@ -70,7 +73,11 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
 
     Raises:
         InfeasibleBudgetError: nothing fits on a rung.
+        UsageError: a rung is for no more memory than the budget.
     """
+    for rung in measured.request.rungs:
+        if 0 < rung.free_bytes <= whole.budget_bytes:
+            raise UsageError(f"--rungs {rung}: the budget is {size(whole.budget_bytes)} already")
     planner = _Planner(measured, whole, stages)
     if not measured.request.auto_rungs:
         return tuple(map(planner.plan, measured.request.rungs))
@@ -106,7 +113,8 @@ class _Planner:
             )
             pinned = pin(problem, there, request.pins)
             elsewhere = self._elsewhere(there, costs, problem)
-            planned = make_plan(pinned, there, self.whole.budget_bytes, search, elsewhere)
+            budget = rung.free_bytes or self.whole.budget_bytes
+            planned = make_plan(pinned, there, budget, search, elsewhere)
             self.stages.pardon()
         return RungPlan(rung, there, costs, planned)
 

@@ -174,11 +174,9 @@ def _as_used(plan: Plan, original: Loaded) -> AsUsed:
 
 def _smaller_steps(plan: Plan, original: Loaded) -> list[SmallerStep]:
     """Return the smaller steps that are run as well: of about half, the longest of each rung."""
-    if not plan.dynamic:
-        return []
     step = (original.model, original.args, original.kwargs)
-    longest = [longest_step(*step, plan.dynamic, rung) for rung in plan.rungs]
-    return [smaller_step(*step, plan.dynamic), *longest]
+    fewer = [smaller_step(*step, plan.dynamic)] if plan.dynamic else []
+    return [*fewer, *(longest_step(*step, plan.dynamic, rung) for rung in plan.rungs)]
 
 
 def _planned(existing: Existing, original: Loaded) -> nn.Module:

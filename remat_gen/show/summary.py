@@ -261,6 +261,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "rungs": [
             {
                 "limits": dict(rung.limits),
+                "free_bytes": rung.free_bytes,
                 "predicted": asdict(rung.predicted),
                 "solver": asdict(rung.solver),
             }

@@ -16,6 +16,7 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.free_memory import told_free
 from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
@@ -144,7 +145,7 @@ def verify_models(
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
     )
-    with kept_generators():
+    with kept_generators(), told_free(planned, 0):
         report = _verify(original, planned, subject, time_steps, report)
         if not smaller or not report.comparisons:
             return report
@@ -162,10 +163,11 @@ def _smaller(
     subject = replace(subject, args=step.args, kwargs=step.kwargs)
     promised = Report(
         predicted_peak_bytes=step.predicted_peak_bytes,
-        budget_bytes=whole.budget_bytes,
+        budget_bytes=step.free_bytes or whole.budget_bytes,
         modelled=whole.modelled,
     )
-    judged = _verify(original, planned, subject, 0, promised)
+    with told_free(planned, step.free_bytes):
+        judged = _verify(original, planned, subject, 0, promised)
     if judged.failure and (reason := _failure_of(original, subject)):
         return Report(original_failure=reason, original_fits=False)  # no such step is there
     return judged

@@ -21,13 +21,15 @@ from remat_gen.ir.size import Length
 class SmallerStep:
     """The arguments of a step: the first rows of the example's. `name` says how many.
 
-    `predicted_peak_bytes` where a schedule was planned for just such steps.
+    `predicted_peak_bytes` where a schedule was planned for just such steps; it may take
+    `free_bytes` where it is for steps that begin with so much free memory.
     """
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     predicted_peak_bytes: int | None = None
+    free_bytes: int = 0
 
 
 def smaller_step(
@@ -56,7 +58,8 @@ def longest_step(
     taken = dict(zip((length.name for length in lengths), numbers, strict=True))
     step = _step(call, lengths, taken)
     peak = planned.predicted.peak_bytes
-    return replace(step, name=f"rung {planned.rung}", predicted_peak_bytes=peak)
+    name, free = f"rung {planned.rung}", planned.free_bytes
+    return replace(step, name=name, predicted_peak_bytes=peak, free_bytes=free)
 
 
 def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> SmallerStep:

@@ -14,6 +14,7 @@ from remat_gen.capture.load.load import Loaded, load
 from remat_gen.verification.step import training_step
 
 pytestmark = pytest.mark.cuda
+RUNGS = "batch<=32, batch<=64, free>=300KiB"
 SOURCE = """
 import torch
 import torch.nn.functional as F
@@ -50,13 +51,15 @@ def _gradients(loaded: Loaded) -> list[torch.Tensor]:
 def test_a_rung_holds_on_a_gpu(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(SOURCE, encoding="utf-8")
-    made = remat_gen.generate(path, device="cuda", budget="60%", rungs="batch<=32, batch<=64")
+    made = remat_gen.generate(path, device="cuda", budget="60%", rungs=RUNGS)
     assert made.output is not None
     report = remat_gen.verify(made.output)
     assert report.ok and report.bitwise, report.rows()
     eager, planned = load(path, device="cuda"), load(made.output, device="cuda")
     planned.model.load_state_dict(eager.model.state_dict())
     assert len(waited_for(planned)) <= len(waited_for(eager))
+    free, _ = torch.cuda.mem_get_info()
+    assert vars(planned.module)["free_bytes"]() >= free
     wanted = _gradients(eager)
     first = getattr(planned.module, _own_classes(made.text)[-1])
     with pytest.MonkeyPatch.context() as patch:
