@@ -25,6 +25,7 @@ from remat_gen.codegen.module.assumption_tables import Tables
 from remat_gen.codegen.module.class_texts import ClassTexts, ProgramText
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.forward_text import ForwardText
 from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
@@ -36,7 +37,7 @@ from remat_gen.codegen.module.merge import (
     rename_function,
     replace_forward,
 )
-from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter, ones_of
+from remat_gen.codegen.module.planned_forward import ForwardWriter, ones_of
 from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths

@@ -16,6 +16,7 @@ from remat_gen.codegen.classes.block_text import Writer
 from remat_gen.codegen.expressions.expressions import Expressions, quoted
 from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
+from remat_gen.codegen.module.forward_text import ForwardText, ProgramLines
 from remat_gen.codegen.module.guards import expected_arguments
 from remat_gen.codegen.module.programs import written_buffers, written_inputs
 from remat_gen.codegen.module.returned_value import ResultWriter
@@ -26,46 +27,6 @@ from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length, Size, lengths_in, write
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramLines:
-    """What one program of the planned forward runs and returns; `name` is that of its function.
-
-    `condition` says in Python which steps it is for, "" all.
-    """
-
-    table: tuple[str, ...]
-    calls: tuple[str, ...]
-    watched: str
-    result: str
-    imports: dict[str, set[str]]
-    name: str = ""
-    condition: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardText:
-    """The planned forward for the template; `rungs` are all its programs where it has several."""
-
-    parameters: str
-    returns: str
-    passed: str
-    known: str
-    expected: str
-    read_lengths: str
-    lengths: tuple[str, ...]
-    ones: tuple[str, ...]
-    kept: str
-    table: tuple[str, ...]
-    step: str
-    calls: tuple[str, ...]
-    watched: str
-    result: str
-    autocast: str
-    imports: dict[str, set[str]]
-    rungs: tuple[ProgramLines, ...] = ()
-    recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from remat_gen.codegen.module.emit_module import (
 )
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.module.format import tidy
+from remat_gen.codegen.module.forward_text import ForwardText
 from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
@@ -33,7 +34,7 @@ from remat_gen.codegen.module.merge import (
     refuse_clashes,
     replace_forward,
 )
-from remat_gen.codegen.module.planned_forward import ForwardText, ForwardWriter
+from remat_gen.codegen.module.planned_forward import ForwardWriter
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.units.built_with_units import build_with_units
 from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, functions_of, kind_text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 
 from remat_gen.ask.pin_patterns import pin
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan, PlannedRung, plan_there
@@ -87,10 +88,12 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
         chosen = limits.rungs()
         stages.pardon()
     kept: list[RungPlan] = []
-    for planned in map(planner.plan, reversed(chosen)):
+    for rung in reversed(chosen):
         above = kept[0].planned if kept else whole
-        if planned.gain_over(above) >= WORTH:
-            kept.insert(0, planned)
+        with contextlib.suppress(InfeasibleBudgetError):  # by what it records, in a tight budget
+            planned = planner.plan(rung)
+            if planned.gain_over(above) >= WORTH:
+                kept.insert(0, planned)
     return tuple(kept)
 
 
@@ -101,6 +104,14 @@ class _Planner:
     stages: Stages
 
     def plan(self, rung: Rung) -> RungPlan:
+        try:
+            return self._plan(rung)
+        except InfeasibleBudgetError as error:
+            told = f"--rungs {rung}: {error}"
+            found = (error.smallest_bytes, error.strategy, error.operation)
+            raise InfeasibleBudgetError(told, *found) from error
+
+    def _plan(self, rung: Rung) -> RungPlan:
         there = rung_graph(self.measured.traced.graph, rung)
         old = self._old(rung)
         costs = self._costs(there, old)

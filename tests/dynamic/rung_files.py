@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,8 +68,11 @@ class Rungs:
         return re.findall(r"step\.run\(\s*(\w+)", body)
 
 
-def rungs_of(folder: Path, source: str, budget: str, dynamic: tuple[str, ...], rungs: str) -> Rungs:
-    """Generate for the CPU; every operation takes the same time."""
+@functools.cache
+def rungs_of(source: str, budget: str, dynamic: tuple[str, ...], rungs: str) -> Rungs:
+    """Generate for the CPU, once per session; every operation takes the same time."""
+    folder = Path(tempfile.mkdtemp(prefix="remat-gen-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path, output = folder / "net.py", folder / "net_remat.py"
     path.write_text(source, encoding="utf-8")
     with equal_times():

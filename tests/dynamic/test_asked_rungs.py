@@ -11,7 +11,7 @@ from varying_models import GPT, OPEN_ENDED, RESNET
 
 import remat_gen
 from remat_gen.ask.rung_texts import make_rungs, refuse_unknown_lengths
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 from remat_gen.plan.pipeline import Generated
@@ -96,6 +96,25 @@ def test_a_plan_for_a_target_is_made_again_in_the_same_bytes(tmp_path: Path) -> 
     assert texts[0] == texts[1]
     assert not remat_gen.check(made.output).stale
     assert "--rungs 'batch<=14'" in made.plan.asked.command
+
+
+def test_a_rung_that_was_changed_is_told(tmp_path: Path) -> None:
+    made = asked(tmp_path, RESNET, target="h200", budget="70%", rungs="batch<=14")
+    assert made.output and made.plan_file
+    text = made.plan_file.read_text(encoding="utf-8")
+    assert '"batch": 14' in text
+    made.plan_file.write_text(text.replace('"batch": 14', '"batch": 13'), encoding="utf-8")
+    checked = remat_gen.check(made.output)
+    assert checked.stale and "batch <= 13" in checked.diff
+
+
+def test_a_rung_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it records: the schedule for longer steps fits without that."""
+    monkeypatch.setattr("remat_gen.problem.rung_problems.recorded_bytes", lambda *_: 1 << 30)
+    options = {"target": "h200", "budget": "70%"}
+    with pytest.raises(InfeasibleBudgetError, match=r"^--rungs batch <= 14: no schedule"):
+        asked(tmp_path, RESNET, **options, rungs="batch<=14")
+    assert asked(tmp_path, RESNET, **options, rungs="auto").plan.rungs == ()
 
 
 def test_the_rungs_of_an_existing_plan_are_kept(tmp_path: Path) -> None:

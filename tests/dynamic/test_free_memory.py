@@ -33,9 +33,8 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Rungs:
-    folder = tmp_path_factory.mktemp("free")
-    return rungs_of(folder, GPT, "60%", ("ids:1", "targets:1"), RUNGS)
+def made() -> Rungs:
+    return rungs_of(GPT, "60%", ("ids:1", "targets:1"), RUNGS)
 
 
 @pytest.mark.parametrize(("length", "free"), RUNS)

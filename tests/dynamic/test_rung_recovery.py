@@ -38,9 +38,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=CASES)
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rungs:
-    folder = tmp_path_factory.mktemp(request.param)
-    return rungs_of(folder, *CASES[request.param])
+def made(request: pytest.FixtureRequest) -> Rungs:
+    return rungs_of(*CASES[request.param])
 
 
 @pytest.fixture
