@@ -12,7 +12,14 @@ TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
 PYTHONS = ("3.11", "3.12", "3.13")
 SIMULATED = Path("tests/simulated/site").resolve()  # in PYTHONPATH, it is a GPU for tests
 WORKERS = min(8, max(2, os.cpu_count() or 2))  # each holds torch, and what its tests plan
-ZOO = ("torchvision==0.29.2", "timm==1.0.31", "peft==0.21.2", "accelerate==1.15.0")
+ZOO = (
+    "torchvision==0.29.2",
+    "timm==1.0.31",
+    "peft==0.21.2",
+    "accelerate==1.15.0",
+    "vit-pytorch==1.26.11",
+    "torch-geometric==2.8.1",
+)
 
 nox.options.sessions = ["tests"]
 nox.options.error_on_missing_interpreters = False
@@ -104,11 +111,15 @@ def gpu(session: nox.Session) -> None:
 
 @nox.session
 def zoo(session: nox.Session) -> None:
-    """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part."""
+    """Plan models of torchvision, timm, transformers and torch; `-- timm` runs one part.
+
+    `-- units --budget 65%` plans units of models that cannot be planned as a whole.
+    """
     install(session, TORCH, "-e", ".[test]")
     # without their dependencies: these would bring another torch
     session.install("--no-deps", *ZOO)
     session.install("pillow", "psutil", "pyyaml", "packaging", "tqdm", "safetensors")
+    session.install("scipy", "einops", "aiohttp", "requests", "xxhash")
     session.run("python", "benchmarks/zoo/run.py", *session.posargs)
 
 

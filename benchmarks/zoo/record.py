@@ -24,6 +24,7 @@ class Record:
 
     `share` is the budget in percent of eager's replayed peak: the one asked for, or the smallest
     feasible one. `off_bytes` is measured minus predicted peak, `equal` the verdict on the values.
+    `units` are the patterns of what was planned, `planned_share` theirs of what backward needs.
     """
 
     key: str
@@ -44,6 +45,8 @@ class Record:
     error: str = ""
     notes: str = ""
     seconds: float = 0.0
+    units: tuple[str, ...] = ()
+    planned_share: float = 1.0
 
     @property
     def library(self) -> str:
@@ -68,7 +71,8 @@ class Record:
 def parse(line: str) -> Record:
     """Read a record from its line."""
     fields = json.loads(line)
-    return Record(**(fields | {"status": Status(fields["status"])}))
+    found = {"status": Status(fields["status"]), "units": tuple(fields.get("units", ()))}
+    return Record(**(fields | found))
 
 
 def read_records(path: Path) -> dict[str, Record]:

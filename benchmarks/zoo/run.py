@@ -1,6 +1,7 @@
 """Run models that nobody here wrote through generate and verify; a stopped run is resumed.
 
 python benchmarks/zoo/run.py [torchvision|timm|transformers|torch …]
+python benchmarks/zoo/run.py units --budget 65%
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from timm_models import TIMM
 from torch_models import TORCH
 from torchvision_models import TORCHVISION
 from transformers_models import TRANSFORMERS
+from unit_models import UNITS
+from unit_table import unit_page
 from worker import preload, work
 
 _FORK = multiprocessing.get_context("fork")
 ROOT = Path(__file__).resolve().parents[2]
 SCRATCH = Path(tempfile.gettempdir()) / "remat-gen-zoo"
 PARTS = {"torchvision": TORCHVISION, "timm": TIMM, "transformers": TRANSFORMERS, "torch": TORCH}
+_APART = {"units": UNITS}  # planned otherwise: with records and a page of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +52,12 @@ class Run:
         for old in folder.glob(f"{source.stem}_remat*"):
             old.unlink()
         blank = Record(subject.key, subject.kind, Status.FAILED, self.strategy)
-        return self._answer(source, blank)
+        return self._answer(source, blank, subject.units)
 
-    def _answer(self, source: Path, blank: Record) -> Record:
+    def _answer(self, source: Path, blank: Record, units: tuple[str, ...]) -> Record:
         """Fork a worker: it has what this process imported, and takes a crash with it."""
         ours, theirs = _FORK.Pipe(duplex=False)
-        worker = _FORK.Process(target=work, args=(source, blank, self.budget, theirs))
+        worker = _FORK.Process(target=work, args=(source, blank, self.budget, units, theirs))
         worker.start()
         theirs.close()
         try:
@@ -84,25 +88,27 @@ def wanted(parts: Iterable[str], only: str, done: dict[str, Record], again: str)
         record = done.get(subject.key)
         return record is None or record.status in repeated or "all" in repeated
 
-    listed = tuple(s for part in parts for s in PARTS[part])
+    listed = tuple(s for part in parts for s in (PARTS | _APART)[part])
     return [s for s in kinds_in_turn(listed) if is_open(s)]
 
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("parts", nargs="*", help="|".join(PARTS))
+    parser.add_argument("parts", nargs="*", help=f"{'|'.join(PARTS)}, or units alone")
     parser.add_argument("--only", default="", help="names of models, with commas between")
     parser.add_argument("--again", default="", help="run those of a status again, or `all`")
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--strategy", default="rotor", help="quick: plans are not the point")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each model")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks/results/zoo.jsonl")
+    parser.add_argument("--results", type=Path, help="the file of the records")
     parser.add_argument("--scratch", type=Path, default=SCRATCH, help="where models are written")
     parser.add_argument("--list", action="store_true", help="print the models, and run none")
     given = parser.parse_args()
-    if unknown := set(given.parts) - set(PARTS):
+    if unknown := set(given.parts) - set(PARTS) - ({*_APART} if len(given.parts) == 1 else set()):
         parser.error(f"{', '.join(sorted(unknown))}: no part of the zoo; known: {', '.join(PARTS)}")
+    name = given.parts[0] if set(given.parts) & set(_APART) else "zoo"
+    given.results = given.results or ROOT / f"benchmarks/results/{name}.jsonl"
     return given
 
 
@@ -123,13 +129,14 @@ def main() -> None:
         record = run.one(subject)
         append(given.results, record)
         print(f"{position}/{len(todo)} {summary(record)}", flush=True)
-        _write_page(given.results)
+        _write_page(given.results, units="units" in parts)
 
 
-def _write_page(results: Path) -> None:
-    listed = [subject.key for part in PARTS.values() for subject in part]
+def _write_page(results: Path, *, units: bool) -> None:
+    parts, write = (_APART, unit_page) if units else (PARTS, page)
+    listed = [subject.key for part in parts.values() for subject in part]
     records = [r for key, r in read_records(results).items() if key in listed]
-    results.with_suffix(".md").write_text(page(records, len(listed)), encoding="utf-8")
+    results.with_suffix(".md").write_text(write(records, len(listed)), encoding="utf-8")
 
 
 def summary(record: Record) -> str:

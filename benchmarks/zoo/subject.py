@@ -25,7 +25,8 @@ def example_inputs():
 class Subject:
     """A model: `imports` are lines of code, `model` and `inputs` expressions.
 
-    `kind` is what sort of model it is; each kind is sampled before a second of one is run.
+    `kind` is what sort of model it is; each kind is sampled before a second of one is run. `units`
+    are the patterns of what is planned where it is not the whole.
     """
 
     library: str
@@ -34,6 +35,7 @@ class Subject:
     imports: str
     model: str
     inputs: str
+    units: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -25,15 +25,15 @@ def page(records: Sequence[Record], listed: int) -> str:
     ordered = sorted(records, key=lambda r: (r.library, r.kind, r.name))
     strategies = ", ".join(sorted({record.strategy for record in records}))
     ran = f"Ran {len(records)} of {listed}, strategy {strategies}.\n"
-    parts = [_HEAD, ran, _counts(ordered), _open(ordered)]
+    parts = [_HEAD, ran, _counts(ordered), open_rows(ordered)]
     for library, members in groupby(ordered, key=lambda r: r.library):
-        parts.append(f"## {library}\n\n{_markdown(_COLUMNS, map(_row, members))}")
+        parts.append(f"## {library}\n\n{markdown(_COLUMNS, map(_row, members))}")
     return "\n".join(part for part in parts if part)
 
 
 def _counts(records: Sequence[Record]) -> str:
     head = ("part", "ran", *Status, "share ok", "at 60 %", "bitwise")
-    return _markdown(head, _count_rows(records))
+    return markdown(head, _count_rows(records))
 
 
 def _count_rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
@@ -48,9 +48,10 @@ def _count_rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
         yield (library or "all", *map(str, cells))
 
 
-def _open(records: Sequence[Record]) -> str:
+def open_rows(records: Sequence[Record]) -> str:
+    """Return a table of what is not ok, and why; "" where all is."""
     rows = [(r.key, r.status.value, _cell(r.error)) for r in records if r.status is not Status.OK]
-    return f"## Not ok\n\n{_markdown(('model', 'result', 'why'), rows)}" if rows else ""
+    return f"## Not ok\n\n{markdown(('model', 'result', 'why'), rows)}" if rows else ""
 
 
 def _row(record: Record) -> tuple[str, ...]:
@@ -72,7 +73,8 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _markdown(head: Sequence[str], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> str:
+def markdown(head: Sequence[str], rows: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> str:
+    """Return a table whose columns line up."""
     table = [tuple(map(str, head)), *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(head))]
     table.insert(1, tuple("-" * width for width in widths))

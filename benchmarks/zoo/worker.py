@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -32,12 +32,12 @@ _NEEDED = """
 """.split()
 
 
-def run(source: Path, blank: Record, budget: str) -> Record:
-    """Return what became of a model."""
+def run(source: Path, blank: Record, budget: str, units: tuple[str, ...]) -> Record:
+    """Return what became of a model, or of units of it."""
     if why := _why_eager_fails(source):
         return replace(blank, status=Status.NO_SUBJECT, error=why)
     try:
-        planned, notes = _generate(source, budget, Strategy(blank.strategy))
+        planned, notes = _generate(source, budget, Strategy(blank.strategy), units)
         output = source.with_name(f"{source.stem}_remat.py")
         return _judged(replace(blank, notes=notes), planned, verify_file(output))
     except RematError as error:
@@ -56,11 +56,16 @@ def _why_eager_fails(source: Path) -> str:
     return ""
 
 
-def _generate(source: Path, budget: str, strategy: Strategy) -> tuple[Generated, str]:
+def _generate(
+    source: Path, budget: str, strategy: Strategy, units: tuple[str, ...]
+) -> tuple[Generated, str]:
     """Generate at a budget, or at the smallest feasible one."""
     output = source.with_name(f"{source.stem}_remat.py")
-    request = Request(source, parse_budget(budget), output, device="cpu", strategy=strategy)
-    with _once("trace.trace.trace"), _once("profile.profile.profile"):
+    limit = parse_budget(budget)
+    request = Request(source, limit, output, device="cpu", strategy=strategy, units=units)
+    with ExitStack() as stack:
+        for work in ("trace.trace.trace", "profile.profile.profile") if not units else ():
+            stack.enter_context(_once(work))
         try:
             return generate(request, Silent()), ""
         except InfeasibleBudgetError as error:
@@ -102,6 +107,8 @@ def _judged(blank: Record, planned: Generated, report: Report) -> Record:
         time_ratio=round(predicted.time_us / predicted.eager_time_us, 3),
         reruns=predicted.reruns,
         equal="bitwise" if report.bitwise else "within tolerance" if report.ok else "",
+        units=plan.units.patterns if plan.units else (),
+        planned_share=plan.units.planned_share if plan.units else 1.0,
     )
 
 
@@ -116,10 +123,12 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def work(source: Path, blank: Record, budget: str, answer: Connection) -> None:
+def work(
+    source: Path, blank: Record, budget: str, units: tuple[str, ...], answer: Connection
+) -> None:
     """Send the record of a model; what models print goes to stderr."""
     os.dup2(2, 1)
     began = time.monotonic()
-    record = run(source, blank, budget)
+    record = run(source, blank, budget, units)
     answer.send(replace(record, seconds=round(time.monotonic() - began, 1)))
     answer.close()

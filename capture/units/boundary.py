@@ -52,6 +52,7 @@ class BoundaryRun:
     ends: Callable[[object], object] = lambda _: None
     phases: list[Phase] = field(default_factory=list)
     calls: int = 0
+    running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -76,8 +77,8 @@ class BoundaryRun:
     def _call(
         self, path: str, unit: nn.Module, forward: Any, /, *args: Any, **kwargs: Any
     ) -> object:
-        if not (unit.training and torch.is_grad_enabled()):
-            return forward(*args, **kwargs)
+        if path in self.running or not (unit.training and torch.is_grad_enabled()):
+            return forward(*args, **kwargs)  # its own call of `self.forward` lies inside
         self.begins(UnitCall(path, args, kwargs))
         call = _Call(self, self.calls, path, forward, *pytree.tree_flatten((args, kwargs)))
         self.calls += 1
@@ -127,8 +128,10 @@ class _Call:
         leaves = [next(others) if _is_tensor(leaf) else leaf for leaf in self.leaves]
         args, kwargs = pytree.tree_unflatten(leaves, self.structure)
         kind, dtype, enabled = self.autocast
+        self.step.running.add(self.path)
         with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
             values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+        self.step.running.remove(self.path)
         found = [value for value in values if _is_tensor(value)]
         if not found:
             raise TraceError(f"--units: {self.path} returns no tensor")

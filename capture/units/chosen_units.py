@@ -53,10 +53,11 @@ class Choice:
     def paths(self) -> list[str]:
         """Return the paths of the units in the order of the model; none lies or runs in another."""
         chosen = set(self._inside(""))
-        within = {path: {p for run in self.seen for p in run.within[path]} for path in chosen}
-        return [
-            path for path in self._modules if path in chosen and chosen.isdisjoint(within[path])
-        ]
+        return [p for p in self._modules if p in chosen and chosen.isdisjoint(self._callers(p))]
+
+    def _callers(self, path: str) -> frozenset[str]:
+        nobody: frozenset[str] = frozenset()
+        return nobody.union(*(run.within.get(path, nobody) for run in self.seen))
 
     def share(self, paths: Iterable[str]) -> float:
         """Return what share of all that modules keep for backward some of them keep."""

@@ -200,10 +200,11 @@ class _Join:
         self.mutations += [Mutation(name(m.target), name(m.tensor)) for m in graph.mutations]
 
     def _hand(self, tensor: str, returned: str) -> None:
-        """Let a tensor of a unit be what another one returned."""
-        storage = self.tensors[returned].storage
-        del self.storages[self.tensors[tensor].storage]
-        self.tensors[tensor] = replace(self.tensors[tensor], storage=storage)
+        """Let a tensor of a unit, and its views, be of what another one returned."""
+        own, storage = (self.tensors[name].storage for name in (tensor, returned))
+        del self.storages[own]
+        views = [named for named in self.tensors.values() if named.storage == own]
+        self.tensors |= {view.name: replace(view, storage=storage) for view in views}
         self.views.append(View(tensor, returned, "aten.alias.default", (), (), None, _NOWHERE, ""))
 
     def _run(self, call: Call, phase: Phase) -> None:

@@ -26,10 +26,15 @@ def find_units(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.Module
             raise UsageError(f"--units {pattern}: names no submodule; {_known(modules)}")
         units |= named
     _refuse_nested(units)
-    lists = [path for path, module in units.items() if isinstance(module, CONTAINERS)]
+    lists = [path for path, module in units.items() if is_list(module)]
     if lists:
         raise UsageError(f"--units: {lists[0]} is a list, which is never called; '{lists[0]}.*'?")
     return {path: modules[path] for path in modules if path in units}
+
+
+def is_list(module: nn.Module) -> bool:
+    """Tell whether a module only holds others, and has no forward of its own."""
+    return isinstance(module, CONTAINERS) and type(module).forward is nn.Module.forward
 
 
 def matches(pattern: str, path: str) -> bool:

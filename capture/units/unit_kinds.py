@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,17 +21,23 @@ from remat_gen.capture.observe.assumed import describe, described, layout_of
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import UnitCall
+from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Kind as InputKind
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """How a unit is called: the layout of its arguments, and copies of the first such call's."""
+    """How a unit is called: the layout of its arguments, and copies of the first such call's.
+
+    `shared` are the leaves of the arguments that something else reads as well, in one such call.
+    """
 
     path: str
     layout: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    shared: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -50,6 +56,8 @@ class Examples:
     _returned: list[tuple[weakref.ref[torch.Tensor], int, int]] = field(default_factory=list)
     by_path: dict[str, Example] = field(default_factory=dict)
     _kept: dict[tuple[type, str], Example] = field(default_factory=dict)
+    _edges: list[dict[int, Edge]] = field(default_factory=list)  # of the arguments' leaves, by call
+    _nodes: dict[int, object] = field(default_factory=dict)
 
     def note(self, call: UnitCall) -> None:
         """Note a call before it runs.
@@ -74,6 +82,9 @@ class Examples:
             for reference, by, at in self._returned:
                 if reference() is value:
                     self.handed[len(self.calls), leaf] = by, at
+        leaves = enumerate(pytree.tree_leaves((call.args, call.kwargs)))
+        edges = ((leaf, edge_of(value)) for leaf, value in leaves if _is_tensor(value))
+        self._edges.append({leaf: edge for leaf, edge in edges if edge})
         self.calls.append(call.path)
 
     def note_returned(self, returned: object) -> None:
@@ -81,6 +92,24 @@ class Examples:
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
             if isinstance(leaf, torch.Tensor):
                 self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))
+                if leaf.grad_fn is not None:
+                    self._nodes[len(self.calls) - 1] = leaf.grad_fn
+
+    def settle(self, returned: object) -> None:
+        """Find out, by what the model returned, which arguments something else reads as well."""
+        readers, shared = readers_of(returned), dict[str, set[int]]()
+        alike = {path: f"{type(unit)} {self.by_path[path].layout}" for path, unit in self._called()}
+        for call, edges in enumerate(self._edges):
+            own = {self._nodes.get(call)}
+            found = {leaf for leaf, edge in edges.items() if readers.get(edge, own) - own}
+            shared.setdefault(alike[self.calls[call]], set()).update(found)
+        for path, example in self.by_path.items():
+            self.by_path[path] = replace(example, shared=frozenset(shared[alike[path]]))
+        self._edges.clear()
+        self._nodes.clear()
+
+    def _called(self) -> Iterable[tuple[str, nn.Module]]:
+        return ((path, unit) for path, unit in self.units.items() if path in self.by_path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +127,19 @@ class Kinds:
 
     loaded: Loaded
     static: bool
-    found: list[tuple[Kind, str]] = field(default_factory=list)
+    found: list[tuple[nn.Module, Example, Traced]] = field(default_factory=list)
     refusals: dict[tuple[object, ...], TraceError] = field(default_factory=dict)
 
-    def add(self, unit: nn.Module, example: Example) -> None:
-        """Find the kind of a unit, or trace it.
+    def add(self, unit: nn.Module, example: Example) -> int:
+        """Return the number of a unit's kind; trace it where it is the first of it.
 
         Raises:
             TraceError: it cannot be traced; the message begins with its path.
         """
-        for i, (kind, layout) in enumerate(self.found):
-            if layout == example.layout and _alike(kind, unit):
-                paths = dict.fromkeys((*kind.paths, example.path))
-                self.found[i] = Kind(tuple(paths), kind.unit, kind.traced), layout
-                return
+        for number, (first, called, traced) in enumerate(self.found):
+            same = (called.layout, called.shared) == (example.layout, example.shared)
+            if same and _alike(traced, first, unit):
+                return number
         made_of = example.layout, _made_of(unit)
         if made_of in self.refusals:
             raise self.refusals[made_of]
@@ -120,7 +148,8 @@ class Kinds:
         except TraceError as error:
             self.refusals[made_of] = error
             raise
-        self.found.append((Kind((example.path,), unit, traced), example.layout))
+        self.found.append((unit, example, traced))
+        return len(self.found) - 1
 
     def of(self, examples: Examples) -> tuple[Kind, ...]:
         """Return the kinds of a step's units, those that are not known yet traced.
@@ -128,15 +157,13 @@ class Kinds:
         Raises:
             TraceError: one cannot be traced; the message begins with its path.
         """
+        paths: dict[int, list[str]] = {}
         for path, example in examples.by_path.items():
-            self.add(examples.units[path], example)
-        order = list(examples.by_path)
-        kinds = [
-            Kind(tuple(path for path in order if path in kind.paths), kind.unit, kind.traced)
-            for kind, _ in self.found
-        ]
-        called = (kind for kind in kinds if kind.paths)
-        return tuple(sorted(called, key=lambda kind: order.index(kind.paths[0])))
+            paths.setdefault(self.add(examples.units[path], example), []).append(path)
+        return tuple(
+            Kind(tuple(alike), examples.units[alike[0]], self.found[number][2])
+            for number, alike in paths.items()
+        )
 
 
 def _made_of(unit: nn.Module) -> tuple[object, ...]:
@@ -145,11 +172,11 @@ def _made_of(unit: nn.Module) -> tuple[object, ...]:
     return (*parts, *state)
 
 
-def _alike(kind: Kind, unit: nn.Module) -> bool:
-    if type(unit) is not type(kind.unit):
+def _alike(traced: Traced, first: nn.Module, unit: nn.Module) -> bool:
+    if type(unit) is not type(first):
         return False
-    reads = kind.traced.reads
-    words = (dict(described(one, reads.paths, reads.file)) for one in (unit, kind.unit))
+    reads = traced.reads
+    words = (dict(described(one, reads.paths, reads.file)) for one in (unit, first))
     now, planned = words
     may_be = {path: {*both} for path, both in reads.changed.items()}
     same = all(now[path] in may_be.get(path, {said}) for path, said in planned.items())
@@ -159,9 +186,12 @@ def _alike(kind: Kind, unit: nn.Module) -> bool:
 def _trace(loaded: Loaded, example: Example, unit: nn.Module, static: bool) -> Traced:
     with loaded.importable(), remember_autocast(unit, autocast_of(loaded.model)):
         try:
-            return _as_dynamic_as_possible(loaded, example, unit, static)
+            traced = _as_dynamic_as_possible(loaded, example, unit, static)
         except TraceError as error:
             raise TraceError(f"{example.path}, as a unit: {error}") from error
+    paths = {traced.call.leaves[leaf].path for leaf in example.shared}
+    inputs = [i for i in traced.graph.inputs if i.kind is InputKind.INPUT and i.path in paths]
+    return replace(traced, graph=sums_apart(traced.graph, [i.tensor for i in inputs]))
 
 
 def _as_dynamic_as_possible(
@@ -210,6 +240,10 @@ def _leaf(leaf: object) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{layout_of(leaf)}{', requires grad' if leaf.requires_grad else ''}"
     return describe(leaf)
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _apart(leaf: Any) -> Any:

@@ -13,6 +13,7 @@ from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
 from remat_gen.capture.units.joined import Call, across_the_turn, call_names, joined
+from remat_gen.capture.units.sums_apart import later_summands
 from remat_gen.capture.units.unit_kinds import Examples, Kind, Kinds
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Kind as InputKind
@@ -111,12 +112,14 @@ def _with_copies(eager: EagerParts, calls: Sequence[Call]) -> EagerParts:
 def _handed(examples: Examples, of: Mapping[str, Kind], number: int) -> dict[str, tuple[int, str]]:
     """Return which inputs of a call an earlier one made: the call, and its tensor."""
     traced = of[examples.calls[number]].traced
-    inputs = {i.path: i.tensor for i in traced.graph.inputs if i.kind is InputKind.INPUT}
+    given = [i for i in traced.graph.inputs if i.kind is InputKind.INPUT]
+    inputs = {i.path: i.tensor for i in reversed(given)}  # where one stands twice, the first
     found = {}
-    for (call, leaf), (by, at) in examples.handed.items():
+    own = ((leaf, made) for (call, leaf), made in examples.handed.items() if call == number)
+    for leaf, (by, at) in own:
         path = traced.call.leaves[leaf].path
         graph = of[examples.calls[by]].traced.graph
-        tensor = graph.outputs[at].tensor if call == number else None
+        tensor = graph.outputs[at].tensor
         if tensor and path in inputs and not graph.storage_of(tensor).kind.outside:
             found[inputs[path]] = by, tensor
     return found
@@ -144,7 +147,13 @@ def _eager_costs(step: UnitStep) -> Iterator[tuple[str, Cost]]:
     phases += [f"eager.{name}.leave" for name in step.names]
     phases += [f"eager.{name}.d_leave" for name in reversed(step.names)]
     by_name = {operation.name: operation for operation in graph.operations}
-    gradients = {graph.tensors[g.tensor].storage for g in graph.gradients if g.tensor}
+    later = {
+        f"{name}.{tensor}"
+        for name, path in zip(step.names, step.calls, strict=True)
+        for tensor in later_summands(step.kind_of(path).traced.graph)
+    }  # the measured units returned their sums
+    given = (g.tensor for g in graph.gradients if g.tensor and g.tensor not in later)
+    gradients = {graph.tensors[tensor].storage for tensor in given}
     for i, name in enumerate(phases):
         read = [s for s in graph.reads(by_name[name]) if not s.startswith("eager.")]
         returned = read if i <= n else [s for s in read if s in gradients]

@@ -12,6 +12,7 @@ from remat_gen.codegen.classes.block_text import RESERVED, Writer
 from remat_gen.codegen.classes.shared_views import ViewHelper, share_views
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.module.environment import render
+from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.schedule_table import shorten
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.statements import Body
@@ -69,7 +70,8 @@ def kind_text(
     found = [_body(kind, program, taken) for program in programs]
     bodies, views = share_views(graph, tuple(found), taken | RESERVED)
     kernels = tuple(kernels_of(graph, taken).values())
-    helpers = frozenset([*(v.name for v in views), *(k.name for k in kernels)])
+    generated = generated_names(units=True)
+    helpers = generated.union((v.name for v in views), (k.name for k in kernels))
     triples = zip(names, programs, bodies, strict=True)
     written = (_written(kind, *each, helpers) for each in triples)
     texts = tuple(written)

@@ -156,6 +156,7 @@ def verify_file(
             device=original.device,
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
             modelled=existing.plan.modelled is not None,
+            varies=existing.plan.units is not None,
             budget_bytes=existing.plan.asked.budget_bytes,
             smaller=_smaller_steps(existing.plan, original),
             time_steps=time_steps,

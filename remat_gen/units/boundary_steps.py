@@ -58,7 +58,7 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
             run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
             torch.manual_seed(seed)
             with run.installed(), context_of(model):
-                model(*loaded.args, **loaded.kwargs)
+                examples.settle(model(*loaded.args, **loaded.kwargs))
             idle = [path for path in units if path not in examples.by_path]
             if not idle:
                 return examples

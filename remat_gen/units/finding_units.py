@@ -24,6 +24,7 @@ from remat_gen.units.boundary_steps import (
 
 AUTO = "auto"
 _RUNS = 3  # with the model's weights, then with others
+_ENOUGH = 0.1  # of what the model's modules keep for backward, by all units
 _TRIED = 3  # patterns, for a word on whether units would do
 
 
@@ -36,7 +37,7 @@ def trace_found_units(loaded: Loaded, *, static: bool, fsdp: int = 0) -> UnitSte
     """
     choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static)
     last: TraceError | None = None
-    while paths := choice.paths:
+    while choice.share(paths := choice.paths) >= _ENOUGH:
         try:
             examples = record_calls(loaded, patterns_of(loaded.model, paths))
             refused = list(_refused(kinds, choice, examples))

@@ -113,6 +113,7 @@ def verify_models(
     predicted_peak_bytes: int | None,
     budget_bytes: int | None,
     modelled: bool = False,
+    varies: bool = False,
     smaller: Sequence[SmallerStep] = (),
     seed: int = 0,
     time_steps: int = 0,
@@ -124,10 +125,11 @@ def verify_models(
 
     Compared are outputs, gradients, buffers, inputs and random streams after each step; the
     planned model's activation peak is measured and held against budget and prediction (one from
-    `modelled` costs is shown, not judged). With `time_steps` the steps are timed in that many
-    pairs; both run such steps as are in `smaller` as well, under the same budget. Peaks are those
-    of the models `as_used`, sharded for one, with as many steps `in_flight`. Both models are
-    changed: their state is the original's after some steps. The global random streams are put back.
+    `modelled` costs is shown, not judged; less than predicted is right where the eager rest
+    `varies`). With `time_steps` the steps are timed in that many pairs; both run such steps as are
+    in `smaller` as well, under the same budget. Peaks are those of the models `as_used`, sharded
+    for one, with as many steps `in_flight`. Both models are changed: their state is the original's
+    after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
@@ -143,7 +145,10 @@ def verify_models(
         in_flight=in_flight,
     )
     report = Report(
-        predicted_peak_bytes=predicted_peak_bytes, budget_bytes=budget_bytes, modelled=modelled
+        predicted_peak_bytes=predicted_peak_bytes,
+        budget_bytes=budget_bytes,
+        modelled=modelled,
+        varies=varies,
     )
     with kept_generators(), told_free(planned, 0):
         report = _verify(original, planned, subject, time_steps, report)
@@ -165,6 +170,7 @@ def _smaller(
         predicted_peak_bytes=step.predicted_peak_bytes,
         budget_bytes=step.free_bytes or whole.budget_bytes,
         modelled=whole.modelled,
+        varies=whole.varies,
     )
     with told_free(planned, step.free_bytes):
         judged = _verify(original, planned, subject, 0, promised)

@@ -28,7 +28,13 @@ from remat_gen.verification.step import training_step
 
 MODELS = Path(__file__).parent / "models"
 CONVOLUTIONS = {"stages"}  # their kernels need workspaces, which modelled costs do not know
-PATTERNS = {"deep": "h.*", "routed": "h.*", "stages": "blocks.*", "llama": "model.layers.*"}
+PATTERNS = {
+    "deep": "h.*",
+    "shared": "h.* dropout",
+    "routed": "h.*",
+    "stages": "blocks.*",
+    "llama": "model.layers.*",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ def plan(
     where = "remat_gen.capture.profile.profile.profile"
     with nullcontext() if name in CONVOLUTIONS else mock.patch(where, modelled):
         generated = remat_gen.generate(
-            source, budget=budget, units=[] if whole else [PATTERNS[name]], **options
+            source, budget=budget, units=[] if whole else PATTERNS[name].split(), **options
         )
     assert generated.output is not None
     return Pair(generated, _imported(source), _imported(generated.output))
