@@ -32,7 +32,7 @@ _NEEDED = """
 """.split()
 
 
-def run(source: Path, blank: Record, budget: str, units: tuple[str, ...]) -> Record:
+def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -> Record:
     """Return what became of a model, or of units of it."""
     if why := _why_eager_fails(source):
         return replace(blank, status=Status.NO_SUBJECT, error=why)

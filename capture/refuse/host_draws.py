@@ -63,7 +63,7 @@ def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
     for tensor, _ in moved:
         tensor.fake_device = _THERE
     try:
-        yield HostDraws()
+        yield HostDraws()  # type: ignore[no-untyped-call]
     except TraceError:
         raise
     except Exception as error:  # of the user's own code, which takes the device for another one

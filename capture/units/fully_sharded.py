@@ -54,6 +54,7 @@ def fully_sharded(
         sharded = copy.deepcopy(model)
         for path in units:
             fully_shard(sharded.get_submodule(path), mesh=mesh)
-        yield fully_shard(sharded, mesh=mesh)
+        fully_shard(sharded, mesh=mesh)
+        yield sharded
     finally:
         dist.destroy_process_group()

@@ -98,14 +98,16 @@ def _apart(graph: Graph, of: str, summands: list[str]) -> Graph:
     for gradient in graph.gradients:
         pairs = zip(names, summands, strict=True)
         gradients += [Gradient(*pair) for pair in pairs] if gradient.of == of else [gradient]
-    tensor, nbytes = graph.tensors[of], graph.storage_of(of).nbytes
+    tensor, storage, more = graph.tensors[of], graph.storage_of(of), names[1:]
+    layouts = {name: graph.layouts[of] for name in more if of in graph.layouts}
+    own = {name: Storage(name, storage.nbytes, given.kind) for name in more}
     return replace(
         graph,
         inputs=tuple(inputs),
         gradients=tuple(gradients),
-        tensors=graph.tensors | {n: replace(tensor, name=n, storage=n) for n in names[1:]},
-        storages=graph.storages | {n: Storage(n, nbytes, given.kind) for n in names[1:]},
-        layouts=graph.layouts | {n: graph.layouts[of] for n in names[1:] if of in graph.layouts},
+        tensors={**graph.tensors, **{n: replace(tensor, name=n, storage=n) for n in more}},
+        storages={**graph.storages, **own},
+        layouts={**graph.layouts, **layouts},
     )
 
 
