@@ -28,6 +28,7 @@ def layout_of(t: Tensor) -> str:
     """Describe a tensor but for its numbers: `float32[8, 128] on cpu`, strides where unusual."""
     usual = t.layout is not torch.strided or t.is_contiguous()
     strides = "" if usual else f", strides {list(t.stride())}"
+    strides += f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 import planned_units
 import pytest
 import torch
+import torch.distributed as dist
 from planned_units import PATTERNS, Pair, peak, plan, same_bits
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import remat_gen
 from remat_gen.verification.step import training_step
@@ -15,7 +20,7 @@ from remat_gen.verification.step import training_step
 
 @pytest.fixture(scope="module")
 def routed(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return plan(tmp_path_factory.mktemp("routed"), "routed", "75%")
+    return plan(tmp_path_factory.mktemp("routed"), "routed", "55%")
 
 
 @pytest.fixture(scope="module", params=sorted(PATTERNS))
@@ -33,6 +38,11 @@ def test_steps_are_bitwise_and_within_the_budget(pair: Pair) -> None:
     original, planned = pair.models()
     assert peak(pair, planned) <= pair.generated.plan.predicted.peak_bytes
     assert peak(pair, planned) < peak(pair, original)
+
+
+def test_a_mixture_of_experts_takes_half_of_eager(routed: Pair) -> None:
+    original, planned = routed.models()
+    assert peak(routed, planned) <= 0.55 * peak(routed, original)
 
 
 def test_the_same_plan_gives_the_same_bytes(pair: Pair) -> None:
@@ -100,3 +110,26 @@ def test_refusals(tmp_path: Path, options: dict[str, object], words: str) -> Non
     source = planned_units.MODELS / "routed.py"
     with pytest.raises(remat_gen.RematError, match=words):
         remat_gen.generate(source, budget="80%", output=tmp_path / "x.py", **options)
+
+
+def test_checkpointing_around_units_is_refused(routed: Pair) -> None:
+    _, model = routed.models()
+    for name, unit in list(model.h.named_children()):
+        setattr(model.h, name, checkpoint_wrapper(unit))
+    args, kwargs = routed.example
+    with pytest.raises(RuntimeError, match="take activation checkpointing away from it"):
+        training_step(model, args, kwargs)
+
+
+def test_tensor_parallel_parameters_are_refused_by_class(routed: Pair) -> None:
+    _, model = routed.models()
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        mesh = dist.init_device_mesh("cpu", (2,))
+        weight = distribute_tensor(model.h[1].up.weight.detach(), mesh, [Shard(0)])
+        model.h[1].up.weight = nn.Parameter(weight)
+        args, kwargs = routed.example
+        with pytest.raises(ValueError, match=r"h\.1\.up is Linear\(.*a DTensor \[Shard\(dim=0\)\]"):
+            training_step(model, args, kwargs)
+    finally:
+        dist.destroy_process_group()
