@@ -129,9 +129,11 @@ class _Call:
         args, kwargs = pytree.tree_unflatten(leaves, self.structure)
         kind, dtype, enabled = self.autocast
         self.step.running.add(self.path)
-        with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
-            values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
-        self.step.running.remove(self.path)
+        try:
+            with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
+                values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+        finally:
+            self.step.running.remove(self.path)
         found = [value for value in values if _is_tensor(value)]
         if not found:
             raise TraceError(f"--units: {self.path} returns no tensor")

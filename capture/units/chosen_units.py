@@ -20,10 +20,9 @@ _LISTS = (*CONTAINERS, nn.Sequential)
 class Choice:
     """A choice of units by what runs of forward have shown.
 
-    `refused` are those that cannot be traced; `idle` have no backward, so that nothing in them has.
-
     `seen` are runs with other weights and other random numbers: the first is the model's own.
     Modules that a run calls with other arguments than another get sizes of values, or change.
+    `refused` are those that cannot be traced; `idle` have no backward, so that nothing in them has.
     """
 
     model: nn.Module
@@ -31,12 +30,14 @@ class Choice:
     refused: set[str] = field(default_factory=set)
     idle: set[str] = field(default_factory=set)
     _modules: dict[str, nn.Module] = field(init=False)
+    _alike: dict[str, list[str]] = field(init=False)  # paths by pattern
     _varying: set[str] = field(init=False)
     _worth: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._modules = dict(self.model.named_modules())
         paths = self._modules
+        self._alike = _by_pattern(paths)
         self._varying = {
             starred(path)
             for path in paths
@@ -65,18 +66,14 @@ class Choice:
 
     def by_pattern(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Return paths that differ in numbers alone together, those first that keep the most."""
-        found: dict[str, list[str]] = {}
-        for path in paths:
-            found.setdefault(starred(path), []).append(path)
-        return dict(sorted(found.items(), key=lambda item: -self.share(item[1])))
+        return dict(sorted(_by_pattern(paths).items(), key=lambda item: -self.share(item[1])))
 
     def _inside(self, path: str) -> Iterator[str]:
         for child in self._children(path):
             yield from self._of(child)
 
     def _of(self, path: str) -> Iterator[str]:
-        alike = [p for p in self._modules if starred(p) == starred(path)]
-        if path in self.idle or self.share(alike) < _WORTHWHILE:
+        if path in self.idle or self.share(self._alike[starred(path)]) < _WORTHWHILE:
             return
         if self._may_be(path) and (self._repeated(path) or not self._made_of_layers(path)):
             yield path
@@ -109,6 +106,13 @@ class Choice:
         names = (name for name, _ in self._modules[path].named_children())
         children = (f"{path}.{name}" if path else name for name in names)
         return [child for child in children if child in self._modules]
+
+
+def _by_pattern(paths: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(starred(path), []).append(path)
+    return found
 
 
 def starred(path: str) -> str:

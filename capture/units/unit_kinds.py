@@ -78,13 +78,14 @@ class Examples:
             self._kept[kind] = Example(call.path, layout, args, kwargs)
         first = self._kept[kind]
         self.by_path[call.path] = Example(call.path, layout, first.args, first.kwargs)
+        edges: dict[int, Edge] = {}
         for leaf, value in enumerate(pytree.tree_leaves((call.args, call.kwargs))):
             for reference, by, at in self._returned:
                 if reference() is value:
                     self.handed[len(self.calls), leaf] = by, at
-        leaves = enumerate(pytree.tree_leaves((call.args, call.kwargs)))
-        edges = ((leaf, edge_of(value)) for leaf, value in leaves if _is_tensor(value))
-        self._edges.append({leaf: edge for leaf, edge in edges if edge})
+            if isinstance(value, torch.Tensor) and (edge := edge_of(value)):
+                edges[leaf] = edge
+        self._edges.append(edges)
         self.calls.append(call.path)
 
     def note_returned(self, returned: object) -> None:
@@ -240,10 +241,6 @@ def _leaf(leaf: object) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{layout_of(leaf)}{', requires grad' if leaf.requires_grad else ''}"
     return describe(leaf)
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _apart(leaf: Any) -> Any:

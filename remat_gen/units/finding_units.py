@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import nn
@@ -86,30 +86,38 @@ def watch(loaded: Loaded) -> list[Watched]:
     """Run forward with the model's weights, then with others; tell what its modules do.
 
     Raises:
-        TraceError: the model's own forward fails.
+        TraceError: the model's own forward fails with its own weights.
     """
-    seen = []
     with own_step(loaded) as model:
-        for seed in range(_RUNS):
-            with _other_weights(model, seed):
-                torch.manual_seed(seed)
-                watching = Watching(model)
-                with watching.installed(), context_of(model):
-                    model(*loaded.args, **loaded.kwargs)
-            seen.append(watching.seen())
+        seen = [_watched(loaded, model, 0)]
+        for seed in range(1, _RUNS):
+            with suppress(Exception), _other_weights(model, seed):  # the user's code may check them
+                seen.append(_watched(loaded, model, seed))
     return seen
+
+
+def _watched(loaded: Loaded, model: nn.Module, seed: int) -> Watched:
+    torch.manual_seed(seed)
+    watching = Watching(model)
+    with watching.installed(), context_of(model):
+        model(*loaded.args, **loaded.kwargs)
+    return watching.seen()
 
 
 @contextmanager
 def _other_weights(model: nn.Module, seed: int) -> Iterator[None]:
-    """Turn the signs of about half of all weights, except with seed 0: routing goes other ways."""
+    """Turn the signs of about half of all weights, for a while: routing goes other ways."""
     own = torch.Generator().manual_seed(seed)
     weights = [p for p in model.parameters() if p.ndim > 1 and p.is_floating_point()]
-    signs = [1 - 2 * torch.randint(2 if seed else 1, p.shape, generator=own) for p in weights]
-    with torch.no_grad():
-        for weight, sign in zip(weights, signs, strict=True):
-            weight.mul_(sign.to(weight))
-    yield
-    with torch.no_grad():
-        for weight, sign in zip(weights, signs, strict=True):
-            weight.mul_(sign.to(weight))
+    signs = [1 - 2 * torch.randint(2, p.shape, generator=own) for p in weights]
+
+    def turn() -> None:
+        with torch.no_grad():
+            for weight, sign in zip(weights, signs, strict=True):
+                weight.mul_(sign.to(weight))
+
+    turn()
+    try:
+        yield
+    finally:
+        turn()

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from planned_units import PATTERNS, peak, plan, same_bits
+from planned_units import MODELS, PATTERNS, peak, plan, same_bits
 from torch import Tensor, nn
 
+from remat_gen.capture.load.load import load
 from remat_gen.capture.units.chosen_units import Choice, patterns_of, starred
 from remat_gen.capture.units.watched_modules import Watched, Watching
+from remat_gen.units.finding_units import watch
 
 
 def _mlp() -> nn.Sequential:
@@ -105,3 +107,17 @@ def test_found_units_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert same_bits(pair)
     original, planned = pair.models()
     assert peak(pair, planned) <= 0.78 * peak(pair, original)
+
+
+def test_a_check_that_other_weights_fail_is_no_refusal(tmp_path: Path) -> None:
+    check = "self.said = [x.detach().mean().item()]"
+    held = "if not torch.equal(self.h[0].up.weight, self.first): raise ValueError('other')"
+    made = "self.said: list[float] = []"
+    copied = f"{made}\n        self.first = self.h[0].up.weight.detach().clone()"
+    source = tmp_path / "routed.py"
+    text = (MODELS / "routed.py").read_text()
+    source.write_text(text.replace(check, f"{check}\n        {held}").replace(made, copied))
+    loaded = load(source, device="cpu")
+    before = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
+    assert len(watch(loaded)) == 1
+    assert all(torch.equal(before[name], p) for name, p in loaded.model.named_parameters())
