@@ -56,6 +56,12 @@ class Choice:
         chosen = set(self._inside(""))
         return [p for p in self._modules if p in chosen and chosen.isdisjoint(self._callers(p))]
 
+    @property
+    def varying(self) -> list[str]:
+        """Return the patterns of repeated layers that are called in several ways, largest first."""
+        layers = [p for p in self._modules if p and self._repeated(p)]
+        return [pattern for pattern in self.by_pattern(layers) if pattern in self._varying]
+
     def _callers(self, path: str) -> frozenset[str]:
         nobody: frozenset[str] = frozenset()
         return nobody.union(*(run.within.get(path, nobody) for run in self.seen))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from remat_gen.capture.units.sums_apart import later_summands
 from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.expressions.expressions import quoted
@@ -171,7 +172,16 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
     else:
         parameters = str(without_annotations(inspect.signature(found.kind.forward)))
         forward = writer.write(parameters.strip("()"), " -> Any", target.namespace)
-    return replace(forward, table=text.table())
+    graph = text.kind.traced.graph
+    later = later_summands(graph)
+    behind = [g.of for g in graph.gradients if g.tensor in later]
+    table = [*text.table()]
+    if behind:
+        names = ", ".join(first.writer.names[tensor] for tensor in behind)
+        table.append(
+            f"{names}: for more summands of a gradient, which autograd adds in eager's order"
+        )
+    return replace(forward, table=tuple(table))
 
 
 def _derived(found: UnitClass, planned: str) -> str:

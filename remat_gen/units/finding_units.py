@@ -47,9 +47,13 @@ def trace_found_units(loaded: Loaded, *, static: bool, fsdp: int = 0) -> UnitSte
                 return unit_step(loaded, examples, eager, kinds)
         except IdleUnitError as error:
             choice.idle.add(error.path)
+    why = "; layers have to be nn.Modules that the model calls"
+    if choice.varying:
+        why = f"; {choice.varying[0]} is called with other sizes or values from call to call"
+    if last:
+        why = f": {last}"
     raise UsageError(
-        "--units auto: no submodule that keeps much for backward can be planned"
-        + (f": {last}" if last else "; layers have to be nn.Modules that the model calls")
+        f"--units auto: no submodule that keeps much for backward can be planned{why}"
     ) from last
 
 

@@ -9,6 +9,7 @@ import torch
 from planned_units import MODELS, PATTERNS, peak, plan, same_bits
 from torch import Tensor, nn
 
+from remat_gen import RematError, generate
 from remat_gen.capture.load.load import load
 from remat_gen.capture.units.chosen_units import Choice, patterns_of, starred
 from remat_gen.capture.units.watched_modules import Watched, Watching
@@ -121,3 +122,12 @@ def test_a_check_that_other_weights_fail_is_no_refusal(tmp_path: Path) -> None:
     before = {name: p.detach().clone() for name, p in loaded.model.named_parameters()}
     assert len(watch(loaded)) == 1
     assert all(torch.equal(before[name], p) for name, p in loaded.model.named_parameters())
+
+
+def test_layers_that_are_called_with_other_sizes_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "routed.py"
+    again = "x = self.h[0](self.h[2](x))"
+    shorter = "x = self.h[0](self.h[1](self.h[2](x[:, 1:]))); ids = ids[:, 1:]"
+    source.write_text((MODELS / "routed.py").read_text().replace(again, shorter))
+    with pytest.raises(RematError, match=r"h\.\* is called with other sizes or values from call"):
+        generate(source, budget="70%", units=["auto"], output=tmp_path / "x.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import planned_units
@@ -133,3 +134,11 @@ def test_tensor_parallel_parameters_are_refused_by_class(routed: Pair) -> None:
             training_step(model, args, kwargs)
     finally:
         dist.destroy_process_group()
+
+
+def test_summands_are_explained_where_they_are_handed_in(tmp_path: Path) -> None:
+    output = plan(tmp_path, "shared", "100%").generated.output
+    assert output is not None
+    text = output.read_text()
+    assert "memory=memory" in text and "memory_2=memory" in text
+    assert re.search(r"# .*memory_2.*: for more summands of a gradient", text)
