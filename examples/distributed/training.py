@@ -1,6 +1,7 @@
 """What the scripts of this folder share: the process group, the data, and what they report."""
 
 import argparse
+import gc
 import hashlib
 import importlib
 from collections.abc import Iterable
@@ -52,4 +53,7 @@ def report(losses: Iterable[float], parameters: Iterable[Tensor]) -> None:
         bits.update(parameter.detach().cpu().view(torch.uint8).numpy().tobytes())
     said = " ".join(f"{loss:.6f}" for loss in losses)
     print(f"rank {dist.get_rank()}: losses {said}, parameters {bits.hexdigest()[:16]}", flush=True)
+    # DDP lies in a cycle: were it the last to hold the group, gloo's thread and it would wait for
+    # each other (its reducer ends that thread while it has the GIL, which the thread may want)
+    gc.collect()
     dist.destroy_process_group()
