@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
 
 from torch import nn
 
+from remat_gen.capture.load.named_calls import Build, named_call, required
 from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
 BUILDER = "build_model"
-Build: TypeAlias = Callable[[], object]
 
 
 def build_model(module: ModuleType, path: Path, wanted: str | None) -> tuple[str, nn.Module]:
-    """Return the name of the builder and the model that it built.
+    """Return how the builder is named, with its arguments, and the model that it built.
 
-    The builder is `wanted`, else `build_model`, else the only class that builds without arguments.
+    The builder is `wanted` (a name, or a call of it with literals), else `build_model`, else the
+    only class that builds without arguments.
 
     Raises:
         UsageError: there is no such builder, it fails, or it returns no module.
@@ -28,14 +26,15 @@ def build_model(module: ModuleType, path: Path, wanted: str | None) -> tuple[str
     name, build = find_builder(module, path, wanted)
     if missing := required(build):
         raise UsageError(
-            f"{path}: {name} needs arguments ({', '.join(missing)}); write "
-            f"`def {BUILDER}()` that passes them"
+            f"{path}: {name} needs arguments ({', '.join(missing)}); give them with --model, or "
+            f"write `def {BUILDER}()` that passes them"
         )
-    with UserCode(path, f"{name}()"):
+    called = name if name.endswith(")") else f"{name}()"
+    with UserCode(path, called):
         model = build()
     if not isinstance(model, nn.Module):
         raise UsageError(
-            f"{path}: {name}() returned {described(model)}; it must return a torch.nn.Module"
+            f"{path}: {called} returned {described(model)}; it must return a torch.nn.Module"
         )
     return name, model
 
@@ -68,17 +67,18 @@ def _why_none(classes: dict[str, type[nn.Module]], ready: list[str]) -> str:
 
 
 def _named(module: ModuleType, path: Path, wanted: str) -> Build:
-    found: object = getattr(module, wanted, None)
+    call = named_call(wanted, "--model")
+    found: object = getattr(module, call.name, None)
     if callable(found) and not isinstance(found, nn.Module):
-        return found
+        return call.of(found)
     if isinstance(found, nn.Module):
         what = "is a model that was built already; name the class or function that builds it"
-    elif hasattr(module, wanted):
+    elif hasattr(module, call.name):
         what = f"is {described(found)}; name a class or function"
     else:
         names = [BUILDER] * hasattr(module, BUILDER) + list(own_classes(module))
         what = f"is not in the file, which has: {', '.join(names) or 'no model'}"
-    raise UsageError(f"{path}: --model {wanted} {what}")
+    raise UsageError(f"{path}: --model {call.name} {what}")
 
 
 def own_classes(module: ModuleType) -> dict[str, type[nn.Module]]:
@@ -90,19 +90,6 @@ def own_classes(module: ModuleType) -> dict[str, type[nn.Module]]:
         and issubclass(value, nn.Module)
         and value.__module__ == module.__name__
     }
-
-
-def required(build: Build) -> list[str]:
-    """Return the names of the arguments without which a callable cannot be called."""
-    try:
-        parameters = inspect.signature(build).parameters.values()
-    except (TypeError, ValueError):  # written in C: calling it is the only way to know
-        return []
-    return [
-        p.name
-        for p in parameters
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
 
 
 def described(value: object) -> str:

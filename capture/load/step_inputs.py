@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.load.builders import described, required
+from remat_gen.capture.load.builders import described
+from remat_gen.capture.load.named_calls import Build, named_call, required
 from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
@@ -36,6 +36,7 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
         UsageError: there is none, it fails, or returns something else than arguments.
     """
     make = _maker(module, path, name)
+    name = name.partition("(")[0]
     with UserCode(path, f"{name}()"):
         made = make()
     step = as_arguments(made)
@@ -53,18 +54,21 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
     return step
 
 
-def _maker(module: ModuleType, path: Path, name: str) -> Callable[[], object]:
+def _maker(module: ModuleType, path: Path, wanted: str) -> Build:
+    call = named_call(wanted, "--inputs")
+    name = call.name
     make: object = getattr(module, name, None)
     if not hasattr(module, name):
         write = f"write `def {name}()` that returns the arguments of one step, as a tuple or dict"
         raise UsageError(f"{path}: has no {name}; {write}, or name one with --inputs")
     if not callable(make):
         raise UsageError(f"{path}: {name} is {described(make)}; it must be a function")
-    if missing := required(make):
+    build = call.of(make)
+    if missing := required(build):
         raise UsageError(
-            f"{path}: {name} needs arguments ({', '.join(missing)}); it is called bare"
+            f"{path}: {name} needs arguments ({', '.join(missing)}); give them with --inputs"
         )
-    return make
+    return build
 
 
 def as_arguments(made: object) -> StepInputs | None:

@@ -34,11 +34,11 @@ from remat_gen.codegen.module.merge import (
     names_in,
     refuse_clashes,
     refuse_unreachable,
-    rename_function,
     replace_forward,
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter, ones_of
 from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
+from remat_gen.codegen.module.wrapped_builder import wrap_builder
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
@@ -58,7 +58,7 @@ _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 class Target:
     """What is emitted for: the user's file, the model in it, and where the result goes.
 
-    `builder` is the name of the callable in the file that makes the model: a function or a class.
+    `builder` is what makes the model, as it is called: a function or a class of the file.
     """
 
     source: str
@@ -246,27 +246,26 @@ def _merge(
         source = replace_forward(target.source, own, planned)
     else:
         kind = type(target.model)
-        refuse_unreachable(kind, target.namespace, target.source, target.builder)
+        refuse_unreachable(kind, target.namespace)
         if target.namespace.get(kind.__name__) is not kind:
             forward.imports.setdefault(kind.__module__, set()).add(kind.__name__)
-        source = rename_function(target.source, target.builder, f"{target.builder}_eager")
-        parts = [_subclass(kind.__name__, planned, target.builder), *parts]
+        becomes = f"model.__class__ = Planned{kind.__name__}"
+        told = "Build the model, with the planned forward."
+        source, wrapper = wrap_builder(
+            target.source, target.builder, kind.__name__, told, [becomes]
+        )
+        parts = [f"{_subclass(kind.__name__, planned)}\n\n{wrapper}", *parts]
     imports = imports_of("\n".join([source, *parts]), [forward])
     source = add_imports(source, imports, "aten = torch.ops.aten")
     refuse_clashes(source, generated)
     return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
 
 
-def _subclass(name: str, planned: str, builder: str) -> str:
+def _subclass(name: str, planned: str) -> str:
     return (
         f"class Planned{name}({name}):\n"
         f'    """{name}, with a training step that fits the budget."""\n\n'
-        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n\n"
-        f"def {builder}() -> nn.Module:\n"
-        f'    """Build the model, with the planned forward."""\n'
-        f"    model = {builder}_eager()\n"
-        f"    model.__class__ = Planned{name}\n"
-        f"    return model\n"
+        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n"
     )
 
 

@@ -209,14 +209,11 @@ def refuse_clashes(source: str, names: frozenset[str]) -> None:
         )
 
 
-def refuse_unreachable(
-    kind: type, namespace: Mapping[str, object], source: str, builder: str
-) -> None:
-    """Raise unless a subclass of the model's class can be written, and the builder wrapped.
+def refuse_unreachable(kind: type, namespace: Mapping[str, object]) -> None:
+    """Raise unless a subclass of the model's class can be written.
 
     Raises:
-        UsageError: the class is defined inside a function, or the builder is no function of the
-            file's.
+        UsageError: the class is defined inside a function.
     """
     module = sys.modules.get(kind.__module__)
     imported = module is not None and getattr(module, kind.__name__, None) is kind
@@ -224,12 +221,6 @@ def refuse_unreachable(
         raise UsageError(
             f"class {kind.__name__} is not defined at the top level of its module, so that the "
             "generated file cannot name it: move it there"
-        )
-    functions = [s.name for s in ast.parse(source).body if isinstance(s, ast.FunctionDef)]
-    if builder not in functions:
-        raise UsageError(
-            f"{builder} is no function of the model's file, which the generated file would wrap: "
-            f"write `def build_model()` that returns the {kind.__name__}"
         )
 
 

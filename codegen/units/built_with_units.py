@@ -7,8 +7,7 @@ import ast
 import libcst as cst
 
 from remat_gen.codegen.module.emit_module import Target
-from remat_gen.codegen.module.merge import rename_function
-from remat_gen.ir.errors import UsageError
+from remat_gen.codegen.module.wrapped_builder import wrap_builder
 
 _CALL = "plan_units(self)"
 
@@ -20,28 +19,17 @@ def build_with_units(source: str, target: Target) -> str:
         UsageError: the file has neither.
     """
     kind = type(target.model)
-    if target.namespace.get(kind.__name__) is kind and _defines(
-        source, ast.ClassDef, kind.__name__
-    ):
+    if target.namespace.get(kind.__name__) is kind and _defines_class(source, kind.__name__):
         return cst.parse_module(source).visit(_InInit(kind.__name__)).code
-    if not _defines(source, ast.FunctionDef, target.builder):
-        raise UsageError(
-            f"{target.builder} is no function of the model's file, which the generated file would "
-            f"wrap: write `def build_model()` that returns the {kind.__name__}"
-        )
-    renamed = rename_function(source, target.builder, f"{target.builder}_eager")
-    return (
-        f"{renamed.rstrip()}\n\n\n"
-        f"def {target.builder}() -> nn.Module:\n"
-        f'    """Build the model, with its units planned."""\n'
-        f"    model = {target.builder}_eager()\n"
-        f"    plan_units(model)\n"
-        f"    return model\n"
+    told = "Build the model, with its units planned."
+    renamed, wrapper = wrap_builder(
+        source, target.builder, kind.__name__, told, ["plan_units(model)"]
     )
+    return f"{renamed.rstrip()}\n\n\n{wrapper}"
 
 
-def _defines(source: str, kind: type[ast.ClassDef | ast.FunctionDef], name: str) -> bool:
-    return any(isinstance(s, kind) and s.name == name for s in ast.parse(source).body)
+def _defines_class(source: str, name: str) -> bool:
+    return any(isinstance(s, ast.ClassDef) and s.name == name for s in ast.parse(source).body)
 
 
 class _InInit(cst.CSTTransformer):

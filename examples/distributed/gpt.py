@@ -66,3 +66,24 @@ def build_model() -> nn.Module:
 
 def example_inputs() -> tuple[Tensor]:
     return (torch.randint(VOCABULARY, (BATCH, CONTEXT)),)
+
+
+def build_stage(stage: int, stages: int) -> nn.Module:
+    """Build the model and leave out what other stages have; layers keep their names."""
+    model = GPT()
+    layers = list(model.h)
+    each = len(layers) // stages
+    for name in layers[: stage * each] + layers[(stage + 1) * each :]:
+        del model.h[name]
+    if stage > 0:
+        model.embed = None
+    if stage < stages - 1:
+        model.head = None
+    return model
+
+
+def stage_inputs(stage: int) -> tuple[Tensor]:
+    """Make a micro-batch: tokens, or the stream between two stages, of which gradients go back."""
+    if stage == 0:
+        return example_inputs()
+    return (torch.randn(BATCH, CONTEXT, WIDTH, requires_grad=True),)
