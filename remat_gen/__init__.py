@@ -1,7 +1,7 @@
 """remat-gen: activation rematerialisation as source code.
 
-`generate`, `check`, `verify`, `diff`, `sweep` and `fit` are the commands as functions:
-`remat_gen.api`.
+`generate`, `generate_stages`, `check`, `verify`, `diff`, `sweep` and `fit` are the commands as
+functions: `remat_gen.api`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from remat_gen.api import diff as diff
     from remat_gen.api import fit as fit
     from remat_gen.api import generate as generate
+    from remat_gen.api import generate_stages as generate_stages
     from remat_gen.api import sweep as sweep
     from remat_gen.api import verify as verify
     from remat_gen.capture.device.captured_step import capture_step as capture_step
@@ -29,6 +30,7 @@ if not (_HERE / "ir").is_dir():  # a checkout, whose other floors stand beside t
 
 _PLACES = {
     "generate": "remat_gen.api",
+    "generate_stages": "remat_gen.api",
     "check": "remat_gen.api",
     "verify": "remat_gen.api",
     "diff": "remat_gen.api",
@@ -46,6 +48,7 @@ __all__ = [
     "diff",
     "fit",
     "generate",
+    "generate_stages",
     "sweep",
     "verify",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from remat_gen.best_batch.fitting import Fit
     from remat_gen.capture.load.load import Loaded
+    from remat_gen.pipelined.planning_stages import PlannedStages
     from remat_gen.review.checking import Checked
     from remat_gen.trade_off.sweeping import Sweep
     from remat_gen.verification.report import Report
@@ -121,6 +122,47 @@ def generate(
     )
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         return run(request, progress, live)
+
+
+def generate_stages(
+    model: str | Path,
+    *,
+    stages: int,
+    micro_batches: int,
+    schedule: str = "1F1B",
+    devices: int | None = None,
+    output: str | Path | None = None,
+    builder: str | None = None,
+    quiet: bool = True,
+    **options: Any,
+) -> PlannedStages:
+    """Write a drop-in for every stage of a pipeline, within the memory of the device that has it.
+
+    Args:
+        model: the path of a file, with functions that build a stage and make its micro-batch.
+        stages: stage number s is built by `builder(s, stages)`, `build_stage` by default, and
+            called with `inputs(s, stages)`, `stage_inputs` by default.
+        micro_batches: of a step.
+        schedule: "GPipe", "1F1B" or "Interleaved1F1B", as torch.distributed.pipelining has them.
+        devices: stage s stands on device s % devices; one each by default.
+        output: the files' name, with `{stage}` in it; `MODEL_stage{stage}_remat.py` by default.
+
+    The other arguments are those of `generate`; `budget` is in bytes, of one device.
+
+    Raises:
+        RematError: anything that a user can act on.
+    """
+    from remat_gen.pipelined.micro_batch_order import make_pipeline
+    from remat_gen.pipelined.planning_stages import plan_stages
+
+    pipeline = make_pipeline(schedule, stages, micro_batches, devices)
+    place = None if output is None else Path(output)
+    budget = options.pop("budget", None)
+    asked = GenerateOptions(
+        model=builder, budget=None if budget is None else str(budget), **options
+    )
+    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+        return plan_stages(pipeline, asked, Path(model), place, progress)
 
 
 def _several(texts: Sequence[str] | None) -> Sequence[str] | None:

@@ -35,10 +35,10 @@ from remat_gen.codegen.module.merge import (
     refuse_clashes,
     refuse_unreachable,
     replace_forward,
+    wrap_builder,
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter, ones_of
 from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
-from remat_gen.codegen.module.wrapped_builder import wrap_builder
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused

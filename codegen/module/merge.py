@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -94,7 +94,46 @@ def _spaced(
 
 
 @_deep_refused()
-def rename_function(source: str, name: str, new_name: str) -> str:
+def wrap_builder(
+    source: str, builder: str, returns: str, told: str, then: Sequence[str]
+) -> tuple[str, str]:
+    """Return the source with the builder renamed, and the function that takes its name.
+
+    `returns` is the class of what it builds, `then` are the lines that the `model` goes through.
+
+    Raises:
+        UsageError: the builder is no function of the file's.
+    """
+    name = builder.partition("(")[0]
+    found = [s for s in ast.parse(source).body if isinstance(s, ast.FunctionDef) and s.name == name]
+    if not found:
+        raise UsageError(
+            f"{name} is no function of the model's file, which the generated file would "
+            f"wrap: write `def build_model()` that returns the {returns}"
+        )
+    taken = found[-1].args
+    wrapper = (
+        f"def {name}({ast.unparse(taken)}) -> nn.Module:\n"
+        f'    """{told}"""\n'
+        f"    model = {name}_eager({', '.join(_passed_on(taken))})\n"
+        + "".join(f"    {line}\n" for line in then)
+        + "    return model\n"
+    )
+    return _rename_function(source, name, f"{name}_eager"), wrapper
+
+
+def _passed_on(taken: ast.arguments) -> list[str]:
+    several = [f"*{taken.vararg.arg}"] if taken.vararg else []
+    named = [f"**{taken.kwarg.arg}"] if taken.kwarg else []
+    return [
+        *(a.arg for a in (*taken.posonlyargs, *taken.args)),
+        *several,
+        *(f"{a.arg}={a.arg}" for a in taken.kwonlyargs),
+        *named,
+    ]
+
+
+def _rename_function(source: str, name: str, new_name: str) -> str:
     """Rename a top-level function's definition (calls to it keep the old name)."""
     module = cst.parse_module(source)
     body = [

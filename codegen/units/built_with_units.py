@@ -7,7 +7,7 @@ import ast
 import libcst as cst
 
 from remat_gen.codegen.module.emit_module import Target
-from remat_gen.codegen.module.wrapped_builder import wrap_builder
+from remat_gen.codegen.module.merge import wrap_builder
 
 _CALL = "plan_units(self)"
 

@@ -4,12 +4,14 @@ remat-gen gpt.py --units 'h.*' --budget 60% -o gpt_remat.py       (or without --
 torchrun --nproc-per-node 2 ddp.py            (ddp.py gpt: the same with eager's model)
 """
 
+from importlib import import_module
+
 import torch
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from training import STEPS, batch, device, loss_of, report, start
 
-module = start()
+module = import_module(start())
 model = DistributedDataParallel(module.build_model().to(device()).train())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 losses = []

@@ -4,12 +4,14 @@ remat-gen gpt.py --units 'h.*' --fsdp 2 --budget 60% -o gpt_remat.py
 torchrun --nproc-per-node 2 fsdp2.py          (fsdp2.py gpt: the same with eager's model)
 """
 
+from importlib import import_module
+
 import torch
 from torch import distributed as dist
 from torch.distributed.fsdp import fully_shard
 from training import STEPS, batch, device, loss_of, report, start
 
-module = start()
+module = import_module(start())
 model = module.build_model().to(device()).train()
 for layer in model.h.values():
     fully_shard(layer)

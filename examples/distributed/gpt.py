@@ -44,7 +44,10 @@ class Layer(nn.Module):
 
 
 class GPT(nn.Module):
-    """Token numbers to logits; a stage without embedding is handed the stream instead."""
+    """Token numbers to logits, or to the loss where targets are given.
+
+    A stage without embedding is handed the stream instead; one without head returns it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,12 +55,17 @@ class GPT(nn.Module):
         self.h = nn.ModuleDict({str(i): Layer() for i in range(LAYERS)})
         self.head: nn.Module | None = nn.Linear(WIDTH, VOCABULARY)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
         if self.embed is not None:
             x = self.embed(x)
         for layer in self.h.values():
             x = layer(x)
-        return x if self.head is None else self.head(x)
+        if self.head is None:
+            return x
+        logits = self.head(x)
+        if targets is None:
+            return logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def build_model() -> nn.Module:
@@ -82,8 +90,12 @@ def build_stage(stage: int, stages: int) -> nn.Module:
     return model
 
 
-def stage_inputs(stage: int) -> tuple[Tensor]:
-    """Make a micro-batch: tokens, or the stream between two stages, of which gradients go back."""
-    if stage == 0:
-        return example_inputs()
-    return (torch.randn(BATCH, CONTEXT, WIDTH, requires_grad=True),)
+def stage_inputs(stage: int, stages: int) -> tuple[tuple[Tensor], dict[str, Tensor]]:
+    """Make a micro-batch: tokens, or the stream between two stages, of which gradients go back.
+
+    The device of the last stage has the targets, too, and hands them to all of its stages.
+    """
+    tokens = torch.randint(VOCABULARY, (BATCH, CONTEXT))
+    stream = torch.randn(BATCH, CONTEXT, WIDTH, requires_grad=True)
+    on_last = stage % 2 == (stages - 1) % 2
+    return (tokens if stage == 0 else stream,), {"targets": tokens} if on_last else {}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from enum import Enum
 from typing import TypeVar
 
-from remat_gen.ask.budget import Optimizer
-from remat_gen.ask.request import Strategy
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.law.search_types import Effort
 
-Choice = TypeVar("Choice", Optimizer, Strategy, Effort)
+Choice = TypeVar("Choice", bound=Enum)
 
 
 def chosen(kind: type[Choice], key: str, text: str) -> Choice:

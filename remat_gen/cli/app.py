@@ -14,11 +14,11 @@ from typing import NoReturn
 
 from remat_gen import __version__
 from remat_gen.capture.process.garbage import fewer_collections, leave_libraries_alone
-from remat_gen.cli.completion import ASKED, INSTALLING, say_default
 from remat_gen.ir.errors import UsageError
+from remat_gen.terminal.completion import ASKED, INSTALLING, say_default
 from remat_gen.terminal.failure import INTERRUPTED, Failure
 
-COMMANDS = tuple("generate check diff verify plot explain sweep fit solve calibrate".split())
+COMMANDS = tuple("generate check diff verify plot explain sweep fit stages solve calibrate".split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from remat_gen.cli.command_fit import fit
 from remat_gen.cli.command_generate import generate
 from remat_gen.cli.command_plot import plot
 from remat_gen.cli.command_solve import solve
+from remat_gen.cli.command_stages import stages
 from remat_gen.cli.command_sweep import sweep
 from remat_gen.cli.command_verify import verify
 
@@ -20,5 +21,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for _command in (generate, check, diff, verify, plot, explain, sweep, fit, solve, calibrate):
+for _command in (
+    generate,
+    check,
+    diff,
+    verify,
+    plot,
+    explain,
+    sweep,
+    fit,
+    stages,
+    solve,
+    calibrate,
+):
     app.command()(_command)

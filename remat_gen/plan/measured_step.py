@@ -89,11 +89,14 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             return make_plan(pinned, graph, limit, search, elsewhere)
 
         if request.in_flight > 1:
-            traced = measured.traced
-            besides = traced.waiting_bytes if isinstance(traced, UnitStep) else 0
-            flight = InFlight(request.in_flight, besides)
+            flight = InFlight(request.in_flight, besides_graph(measured.traced))
             planned = plan_in_flight(problem, measured.limit, flight, within, elsewhere)
         else:
             planned = within(problem, measured.limit)
         stages.pardon()
         return planned
+
+
+def besides_graph(traced: Traced) -> int:
+    """Return what a step that waits for its backward holds and no graph has."""
+    return traced.waiting_bytes if isinstance(traced, UnitStep) else 0

@@ -45,7 +45,8 @@ class Generated:
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
     decided, too, `kept` what forward keeps on the model and a planned step does not. `original`
-    says what is wrong with the original's own step, "" where nothing is. `pinned` has the values
+    says what is wrong with the original's own step, "" where nothing is. `waiting_bytes` are what a
+    step holds that waits for its backward. `pinned` has the values
     that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
     share of the time of the best that was found. `view` has what `remat-gen plot` draws.
     """
@@ -62,6 +63,7 @@ class Generated:
     values: tuple[str, ...]
     kept: tuple[str, ...]
     original: str
+    waiting_bytes: int
     pinned: Pinned
     slower: float | None
     seconds: dict[str, float]
@@ -95,7 +97,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
-    from remat_gen.plan.measured_step import MeasuredStep, plan_step
+    from remat_gen.plan.measured_step import MeasuredStep, besides_graph, plan_step
 
     copies = _copies(request, loaded, stages) if request.offload else None
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused)
@@ -125,6 +127,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         values=traced.values,
         kept=traced.kept,
         original=original,
+        waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,
         slower=planned.solution.slower,
         seconds=dict(stages.seconds),

@@ -25,6 +25,7 @@ RUNS = {
     "1F1B": ("pipeline.py", "1F1B"),
     "Interleaved1F1B": ("pipeline.py", "Interleaved1F1B"),
 }
+STAGES = "1F1B", "gpt_stage{stage}_remat"
 
 
 @pytest.mark.alone
@@ -33,8 +34,9 @@ def test_planned_units_train_as_eager_does(tmp_path: Path) -> None:
     shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     with mock.patch("remat_gen.capture.profile.profile.profile", modelled):
         made = remat_gen.generate(folder / "gpt.py", budget="60%", units=["h.*"])
+        remat_gen.generate_stages(folder / "gpt.py", stages=2, micro_batches=4, budget="4MB")
     assert made.plan.predicted.reruns > 0
-    runs = [(name, module) for name in RUNS for module in ("gpt", "gpt_remat")]
+    runs = [STAGES, *((name, module) for name in RUNS for module in ("gpt", "gpt_remat"))]
     ports = [free_port() for _ in runs]
     mp.spawn(_run_all, (str(folder), runs, ports), nprocs=2)
     for rank in range(2):
@@ -42,6 +44,7 @@ def test_planned_units_train_as_eager_does(tmp_path: Path) -> None:
         for name in RUNS:
             assert said[name, "gpt"].startswith(f"rank {rank}: losses ")
             assert said[name, "gpt_remat"] == said[name, "gpt"], name
+        assert said[STAGES] == said["1F1B", "gpt"]
 
 
 def _run_all(rank: int, folder: str, runs: list[tuple[str, str]], ports: list[int]) -> None:

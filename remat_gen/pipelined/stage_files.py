@@ -1,0 +1,109 @@
+"""The stages of a pipeline as the user's file builds them: what comes in, and what they return."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from remat_gen.ask.budget import Resident
+from remat_gen.ask.request import Request
+from remat_gen.ask.resident import resident
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.ir.errors import UsageError
+from remat_gen.pipelined.device_memory import StageEnds
+from remat_gen.plan.costing import load_for
+from remat_gen.verification.step import forward_step
+
+
+@dataclass(frozen=True, slots=True)
+class StageFile:
+    """A stage that was built once: its own bytes, and the tensors at its ends.
+
+    `inputs` are positional: what the stage before returns. Others are each device's own.
+    """
+
+    resident: Resident
+    inputs: tuple[torch.Tensor, ...]
+    outputs: tuple[torch.Tensor, ...]
+
+    @property
+    def ends(self) -> StageEnds:
+        """Return the bytes that come in and go out."""
+        inputs, outputs = (sum(t.nbytes for t in ts) for ts in (self.inputs, self.outputs))
+        return StageEnds(inputs, outputs)
+
+    @property
+    def returns_loss(self) -> bool:
+        """Tell whether it returns one number, which needs nothing but itself for backward."""
+        return sum(t.numel() for t in self.outputs) == 1
+
+
+def look_at_stages(requests: Sequence[Request]) -> list[StageFile]:
+    """Build each stage, and run its forward on its example.
+
+    Raises:
+        UsageError: a stage cannot be built or run, or takes something else than is handed to it.
+    """
+    found: list[StageFile] = []
+    for stage, request in enumerate(requests):
+        file = request.model_file
+        loaded = load_for(file, request.model, request.inputs, request.device, request.target)
+        taken = _tensors(loaded.args)
+        if found:
+            _refuse_other_inputs(file, stage, found[-1].outputs, taken, str(request.inputs))
+        found.append(StageFile(resident(loaded), taken, _outputs(loaded)))
+    return found
+
+
+def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
+    modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
+    mode = modes[0] if modes else contextlib.nullcontext()
+    with loaded.importable(), kept_generators(), torch.no_grad(), mode:
+        try:
+            returned = forward_step(loaded.model, loaded.args, loaded.kwargs)
+        except Exception as error:  # of the user's own code
+            raise UsageError(
+                f"{loaded.path}: {loaded.builder} fails on {loaded.inputs_name}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+    return _tensors(returned)
+
+
+def _tensors(value: object) -> tuple[torch.Tensor, ...]:
+    return tuple(leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+
+
+def _refuse_other_inputs(
+    file: Path,
+    stage: int,
+    handed: Sequence[torch.Tensor],
+    taken: Sequence[torch.Tensor],
+    inputs: str,
+) -> None:
+    if list(map(_kind, handed)) != list(map(_kind, taken)):
+        raise UsageError(
+            f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {_told(taken)}"
+        )
+    if not all(t.requires_grad for t in taken if t.is_floating_point()):
+        raise UsageError(
+            f"{file}: {inputs}: the gradient of what a stage is handed goes back to the stage "
+            "before: make it with requires_grad=True"
+        )
+
+
+def _told(tensors: Sequence[torch.Tensor]) -> str:
+    return ", ".join(map(_kind, tensors)) or "no tensor"
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+__all__ = ["StageFile", "look_at_stages"]
