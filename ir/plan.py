@@ -168,14 +168,14 @@ class PlannedUnits:
     `patterns` are those asked for, `held_bytes` what eager holds in each phase of the step (the
     calls of units in forward, then in backward), `planned_share` what share of the bytes that
     eager holds for backward lies in units. `static` where no dimension may be smaller. `fsdp` is
-    the number of processes that FSDP2 shards over; 0 where it does not.
+    how FSDP2 shards the model, as the option has it ("8:bfloat16"); "" where it does not.
     """
 
     patterns: tuple[str, ...]
     held_bytes: tuple[int, ...]
     planned_share: float
     static: bool = False
-    fsdp: int = 0
+    fsdp: str = ""
 
 
 @dataclass(frozen=True, slots=True)

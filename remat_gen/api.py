@@ -59,7 +59,7 @@ def generate(
     keep: Sequence[str] = (),
     recompute: Sequence[str] = (),
     units: Sequence[str] = (),
-    fsdp: int | None = None,
+    fsdp: int | str | None = None,
     in_flight: int | None = None,
     force: bool = False,
     reprofile: bool = False,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from torch import nn
+
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.lower.inner_layers import layers_of
@@ -42,7 +44,7 @@ class UnitStep(Traced):
 
     `calls` are the paths of the units in the order of the step, `names` those calls' own names,
     `patterns` what names the units. `waiting_bytes` are what eager holds where forward has ended,
-    beyond what the graph has there.
+    beyond what the graph has there. `model` has the parameters as the units compute with them.
     """
 
     patterns: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class UnitStep(Traced):
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     waiting_bytes: int = 0
+    model: nn.Module | None = None
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -94,6 +97,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         calls=tuple(examples.calls),
         names=tuple(names),
         waiting_bytes=max(0, eager.turn_bytes - across_the_turn(calls, eager.held_bytes)),
+        model=loaded.model,
     )
 
 

@@ -40,9 +40,10 @@ TEXTS = (
 )
 LISTS = ("dynamic", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")
-NUMBERS = ("batch", "fsdp", "in-flight")
+NUMBERS = ("batch", "in-flight")
+NUMBERS_OR_TEXTS = ("fsdp",)
 _PATHS = ("source", "output")
-KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS)
+KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS, *NUMBERS_OR_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
     elif key in NUMBERS:
         right = isinstance(value, int) and not isinstance(value, bool)
         example = f"a whole number: {key} = 64"
+    elif key in NUMBERS_OR_TEXTS:
+        right, example = type(value) in (int, str), f'8, or a text: {key} = "8:bfloat16"'
     elif key in LISTS:
         right = isinstance(value, list) and all(isinstance(item, str) for item in value)
         example = f'a list of texts: {key} = ["…"]'

@@ -23,6 +23,7 @@ from remat_gen.ask.request import (
     make_limit,
 )
 from remat_gen.ask.rung_texts import make_rungs
+from remat_gen.capture.units.sharding import parse_sharding
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
@@ -56,7 +57,7 @@ class GenerateOptions:
     offload: bool = False
     batch: int | None = None
     units: Sequence[str] | None = None
-    fsdp: int | None = None
+    fsdp: int | str | None = None
     in_flight: int | None = None
     rungs: str | None = None
 
@@ -90,7 +91,7 @@ class GenerateOptions:
             offload=self.offload,
             batch=make_count("--batch", self.batch),
             units=self._units(),
-            fsdp=make_count("--fsdp", self.fsdp) or 0,
+            fsdp=parse_sharding("" if self.fsdp is None else str(self.fsdp)),
             in_flight=self._in_flight(),
             rungs=rungs,
             auto_rungs=self.rungs is not None and not rungs,

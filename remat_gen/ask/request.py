@@ -20,13 +20,14 @@ from remat_gen.ask.budget import (
     written,
 )
 from remat_gen.ask.pin_patterns import Pins
+from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute", "units")
-_NUMBERS = ("batch", "fsdp", "in_flight")
+_NUMBERS = ("batch", "in_flight")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -77,8 +78,8 @@ class Request:
     `target` is the device that is planned for without being there. `live` where a built model, of
     class `model`, was given; `compiled` where parts of blocks shall be; `offload` where values may
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
-    patterns of submodules that are planned, where the rest stays eager; `fsdp` processes shard
-    them and the model by FSDP2. `in_flight` steps hold their activations at once. `rungs` are the
+    patterns of submodules that are planned, where the rest stays eager; `fsdp` is how FSDP2
+    shards them and the model. `in_flight` steps hold their activations at once. `rungs` are the
     steps that get schedules of their own, chosen where `auto_rungs`."""
 
     model_file: Path
@@ -100,7 +101,7 @@ class Request:
     offload: bool = False
     batch: int | None = None
     units: tuple[str, ...] = ()
-    fsdp: int = 0
+    fsdp: Sharding = NOT_SHARDED
     in_flight: int = 1
     rungs: tuple[Rung, ...] = ()
     auto_rungs: bool = False

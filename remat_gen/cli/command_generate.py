@@ -58,7 +58,7 @@ def generate(
 
     \b
     remat-gen model.py --budget 6GB -o model_remat.py   (none: pyproject.toml)
-    remat-gen check|diff|verify|solve|explain|plot|sweep|fit|stages|calibrate --help
+    remat-gen check|diff|verify|solve|explain|plot|sweep|fit|stages|calibrate -h
     """
     options = GenerateOptions(
         budget=budget,

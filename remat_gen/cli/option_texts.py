@@ -94,8 +94,8 @@ UnitsOption = Annotated[
     ),
 ]
 FsdpOption = Annotated[
-    int | None,
-    typer.Option("--fsdp", metavar="N", help="Count what FSDP2 over N processes holds [none]."),
+    str | None,
+    typer.Option("--fsdp", metavar="N[:DTYPE]", help="Count what FSDP2 over N processes holds."),
 ]
 InFlightOption = Annotated[
     int | None,

@@ -86,7 +86,7 @@ def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
     share = planned_share(step, planned.problem, planned.solution.eager)
     static = not step.graph.lengths
     held, fsdp = step.eager.held_bytes, measured.request.fsdp
-    return PlannedUnits(step.patterns, held, round(share, 4), static, fsdp)
+    return PlannedUnits(step.patterns, held, round(share, 4), static, str(fsdp))
 
 
 def solver_of(solution: Solution) -> Solver:
@@ -175,7 +175,7 @@ def module_text(
         source=loaded.source,
         file_name=loaded.path.name,
         namespace=vars(loaded.module),
-        model=loaded.model,
+        model=(isinstance(traced, UnitStep) and traced.model) or loaded.model,
         builder=loaded.builder,
         output=output,
         command=plan.asked.command,

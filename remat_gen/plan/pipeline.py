@@ -186,7 +186,7 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
             from remat_gen.units.tracing_units import trace_units
 
             static = request.dynamic == ()
-            return loaded, trace_units(loaded, request.units, static=static, fsdp=request.fsdp)
+            return loaded, trace_units(loaded, request.units, static=static, sharding=request.fsdp)
         from remat_gen.capture.trace.trace import trace_loaded
 
         try:

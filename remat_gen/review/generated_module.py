@@ -13,8 +13,10 @@ from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
 from remat_gen.capture.trace.trace import trace_loaded
+from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
+from remat_gen.capture.units.sharding import NOT_SHARDED, parse_sharding
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
@@ -162,15 +164,23 @@ def verify_file(
             time_steps=time_steps,
             progress=progress,
             as_used=_as_used(existing.plan, original),
+            as_computed=_as_computed(existing.plan, original),
             in_flight=existing.plan.asked.in_flight,
         )
 
 
 def _as_used(plan: Plan, original: Loaded) -> AsUsed:
     """Return how a model is used whose peak is measured: sharded, where it was planned so."""
-    fsdp = plan.units.fsdp if plan.units else 0
+    sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
     paths = find_units(original.model, plan.units.patterns) if plan.units else ()
-    return lambda model: as_used(model, paths, fsdp, original.device)
+    return lambda model: as_used(model, paths, sharding, original.device)
+
+
+def _as_computed(plan: Plan, original: Loaded) -> AsUsed:
+    """Return how a model computes whose numbers are compared: as FSDP2 lets it."""
+    sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
+    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
+    return lambda model: computing_in(model, tuple(paths), sharding.parameters)
 
 
 def _smaller_steps(plan: Plan, original: Loaded) -> list[SmallerStep]:

@@ -13,7 +13,7 @@ from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.stable.committed_schedule import NAME as KEPT
 
 if TYPE_CHECKING:
-    from remat_gen.ir.plan import Plan, Predicted
+    from remat_gen.ir.plan import Plan, PlannedUnits, Predicted
     from remat_gen.plan.pipeline import Generated
     from remat_gen.verification.report import Report
 
@@ -37,8 +37,7 @@ def summary_lines(generated: Generated) -> list[str]:
         named = named if len(named) <= 60 else f"{named[:57]}…"
         lines.append(f"units       {named}: {planned} of what backward needs; the rest stays eager")
         if plan.units.fsdp:
-            among = f"{plan.units.fsdp} process{'es' * (plan.units.fsdp != 1)}"
-            lines.append(f"fsdp        {among}: what FSDP2 gathers and reduces is counted")
+            lines.append(f"fsdp        {_sharded(plan.units)}")
     if plan.asked.in_flight > 1:
         lines.append(f"in flight   {plan.asked.in_flight} steps at once: peaks are those of all")
     lines += _left_out(generated)
@@ -73,6 +72,13 @@ def summary_lines(generated: Generated) -> list[str]:
     if generated.output:
         lines.append(f"written     {generated.output}, {generated.plan_file}")
     return lines
+
+
+def _sharded(units: PlannedUnits) -> str:
+    processes, *dtypes = units.fsdp.split(":")
+    computed = f", computes in {dtypes[0]}" if dtypes else ""
+    among = f"{processes} process{'es' * (processes != '1')}"
+    return f"{among}{computed}: what FSDP2 gathers and reduces is counted"
 
 
 def _highest(predicted: Predicted) -> list[str]:

@@ -19,8 +19,10 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
+from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
+from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
@@ -40,8 +42,8 @@ class IdleUnitError(TraceError):
         self.path = path
 
 
-def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
-    """Run forward, and note how each unit is called.
+def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> Examples:
+    """Run forward, and note how each unit is called; where FSDP2 lets it compute in a `dtype`, so.
 
     Where random numbers decide which units are called, it is a step that calls all of them.
 
@@ -51,7 +53,7 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
         TraceError: forward fails.
     """
     units = find_units(loaded.model, patterns)
-    with own_step(loaded) as model:
+    with own_step(loaded) as own, computing_in(own, units, dtype) as model:
         for seed in range(_SEEDS):
             examples = Examples(patterns, units, seed)
             notes = examples.note, examples.note_returned
@@ -65,10 +67,12 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...]) -> Examples:
     raise IdleUnitError(f"--units: {idle[0]} is not called in a step; leave it out", idle[0])
 
 
-def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> EagerParts:
+def measure_eager_parts(
+    loaded: Loaded, examples: Examples, sharding: Sharding = NOT_SHARDED
+) -> EagerParts:
     """Run whole steps, and measure what is allocated between the units, and what it takes.
 
-    With `fsdp`, the number of processes, it is the step of a model that FSDP2 shards.
+    With a `sharding` it is the step of a model that FSDP2 shards.
 
     Raises:
         IdleUnitError: no gradient goes through a unit.
@@ -86,7 +90,7 @@ def measure_eager_parts(loaded: Loaded, examples: Examples, fsdp: int = 0) -> Ea
         return run
 
     device = loaded.device
-    with own_step(loaded) as own, as_used(own, examples.units, fsdp, device) as model:
+    with own_step(loaded) as own, as_used(own, examples.units, sharding, device) as model:
         first = step(_unmarked)
         _refuse_other_order(first, examples)
         times = [times_between(step, device) for _ in range(_TIMED)]

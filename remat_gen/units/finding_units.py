@@ -11,6 +11,7 @@ from torch import nn
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.units.chosen_units import Choice, patterns_of
+from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.unit_kinds import Examples, Kinds
 from remat_gen.capture.units.unit_step import UnitStep, unit_step
 from remat_gen.capture.units.watched_modules import Watched, Watching
@@ -28,23 +29,28 @@ _ENOUGH = 0.1  # of what the model's modules keep for backward, by all units
 _TRIED = 3  # patterns, for a word on whether units would do
 
 
-def trace_found_units(loaded: Loaded, *, static: bool, fsdp: int = 0) -> UnitStep:
+def trace_found_units(
+    loaded: Loaded, computed: Loaded, *, static: bool, sharding: Sharding = NOT_SHARDED
+) -> UnitStep:
     """Find units, trace them, and measure what lies between them, as `trace_units` does.
+
+    `computed` is the model as it computes: with its parameters cast, where FSDP2 does that.
 
     Raises:
         UsageError: nothing is worth it, or can be traced.
         TraceError: the model's own step fails.
     """
-    choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static)
+    choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(computed, static)
     last: TraceError | None = None
     while choice.share(paths := choice.paths) >= _ENOUGH:
         try:
-            examples = record_calls(loaded, patterns_of(loaded.model, paths))
+            patterns, dtype = patterns_of(loaded.model, paths), sharding.parameters
+            examples = record_calls(computed, patterns, dtype)
             refused = list(_refused(kinds, choice, examples))
             last = refused[-1] if refused else last
             if not refused:
-                eager = measure_eager_parts(loaded, examples, fsdp)
-                return unit_step(loaded, examples, eager, kinds)
+                eager = measure_eager_parts(loaded, examples, sharding)
+                return unit_step(computed, examples, eager, kinds)
         except IdleUnitError as error:
             choice.idle.add(error.path)
     why = "; layers have to be nn.Modules that the model calls"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.units.computed_precision import as_computed
+from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding, parse_sharding
 from remat_gen.capture.units.unit_kinds import Kinds
 from remat_gen.capture.units.unit_step import EagerParts, UnitStep, unit_step
 from remat_gen.ir.plan import PlannedUnits
@@ -11,20 +13,21 @@ from remat_gen.units.finding_units import AUTO, trace_found_units
 
 
 def trace_units(
-    loaded: Loaded, patterns: tuple[str, ...], *, static: bool, fsdp: int = 0
+    loaded: Loaded, patterns: tuple[str, ...], *, static: bool, sharding: Sharding = NOT_SHARDED
 ) -> UnitStep:
     """Trace the units that patterns name, or those found, and measure what lies between them.
 
-    With `fsdp`, the number of processes that FSDP2 shards over, that is with what it holds.
+    With a `sharding` that is with what FSDP2 holds, and in the precision that it computes in.
 
     Raises:
         RematError: a pattern names no unit, the model's step fails, or a unit cannot be traced.
     """
+    computed = as_computed(loaded, sharding.parameters)
     if patterns == (AUTO,):
-        return trace_found_units(loaded, static=static, fsdp=fsdp)
-    examples = record_calls(loaded, patterns)
-    eager = measure_eager_parts(loaded, examples, fsdp)
-    return unit_step(loaded, examples, eager, Kinds(loaded, static))
+        return trace_found_units(loaded, computed, static=static, sharding=sharding)
+    examples = record_calls(computed, patterns, sharding.parameters)
+    eager = measure_eager_parts(loaded, examples, sharding)
+    return unit_step(computed, examples, eager, Kinds(computed, static))
 
 
 def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
@@ -33,5 +36,8 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     Raises:
         RematError: as `trace_units`.
     """
-    examples = record_calls(loaded, units.patterns)
-    return unit_step(loaded, examples, EagerParts(units.held_bytes), Kinds(loaded, units.static))
+    dtype = parse_sharding(units.fsdp).parameters
+    computed = as_computed(loaded, dtype)
+    examples = record_calls(computed, units.patterns, dtype)
+    eager, kinds = EagerParts(units.held_bytes), Kinds(computed, units.static)
+    return unit_step(computed, examples, eager, kinds)

@@ -63,6 +63,7 @@ class _Subject:
     progress: Step | None = None
     deterministic: bool = False
     as_used: AsUsed = nullcontext
+    as_computed: AsUsed = nullcontext
     in_flight: int = 1
 
     def tell(self, part: int) -> None:
@@ -72,8 +73,9 @@ class _Subject:
 
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
         how = {"modelled": self.modelled, "deterministic": self.deterministic}
-        with planned_kernels(self.device, **how):
-            return run_steps(model, self.state, self.args, self.kwargs, steps=steps, seed=self.seed)
+        given = self.args, self.kwargs
+        with planned_kernels(self.device, **how), self.as_computed(model) as computed:
+            return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
 
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
@@ -100,7 +102,12 @@ class _Subject:
 
     def step(self, model: nn.Module) -> Callable[[], object]:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
-        return lambda: training_step(model, args, kwargs)
+
+        def run() -> object:
+            with self.as_computed(model) as computed:
+                return training_step(computed, args, kwargs)
+
+        return run
 
 
 def verify_models(
@@ -119,6 +126,7 @@ def verify_models(
     time_steps: int = 0,
     progress: Step | None = None,
     as_used: AsUsed = nullcontext,
+    as_computed: AsUsed = nullcontext,
     in_flight: int = 1,
 ) -> Report:
     """Run two training steps of both models from one state and seed, and compare.
@@ -128,7 +136,8 @@ def verify_models(
     `modelled` costs is shown, not judged; less than predicted is right where the eager rest
     `varies`). With `time_steps` the steps are timed in that many pairs; both run such steps as are
     in `smaller` as well, under the same budget. Peaks are those of the models `as_used`, sharded
-    for one, with as many steps `in_flight`. Both models are changed: their state is the original's
+    for one, with as many steps `in_flight`, and numbers those of the models `as_computed`, in
+    another precision for one. Both models are changed: their state is the original's
     after some steps. The global random streams are put back.
     """
     original.train()
@@ -142,6 +151,7 @@ def verify_models(
         modelled,
         progress,
         as_used=as_used,
+        as_computed=as_computed,
         in_flight=in_flight,
     )
     report = Report(

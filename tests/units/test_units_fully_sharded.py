@@ -13,6 +13,7 @@ from torch import distributed as dist
 from torch import multiprocessing as mp
 
 import remat_gen
+from remat_gen.capture.units.sharding import Sharding, parse_sharding
 from remat_gen.verification.peak import activation_peak
 from remat_gen.verification.step import training_step
 
@@ -21,20 +22,24 @@ WIDER = {"WIDTH = 16": "WIDTH = 64", "(4, 12)": "(4, 64)"}
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def sharded(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return plan(tmp_path_factory.mktemp("sharded"), "deep", "70%", WIDER, fsdp=2)
+@pytest.fixture(scope="module", params=[2, "2:bfloat16:float32"], ids=["float32", "mixed"])
+def sharded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Pair:
+    return plan(tmp_path_factory.mktemp("sharded"), "deep", "70%", WIDER, fsdp=request.param)
 
 
 def test_what_fsdp_holds_is_part_of_the_peak(sharded: Pair) -> None:
     path, made = sharded.generated.output, sharded.generated.plan
-    assert path is not None and made.units is not None and made.units.fsdp == 2
-    assert made.asked.command.endswith("--units 'h.*' --fsdp 2 -o deep_remat.py")
+    assert path is not None and made.units is not None
+    assert made.asked.command.endswith(f"--units 'h.*' --fsdp {made.units.fsdp} -o deep_remat.py")
     report = remat_gen.verify(path, time_steps=0)
     assert report.ok and report.planned_peak is not None
     assert report.planned_peak.peak_bytes == made.predicted.peak_bytes <= made.asked.budget_bytes
     _, model = sharded.models()
-    assert peak(sharded, model) < made.predicted.peak_bytes - 100_000  # without FSDP
+    if ":" not in made.units.fsdp:
+        assert peak(sharded, model) < made.predicted.peak_bytes - 100_000  # without FSDP
+    else:
+        with pytest.raises(ValueError, match=r"x is float32.*, planned for bfloat16"):
+            peak(sharded, model)
     assert not remat_gen.check(path).stale
 
 
@@ -50,7 +55,11 @@ def test_fsdp_is_planned_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"fsdp": 2}, "--fsdp needs --units"), ({"fsdp": 0, "units": ["h.*"]}, "give at least 1")],
+    [
+        ({"fsdp": 2}, "--fsdp needs --units"),
+        ({"fsdp": 0, "units": ["h.*"]}, "give at least 1"),
+        ({"fsdp": "2:bf16", "units": ["h.*"]}, "as in 8:bfloat16:float32"),
+    ],
 )
 def test_refusals(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(remat_gen.RematError, match=words):
@@ -63,7 +72,10 @@ def test_two_processes_gather_as_eager_does(sharded: Pair) -> None:
     assert planned_path is not None and original_path is not None
     folder, predicted = planned_path.parent, sharded.generated.plan.predicted.peak_bytes
     paths = Path(original_path), planned_path
-    mp.spawn(_compare, (free_port(), *map(str, paths), str(folder)), nprocs=2)
+    units = sharded.generated.plan.units
+    assert units is not None
+    given = *map(str, paths), str(folder), units.fsdp
+    mp.spawn(_compare, (free_port(), *given), nprocs=2)
     eager, planned = (torch.load(folder / f"{path.stem}.pt") for path in paths)
     assert planned["counts"] == eager["counts"] == [(LAYERS + 1, LAYERS, LAYERS + 1)] * 3
     pairs = list(zip(eager["parameters"], planned["parameters"], strict=True))
@@ -74,27 +86,29 @@ def test_two_processes_gather_as_eager_does(sharded: Pair) -> None:
     assert max(off) <= LAYERS * planned["unit"] + 64 * 1024, off
 
 
-def _compare(rank: int, port: int, original: str, planned: str, folder: str) -> None:
+def _compare(rank: int, port: int, original: str, planned: str, folder: str, fsdp: str) -> None:
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     for path in (Path(original), Path(planned)):
-        found = _steps(rank, path)
+        found = _steps(rank, path, parse_sharding(fsdp))
         if rank == 0:
             torch.save(found, Path(folder) / f"{path.stem}.pt")
     dist.destroy_process_group()
 
 
-def _steps(rank: int, path: Path) -> dict[str, object]:
-    from torch.distributed.fsdp import fully_shard
+def _steps(rank: int, path: Path, sharding: Sharding) -> dict[str, object]:
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from torch.distributed.tensor.debug import CommDebugMode
 
     module = import_for_worker(path)
     torch.manual_seed(0)
     model = module.build_model().train()
+    dtypes = [getattr(torch, n) if n else None for n in (sharding.parameters, sharding.reduction)]
+    policy = MixedPrecisionPolicy(*dtypes)
     for layer in model.h:
-        fully_shard(layer)
-    fully_shard(model)
+        fully_shard(layer, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     counts = []
     for step in range(3):
