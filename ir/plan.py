@@ -206,7 +206,8 @@ class Plan:
     shapes of the step.
 
     `device` is "cpu" or the name of the GPU, `modelled` is set where it was not measured.
-    `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. `keep` and
+    `dynamic` are the dimensions of inputs that may be smaller in a step: `ids:0`. The numbers of
+    the inputs in `fixed` are the same in each step. `keep` and
     `recompute` are the patterns of values that the user pinned, sorted. `predicted` is the step
     with its compiled parts, if there are any. `offload` where values may go to the host. A step
     takes the first of `rungs` that admits it, and where none does the plan's own schedule, which is
@@ -234,6 +235,7 @@ class Plan:
     offload: HostCopies | None = None
     units: PlannedUnits | None = None
     rungs: tuple[PlannedRung, ...] = ()
+    fixed: tuple[str, ...] = ()
 
     @property
     def described_device(self) -> str:

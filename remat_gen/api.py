@@ -68,6 +68,7 @@ def generate(
     offload: bool = False,
     batch: int | None = None,
     rungs: str | None = None,
+    fix: Sequence[str] = (),
     quiet: bool = True,
 ) -> Generated:
     """Write a drop-in of a model whose training step fits a memory budget, and its plan.
@@ -114,6 +115,7 @@ def generate(
         offload=offload,
         batch=batch,
         rungs=rungs,
+        fix=_several(fix),
     )
     live = _built(model, inputs, target)
     path = live.path if live else Path(str(model))

@@ -51,14 +51,16 @@ def each_traced_once() -> Iterator[None]:
         yield
 
 
-def _trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
-    wanted = None if dynamic is None else tuple(dynamic)
+def _trace_loaded(
+    loaded: Loaded, dynamic: Iterable[str] | None = (), fixed: Iterable[str] = ()
+) -> Traced:
+    wanted, fixed = None if dynamic is None else tuple(dynamic), tuple(fixed)
     # a built model may differ from its file's, and one for a target is changed by its trace
     if loaded.inputs_name == GIVEN or loaded.stands_for:
-        return trace_loaded(loaded, wanted)
-    key = _key(loaded, wanted)
+        return trace_loaded(loaded, wanted, fixed)
+    key = *_key(loaded, wanted), fixed
     if key not in _found:
-        _found[key] = trace_loaded(loaded, wanted)
+        _found[key] = trace_loaded(loaded, wanted, fixed)
     found = _found[key]
     return replace(found, reads=replace(found.reads, file=vars(loaded.module)))
 

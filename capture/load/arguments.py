@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,14 +12,19 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.process.copies import copied
+from remat_gen.ir.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One leaf: `path` is a Python expression over forward's parameters: `ids`, `batch['mask']`."""
+    """One leaf: `path` is a Python expression over forward's parameters: `ids`, `batch['mask']`.
+
+    One that is `fixed` has the same numbers in each step: they are constants to the plan.
+    """
 
     path: str
     value: Any
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,11 @@ class Call:
     kwargs: dict[str, Any]
     leaves: tuple[Leaf, ...]
     defaults: tuple[str, ...]
+
+    @property
+    def fixed(self) -> dict[str, torch.Tensor]:
+        """Return the tensors whose numbers are the same in each step, by path."""
+        return {leaf.path: leaf.value for leaf in self.leaves if leaf.fixed}
 
 
 def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -52,6 +63,31 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         if name not in bound.arguments and parameter.kind in named
     )
     return Call(args, kwargs, leaves, defaults)
+
+
+def with_fixed(call: Call, names: Iterable[str]) -> Call:
+    """Return a call some of whose inputs are fixed.
+
+    Raises:
+        UsageError: there is no such tensor, or it requires grad.
+    """
+    asked = frozenset(names)
+    tensors = {leaf.path: leaf.value for leaf in call.leaves if _may_be_fixed(leaf.value)}
+    for name in sorted(asked):
+        if name not in tensors:
+            listed = ", ".join(tensors) or "none"
+            raise UsageError(f"--fix {name}: forward has the tensors {listed}")
+        if tensors[name].requires_grad:
+            raise UsageError(
+                f"--fix {name}: it requires grad, and what is trained on changes: detach it in "
+                "example_inputs(), or leave out --fix"
+            )
+    leaves = tuple(replace(leaf, fixed=leaf.path in asked) for leaf in call.leaves)
+    return replace(call, leaves=leaves)
+
+
+def _may_be_fixed(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def _separate(leaf: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Graph, Kind
 
 
 def refuse_hooks(model: nn.Module) -> None:
@@ -162,3 +163,18 @@ def refuse_replaced(names: tuple[str, ...]) -> None:
             f"would not do: write into it (self.{names[0]}.copy_(...)); where this happens in the "
             "first step only, run the model once in build_model()"
         )
+
+
+def refuse_written(graph: Graph, fixed: Container[str]) -> None:
+    """Refuse a step that writes into an input that is the same in each step.
+
+    Raises:
+        TraceError: it does.
+    """
+    written = {mutation.target for mutation in graph.mutations}
+    for given in graph.inputs:
+        if given.kind is Kind.INPUT and given.tensor in written and given.path in fixed:
+            raise TraceError(
+                f"forward writes into {given.path}, which --fix says is the same in each step: "
+                "let it write into a copy, or leave out --fix"
+            )

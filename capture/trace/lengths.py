@@ -24,6 +24,8 @@ def asked_lengths(call: Call, dims: Iterable[str]) -> tuple[Length, ...]:
     by_size: dict[int, list[tuple[str, int]]] = {}
     for text in dims:
         leaf, dim = _read(call, text)
+        if leaf.fixed:
+            raise UsageError(f"--dynamic {text} and --fix {leaf.path} exclude each other")
         if leaf.value.shape[dim] < 2:
             raise UsageError(
                 f"--dynamic {text}: that dimension of the example has length "
@@ -34,11 +36,14 @@ def asked_lengths(call: Call, dims: Iterable[str]) -> tuple[Length, ...]:
 
 
 def found_lengths(call: Call) -> tuple[Length, ...]:
-    """Return the batch, if all tensors of the call begin with the same length of at least 2."""
+    """Return the batch, if all tensors of the call begin with the same length of at least 2.
+
+    Where one is fixed, others may be as long as its numbers say: none is found.
+    """
     tensors = [leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)]
     shaped = [leaf for leaf in tensors if leaf.value.ndim]
     sizes = {leaf.value.shape[0] for leaf in shaped}
-    if len(sizes) != 1 or min(sizes) < 2:
+    if call.fixed or len(sizes) != 1 or min(sizes) < 2:
         return ()
     return _lengths({sizes.pop(): [(leaf.path, 0) for leaf in shaped]})
 

@@ -19,7 +19,7 @@ from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
 from remat_gen.capture.fx.symbolic_sizes import Sizes
-from remat_gen.capture.load.arguments import Call, describe_call
+from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
@@ -47,6 +47,7 @@ from remat_gen.capture.refuse.refusals import (
     refuse_replaced,
     refuse_scripted,
     refuse_seeds,
+    refuse_written,
 )
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import Joint, trace_joint
@@ -99,17 +100,19 @@ def trace(
     source_file: Path | None = None,
     dynamic: Iterable[str] | None = (),
     stands_for: str = "",
+    fixed: Iterable[str] = (),
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
-    batch where there is one and the model allows it, else none, and the result says why. Fake
+    batch where there is one and the model allows it, else none, and the result says why. The
+    numbers of `fixed` inputs are the same in each step, so that forward may read them. Fake
     tensors on the CPU may stand for those of a kind of GPU (`stands_for`): the model says
     afterwards that it is there.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
-        UsageError: the call has no such dimension.
+        UsageError: the call has no such dimension, or no such input to be fixed.
     """
     refuse_scripted(model)
     refuse_other_self(model)
@@ -117,7 +120,7 @@ def trace(
     refuse_hooks(model)
     refuse_recurrent_dropout(model)
     refuse_recurrent_on_gpu(model, stands_for)
-    call = describe_call(model, args, kwargs)
+    call = with_fixed(describe_call(model, args, kwargs), fixed)
     layouts = layouts_of_kernels(stands_for)
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
@@ -133,7 +136,9 @@ def trace(
             return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
 
 
-def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
+def trace_loaded(
+    loaded: Loaded, dynamic: Iterable[str] | None = (), fixed: Iterable[str] = ()
+) -> Traced:
     """Trace the step of a model file.
 
     Raises:
@@ -147,6 +152,7 @@ def trace_loaded(loaded: Loaded, dynamic: Iterable[str] | None = ()) -> Traced:
             loaded.path,
             dynamic,
             loaded.stands_for,
+            fixed,
         )
 
 
@@ -228,6 +234,7 @@ class _Step:
         drop_kept_dims(nodes)
         drop_copies_of_statistics(nodes)
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks)
+        refuse_written(graph, self.call.fixed)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
         if self.stands_for:

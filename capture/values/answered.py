@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.values.compared import Selected, refuse_number, text_of
-from remat_gen.capture.values.looking import Looking
+from remat_gen.capture.values.looking import Looking, Sized, positions
 from remat_gen.capture.values.looks import Answer, Kind, Look
 from remat_gen.capture.values.recorded import Looks
 
@@ -40,12 +40,14 @@ class Answering(Looking):
         look = self._look(Kind.WHOLE)
         return read() if look is None else copy.deepcopy(look.value)
 
-    def made(self, make: Callable[[], Tensor]) -> Tensor:
-        """Return what the real run found, as a constant."""
+    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
+        """Return what the real run found: made anew where its size is enough, or a constant."""
         look = self._look(Kind.SHAPE)
         if look is None:
             return make()
         numbers, dtype, device, shape = look.value
+        if sized is not None:
+            return sized(shape[0])
         return torch.tensor(numbers, dtype=dtype, device=device).view(shape)
 
     def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
@@ -62,8 +64,7 @@ class Answering(Looking):
             return Tensor.__getitem__(tensor, mask)
         if look.answer is Answer.COMPARED:
             return Selected(tensor, mask, look.place)
-        positions = torch.tensor(look.value.tolist(), dtype=torch.int64, device=mask.device)
-        return Tensor.__getitem__(tensor, positions.view(look.value.shape).unbind(1))
+        return Tensor.__getitem__(tensor, positions(mask, len(look.value)).unbind(1))
 
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
         """Pick what the real run picked by a tensor's number."""

@@ -7,7 +7,7 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,8 +23,12 @@ from remat_gen.capture.values.looks import Answer, Kind, Look, Places
 # What tensors without values make of these questions is other questions.
 _OWN = ((FunctionalTensor, "__bool__"), (FunctionalTensor, "tolist"), (FakeTensor, "tolist"))
 _aten = torch.ops.aten
+_NONZERO = _aten.nonzero.default
 _WHOLE = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
 _INDICES = frozenset({torch.int32, torch.int64})
+
+
+Sized: TypeAlias = Callable[[int], Tensor]
 
 
 class Looking:
@@ -44,8 +48,11 @@ class Looking:
         """Return all numbers of a tensor, as `read` does where they are there."""
 
     @abstractmethod
-    def made(self, make: Callable[[], Tensor]) -> Tensor:
-        """Return a tensor whose shape depends on values, as `make` does where they are there."""
+    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
+        """Return a tensor whose shape depends on values, as `make` does where they are there.
+
+        `sized` makes it of a number of rows that is known, where an operator can.
+        """
 
     @abstractmethod
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
@@ -102,7 +109,8 @@ class _Operators(TorchDispatchMode):
             close = _aten.isclose.default(*args, **kwargs)
             return self._looking.scalar(close.all(), number)
         if torch.Tag.dynamic_output_shape in func.tags and func is not _aten.index.Tensor:
-            return self._looking.made(lambda: func(*args, **kwargs))
+            sized = functools.partial(positions, args[0]) if func is _NONZERO else None
+            return self._looking.made(lambda: func(*args, **kwargs), sized)
         return func(*args, **kwargs)
 
 
@@ -157,6 +165,12 @@ class _Functions(TorchFunctionMode):
                 i for p in parts for i in (p.nonzero().unbind(1) if _is_mask(p) else (p,))
             )
         return Tensor.__getitem__(tensor, parts if len(parts) > 1 else parts[0])
+
+
+def positions(tensor: Tensor, rows: int) -> Tensor:
+    """Return where a tensor is not 0, which is known to be in so many places."""
+    found: Tensor = _aten.nonzero_static.default(tensor, size=rows)
+    return found
 
 
 def _is_number(part: object) -> bool:

@@ -25,7 +25,7 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
-from remat_gen.capture.values.looking import Looking
+from remat_gen.capture.values.looking import Looking, Sized
 from remat_gen.capture.values.looks import Answer, Key, Kind, Look, run_looking
 from remat_gen.ir.errors import TraceError
 
@@ -163,7 +163,9 @@ def run_recorded(
         for leaf in call.leaves
         if isinstance(leaf.value, Tensor)
     }
-    recording = _Recording(Followed({**copies, **arguments}), looks.compared)
+    fixed = {f"input {path}" for path in call.fixed}
+    varying = {name: tensor for name, tensor in arguments.items() if name not in fixed}
+    recording = _Recording(Followed({**copies, **varying}), looks.compared)
     values = iter(arguments.values())
     args, kwargs = pytree.tree_map_only(Tensor, lambda _: next(values), (call.args, call.kwargs))
     try:
@@ -227,7 +229,7 @@ class _Recording(Looking):
         self._note(Kind.WHOLE, tensor, copy.deepcopy(value))
         return value
 
-    def made(self, make: Callable[[], Tensor]) -> Tensor:
+    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
         """Note a look, and return what is there."""
         value = make()
         self._note(Kind.SHAPE, value, (value.tolist(), value.dtype, value.device, value.shape))

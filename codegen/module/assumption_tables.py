@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from remat_gen.capture.observe.assumed import (
     NOT_SET,
     File,
     described,
+    digest_of,
     fetch,
     is_plain,
     paths_of,
@@ -24,6 +25,7 @@ from remat_gen.capture.observe.repeats import Reads
 from remat_gen.codegen.expressions.expressions import quoted
 
 _LONG = 400  # characters of a row: what is longer is described, by a hash
+_FEW = 1024  # bytes of an input whose numbers are written out
 _BAR = " | "  # between paths
 _WIDTH = 140  # of a row in one line
 
@@ -77,6 +79,16 @@ class Tables:
             _lines(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
             [(quoted(path), quoted(other)) for path, other in also.items()],
         )
+
+
+def rows_of_fixed(inputs: Mapping[str, Tensor]) -> Iterator[str]:
+    """Write the numbers of fixed inputs, or a hash of what is long, as lines of a dict."""
+    for path, value in inputs.items():
+        short = value.nbytes <= _FEW and not value.is_complex()
+        if short and not value.isnan().any():  # some bits of one Python does not write
+            yield from _row(path, tuple(_literal(value.tolist()).split(" ")))
+        else:
+            yield from _row(path, (quoted(digest_of(value)),))
 
 
 def _within(at: str, path: str) -> str:
@@ -166,6 +178,8 @@ def _literal(value: Any) -> str:
         return quoted(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, tuple):
         return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     if value is NOT_SET:

@@ -21,7 +21,7 @@ from remat_gen.codegen.classes.block_text import RESERVED
 from remat_gen.codegen.classes.shared_views import share_views
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module import guards
-from remat_gen.codegen.module.assumption_tables import Tables
+from remat_gen.codegen.module.assumption_tables import Tables, rows_of_fixed
 from remat_gen.codegen.module.class_texts import ClassTexts, ProgramText
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
@@ -112,7 +112,10 @@ def emit_body(
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
     tables = Tables.of(target.model, traced.reads)
-    shared = Shared(tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs))
+    fixed = tuple(rows_of_fixed(traced.call.fixed))
+    shared = Shared(
+        tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs), fixed=fixed
+    )
     helpers = [helpers_text(target, shared, "\n".join(blocks), numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
@@ -168,7 +171,7 @@ class Shared:
     """What the blocks of a file share: its tables, what varies, and what steps are called in.
 
     `units` where it is units that are planned, not the whole model, `rungs` where it has several
-    programs.
+    programs. `fixed` are the rows of inputs that are the same in each step.
     """
 
     tables: Tables
@@ -177,6 +180,7 @@ class Shared:
     hooked: bool
     units: bool = False
     rungs: bool = False
+    fixed: tuple[str, ...] = ()
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
@@ -193,7 +197,8 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
-        guards=guards.sources(held=bool(tables.held)),
+        guards=guards.sources(held=bool(tables.held), fixed=bool(shared.fixed)),
+        fixed=shared.fixed,
         hooked=shared.hooked,
         units=shared.units,
         rungs=shared.rungs,

@@ -42,4 +42,5 @@ class ForwardText:
     autocast: str
     imports: dict[str, set[str]]
     rungs: tuple[ProgramLines, ...] = ()
+    fixed: str = ""  # a dict of the inputs whose numbers are compared
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes

@@ -45,15 +45,16 @@ def describe_argument(value: object) -> str:
     return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
 
 
-def sources(*, held: bool) -> str:
+def sources(*, held: bool, fixed: bool = False) -> str:
     """Return the source of the functions that the generated module needs too.
 
-    `held` where not all that forward reads is plain.
+    `held` where not all that forward reads is plain, `fixed` where numbers of inputs are compared.
     """
     return source_of(
         layout_of,
         describe_argument,
-        *((is_plain, describe, digest_of) if held else ()),
+        *((is_plain, describe) if held else ()),
+        *((digest_of,) if held or fixed else ()),
         describe_module,
         paths_of,
         rows_of,

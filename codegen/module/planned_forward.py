@@ -58,6 +58,7 @@ class ForwardWriter:
             known=known,
             expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
             read_lengths=self._read_lengths(),
+            fixed=", ".join(f"{quoted(path)}: {path}" for path in self.traced.call.fixed),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             ones=tuple(map(_read, ones_of(self.traced.graph.lengths))),
             kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
@@ -114,6 +115,8 @@ class ForwardWriter:
         called = {"torch", "PlannedStep", "check_planned", *self.names.values()}
         called |= {"NextIfOutOfMemory", "free_bytes"} if self.others else set()
         called.update(name for _, other in self.others for name in other.names.values())
+        if self.traced.call.fixed:
+            called.add("check_fixed")
         if read_on(self.traced.graph):
             called.add("watch_outputs")
         if ones_of(self.traced.graph.lengths):

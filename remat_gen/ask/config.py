@@ -38,7 +38,7 @@ TEXTS = (
     "effort",
     "rungs",
 )
-LISTS = ("dynamic", "keep", "recompute", "units")
+LISTS = ("dynamic", "fix", "keep", "recompute", "units")
 FLAGS = ("static", "compile", "offload")
 NUMBERS = ("batch", "in-flight")
 NUMBERS_OR_TEXTS = ("fsdp",)

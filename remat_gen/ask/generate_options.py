@@ -60,6 +60,7 @@ class GenerateOptions:
     fsdp: int | str | None = None
     in_flight: int | None = None
     rungs: str | None = None
+    fix: Sequence[str] | None = None
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -95,6 +96,7 @@ class GenerateOptions:
             in_flight=self._in_flight(),
             rungs=rungs,
             auto_rungs=self.rungs is not None and not rungs,
+            fix=self._fix(),
         )
 
     def _refuse_beside_rungs(self) -> None:
@@ -108,6 +110,18 @@ class GenerateOptions:
         clash = [option for option, value in others.items() if value]
         if self.rungs is not None and clash:
             raise UsageError(f"--rungs and {clash[0]} exclude each other; give one of them")
+
+    def _fix(self) -> tuple[str, ...]:
+        """Return the names of the inputs that are fixed, each once.
+
+        Raises:
+            UsageError: an option that was given makes other inputs, or has none with values.
+        """
+        others = {"--target": self.target, "--batch": self.batch, "--units": self.units}
+        clash = [option for option, value in others.items() if value]
+        if self.fix and clash:
+            raise UsageError(f"--fix and {clash[0]} exclude each other; give one of them")
+        return tuple(dict.fromkeys(self.fix or ()))
 
     def _units(self) -> tuple[str, ...]:
         """Return the patterns of units, each once.

@@ -26,7 +26,7 @@ from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.search_types import Effort
 
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
-_SEQUENCES = ("dynamic", "keep", "recompute", "units")
+_SEQUENCES = ("dynamic", "keep", "recompute", "units", "fix")
 _NUMBERS = ("batch", "in_flight")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
@@ -80,7 +80,8 @@ class Request:
     go to the host. `batch` is that of the step, where it is not the example's. `units` are the
     patterns of submodules that are planned, where the rest stays eager; `fsdp` is how FSDP2
     shards them and the model. `in_flight` steps hold their activations at once. `rungs` are the
-    steps that get schedules of their own, chosen where `auto_rungs`."""
+    steps that get schedules of their own, chosen where `auto_rungs`. `fix` are the inputs whose
+    numbers are the same in each step."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -105,6 +106,7 @@ class Request:
     in_flight: int = 1
     rungs: tuple[Rung, ...] = ()
     auto_rungs: bool = False
+    fix: tuple[str, ...] = ()
 
     @property
     def target_word(self) -> str:
@@ -145,6 +147,7 @@ class Request:
         if self.effort is not Effort.NORMAL:
             words += ["--effort", self.effort.value]
         words += [*self._dynamic_words(), *self._pin_words()]
+        words += [word for name in self.fix for word in ("--fix", name)]
         words += [word for pattern in self.units for word in ("--units", pattern)]
         words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
         words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []

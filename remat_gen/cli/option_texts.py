@@ -78,6 +78,10 @@ DynamicOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
 ]
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME", help="An input of the same numbers in each step: edges."),
+]
 StaticOption = Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")]
 KeepOption = Annotated[
     list[str] | None,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
+from typer.core import TyperCommand
 
 from remat_gen.cli.command_calibrate import calibrate
 from remat_gen.cli.command_check import check
@@ -15,6 +18,18 @@ from remat_gen.cli.command_solve import solve
 from remat_gen.cli.command_stages import stages
 from remat_gen.cli.command_sweep import sweep
 from remat_gen.cli.command_verify import verify
+
+
+class _Command(TyperCommand):
+    """A command whose help does not list the help itself: all else fits a screen."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option, hidden."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.hidden = True
+        return option
+
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -34,4 +49,4 @@ for _command in (
     solve,
     calibrate,
 ):
-    app.command()(_command)
+    app.command(cls=_Command)(_command)

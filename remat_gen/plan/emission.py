@@ -76,6 +76,7 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         offload=measured.copies,
         units=_units(measured, planned),
         rungs=rungs,
+        fixed=request.fix,
     )
 
 

@@ -190,7 +190,7 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         from remat_gen.capture.trace.trace import trace_loaded
 
         try:
-            return loaded, trace_loaded(loaded, request.dynamic)
+            return loaded, trace_loaded(loaded, request.dynamic, request.fix)
         except TraceError as error:
             if not _may_have_units(request):
                 raise

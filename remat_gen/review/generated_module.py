@@ -130,8 +130,11 @@ def emit_again(existing: Existing) -> str:
     """
     existing.refuse_other_torch()
     loaded = existing.load_original(fake=existing.plan.modelled is not None)
-    units = existing.plan.units
-    traced = retrace_units(loaded, units) if units else trace_loaded(loaded, existing.plan.dynamic)
+    plan = existing.plan
+    if plan.units:
+        traced = retrace_units(loaded, plan.units)
+    else:
+        traced = trace_loaded(loaded, plan.dynamic, plan.fixed)
     with loaded.importable():
         problem = planned_problem(traced.graph, existing.plan)
         schedule = schedule_of(problem, existing.plan.schedule)

@@ -61,7 +61,7 @@ def retrace_file(path: Path) -> Retraced:
 
 
 def retrace(existing: Existing) -> tuple[Loaded, Traced]:
-    """Trace the original without values; with them where its builder or a constant needs them.
+    """Trace the original without values; with them where what is built or read needs them.
 
     A plan for a device that is not here is of a trace without values.
     """
@@ -73,9 +73,9 @@ def retrace(existing: Existing) -> tuple[Loaded, Traced]:
         return loaded, trace_loaded(loaded, existing.plan.dynamic)
     try:
         loaded = existing.load(fake=True)
-        if not has_constants(loaded.model):
+        if not (has_constants(loaded.model) or existing.plan.fixed):
             return loaded, trace_loaded(loaded, existing.plan.dynamic)
     except RematError:  # the real one says what is wrong, if anything is
         pass
     loaded = existing.load()
-    return loaded, trace_loaded(loaded, existing.plan.dynamic)
+    return loaded, trace_loaded(loaded, existing.plan.dynamic, existing.plan.fixed)

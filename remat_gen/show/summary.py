@@ -31,6 +31,10 @@ def summary_lines(generated: Generated) -> list[str]:
         lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
     if generated.lengths:
         lines.append(f"inputs      {_lengths(generated)}")
+    if plan.fixed:
+        each = "its numbers are" if len(plan.fixed) == 1 else "their numbers are"
+        named = ", ".join(plan.fixed)
+        lines.append(f"fixed       {named}: {each} planned for, and compared in each step")
     if plan.units:
         planned = f"{100 * plan.units.planned_share:.0f}%"
         named = ", ".join(plan.units.patterns)
@@ -250,6 +254,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "modelled": plan.modelled is not None,
         "not_run": _without_a_measurement(plan),
         "dynamic": list(plan.dynamic),
+        "fixed": list(plan.fixed),
         "left_out": [asdict(left) for left in generated.left_out],
         "conditions": list(generated.conditions),
         "values": list(generated.values),

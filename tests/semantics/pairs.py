@@ -86,13 +86,15 @@ def make_pair(name: str, limit: str = LOWEST, strategy: str = "rockmate") -> Pai
 
 
 @functools.cache
-def make_pair_of(source: str, limit: str = LOWEST, strategy: str = "rockmate") -> Pair:
-    """Plan the model of a source text."""
+def make_pair_of(
+    source: str, limit: str = LOWEST, strategy: str = "rockmate", **asked: Any
+) -> Pair:
+    """Plan the model of a source text; what else is `asked` are fields of a request."""
     folder = Path(tempfile.mkdtemp(prefix="remat-gen-test-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / "model.py"
     path.write_text(source)
-    generated = plan_file(path, limit, strategy)
+    generated = plan_file(path, limit, strategy, **asked)
     number = next(_numbers)
     return Pair(
         original=import_file(path, f"semantics_original_{number}"),
@@ -102,25 +104,26 @@ def make_pair_of(source: str, limit: str = LOWEST, strategy: str = "rockmate") -
     )
 
 
-def plan_file(path: Path, limit: str, strategy: str) -> Generated:
+def plan_file(path: Path, limit: str, strategy: str, **asked: Any) -> Generated:
     """Run the pipeline with modelled costs: quick, and the same on every machine."""
     with pytest.MonkeyPatch.context() as patch, each_traced_once():
         patch.setattr("remat_gen.capture.profile.profile.profile", modelled_costs)
         if limit != LOWEST:
-            return generate(_request(path, limit, strategy), Silent())
+            return generate(_request(path, limit, strategy, **asked), Silent())
         try:
-            return generate(_request(path, "1KB", strategy), Silent())
+            return generate(_request(path, "1KB", strategy, **asked), Silent())
         except InfeasibleBudgetError as error:
-            return generate(_request(path, f"{error.smallest_bytes}B", strategy), Silent())
+            return generate(_request(path, f"{error.smallest_bytes}B", strategy, **asked), Silent())
 
 
-def _request(path: Path, limit: str, strategy: str) -> Request:
+def _request(path: Path, limit: str, strategy: str, **asked: Any) -> Request:
     return Request(
         model_file=path,
         limit=parse_budget(limit),
         output=path.with_name("model_remat.py"),
         device="cpu",
         strategy=Strategy(strategy),
+        **asked,
     )
 
 
