@@ -29,7 +29,7 @@ class Answering(Looking):
         if look is None:
             return operator(tensor)  # raises as it would without any answers
         if look.answer is Answer.COMPARED and look.kind is not Kind.ITEM:
-            refuse_number(look.place)
+            refuse_number(look)
         if look.answer is Answer.CHECKED:
             self.checks.append((torch.ops.aten.clone.default(tensor), look))
         self.last = look
@@ -63,7 +63,7 @@ class Answering(Looking):
         if look is None:
             return Tensor.__getitem__(tensor, mask)
         if look.answer is Answer.COMPARED:
-            return Selected(tensor, mask, look.place)
+            return Selected(tensor, mask, look)
         return Tensor.__getitem__(tensor, positions(mask, len(look.value)).unbind(1))
 
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:

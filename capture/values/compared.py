@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.refuse.places import Place
+from remat_gen.capture.values.looks import INPUT, Look
 from remat_gen.ir.errors import TraceError
 
 KEPT = (
@@ -20,16 +22,26 @@ KEPT = (
 
 
 class NumberError(TraceError):
-    """A tensor's number decides what runs, and it is another one in the next step."""
+    """A tensor's number decides what runs, and it is another one in the next step.
+
+    `instead` says what may be done where it follows from inputs alone.
+    """
+
+    instead = ""
 
 
-def refuse_number(place: Place) -> NoReturn:
+def refuse_number(look: Look) -> NoReturn:
     """Refuse a look at a number.
 
     Raises:
         NumberError: always.
     """
-    raise NumberError(place.untraceable(KEPT))
+    error = NumberError(look.place.untraceable(KEPT))
+    inputs = [name.removeprefix(INPUT) for name in sorted(look.reads) if name.startswith(INPUT)]
+    if inputs and len(inputs) == len(look.reads) and not look.random:
+        options = " ".join(f"--fix {shlex.quote(path)}" for path in inputs)
+        error.instead = f"; or give {options}, if those numbers are the same in each step"
+    raise error
 
 
 def text_of(place: Place) -> str:
@@ -43,17 +55,17 @@ class Compared:
     As text, for messages, it is where it comes from: the number would be a key of the example's.
     """
 
-    __slots__ = ("_place", "_tensor")
+    __slots__ = ("_look", "_tensor")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, tensor: Tensor, place: Place) -> None:
-        self._tensor, self._place = tensor.detach(), place
+    def __init__(self, tensor: Tensor, look: Look) -> None:
+        self._tensor, self._look = tensor.detach(), look
 
     def __repr__(self) -> str:
-        return text_of(self._place)
+        return text_of(self._look.place)
 
     def __format__(self, _spec: str) -> str:
-        return text_of(self._place)
+        return text_of(self._look.place)
 
     def __bool__(self) -> bool:
         return bool(self._tensor != 0)
@@ -66,7 +78,7 @@ class Compared:
             whole = whole and not others.is_floating_point()
             others = others.to(torch.int64 if whole else torch.float64)
         elif not isinstance(others, (bool, int, float, torch.SymInt)):
-            refuse_number(self._place)
+            refuse_number(self._look)
         return bool(compare(own.to(torch.int64 if whole else torch.float64), others))
 
     def __lt__(self, other: object) -> bool:
@@ -88,7 +100,7 @@ class Compared:
         return self._compare(operator.ne, other)
 
     def _refuse(self, *_: object) -> NoReturn:
-        refuse_number(self._place)
+        refuse_number(self._look)
 
     __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
@@ -107,13 +119,13 @@ class Selected:
     It may only be asked for its size, and that only be compared: `x[mask].numel() == y.numel()`.
     """
 
-    __slots__ = ("_mask", "_of", "_place")
+    __slots__ = ("_look", "_mask", "_of")
 
-    def __init__(self, of: Tensor, mask: Tensor, place: Place) -> None:
-        self._of, self._mask, self._place = of, mask.detach(), place
+    def __init__(self, of: Tensor, mask: Tensor, look: Look) -> None:
+        self._of, self._mask, self._look = of, mask.detach(), look
 
     def __len__(self) -> int:
-        refuse_number(self._place)
+        refuse_number(self._look)
 
     def size(self, dim: int) -> Any:
         """Return the size of a dimension; the first is compared only."""
@@ -130,9 +142,9 @@ class Selected:
         return self._compared(self._mask.sum()), *self._of.shape[self._mask.ndim :]
 
     def _compared(self, number: Tensor) -> Compared:
-        return Compared(number, self._place)
+        return Compared(number, self._look)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name[:2] == "__":
             raise AttributeError(name)
-        refuse_number(self._place)
+        refuse_number(self._look)

@@ -146,7 +146,7 @@ class _Functions(TorchFunctionMode):
             self._looking.kind = Kind.NUMBER
         look = self._looking.last
         if look is not None and look.answer is Answer.COMPARED:
-            return Compared(tensor, look.place)
+            return Compared(tensor, look)
         return number
 
     def _part(self, tensor: Tensor, index: Any) -> Any:

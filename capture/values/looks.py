@@ -26,6 +26,7 @@ Site: TypeAlias = tuple["Kind", tuple[tuple[str, int], ...]]
 """How values are asked for, and the lines on the stack, the innermost first."""
 Key: TypeAlias = tuple[Site, int]
 """A site, and how many looks came from there before."""
+INPUT = "input "  # before the path of one, where names are those of state, too
 _NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 
 

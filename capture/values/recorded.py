@@ -26,7 +26,7 @@ from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking, Sized
-from remat_gen.capture.values.looks import Answer, Key, Kind, Look, run_looking
+from remat_gen.capture.values.looks import INPUT, Answer, Key, Kind, Look, run_looking
 from remat_gen.ir.errors import TraceError
 
 COIN = (
@@ -84,7 +84,7 @@ def record(model: nn.Module, call: Call) -> Looks:
     if any(look.answer is Answer.COMPARED for look in found.values()):
         found, again = _answered_looks(model, call, Looks(found))
         if not same_bits(value, again):  # what stands for a number has led elsewhere
-            refuse_number(next(look.place for look in found.values() if look.is_compared))
+            refuse_number(next(look for look in found.values() if look.is_compared))
     known = [
         look
         for look in found.values()
@@ -159,11 +159,11 @@ def run_recorded(
     state = dict(model.named_parameters()) | dict(model.named_buffers()) | dict(behind)
     copies = {name: copied(tensor) for name, tensor in state.items()}
     arguments = {
-        f"input {leaf.path}": copied(leaf.value)
+        f"{INPUT}{leaf.path}": copied(leaf.value)
         for leaf in call.leaves
         if isinstance(leaf.value, Tensor)
     }
-    fixed = {f"input {path}" for path in call.fixed}
+    fixed = {f"{INPUT}{path}" for path in call.fixed}
     varying = {name: tensor for name, tensor in arguments.items() if name not in fixed}
     recording = _Recording(Followed({**copies, **varying}), looks.compared)
     values = iter(arguments.values())
@@ -248,7 +248,7 @@ class _Recording(Looking):
             positions = mask.nonzero()
         look = self._note(Kind.SELECT, mask, positions)
         if look.answer is Answer.COMPARED:
-            return Selected(tensor, mask, look.place)
+            return Selected(tensor, mask, look)
         return Tensor.__getitem__(tensor, mask)
 
     def picked(self, index: Tensor, pick: Callable[[], Tensor]) -> Tensor | None:
@@ -277,5 +277,5 @@ def _answered(look: Look, outside: frozenset[str]) -> Look:
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)
     if look.kind not in (Kind.ITEM, Kind.SELECT, Kind.TEXT):
-        refuse_number(look.place)
+        refuse_number(look)
     return replace(look, answer=Answer.COMPARED)

@@ -30,17 +30,19 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
     """Record the looks of a forward that no trace was made of, and what it keeps.
 
     Raises:
-        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it,
-            and for what it keeps the error that names it first. The `error` where there are no
-            values to run on.
+        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it and
+            says what to do; for what it keeps the error that names it first. The `error`
+            where there are no values to run on.
     """
     if lack_values((*model.parameters(), *model.buffers())):
         raise error
     try:
         looks = record(model, call)
         return replace(looks, left=left_behind(model, call, looks))
-    except NumberError:
-        raise error from None
+    except NumberError as number:
+        if not number.instead:
+            raise error from None
+        raise TraceError(f"{error}{number.instead}") from None
     except KeptError as kept:
         raise error if isinstance(error, KeptError) else kept from None
 

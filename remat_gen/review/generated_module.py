@@ -131,10 +131,8 @@ def emit_again(existing: Existing) -> str:
     existing.refuse_other_torch()
     loaded = existing.load_original(fake=existing.plan.modelled is not None)
     plan = existing.plan
-    if plan.units:
-        traced = retrace_units(loaded, plan.units)
-    else:
-        traced = trace_loaded(loaded, plan.dynamic, plan.fixed)
+    units, asked = plan.units, (plan.dynamic, plan.fixed)
+    traced = retrace_units(loaded, units) if units else trace_loaded(loaded, *asked)
     with loaded.importable():
         problem = planned_problem(traced.graph, existing.plan)
         schedule = schedule_of(problem, existing.plan.schedule)
