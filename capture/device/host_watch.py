@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from remat_gen.ir.errors import UsageError
 
 _TORCH = str(Path(torch.__file__).parent)
+_READS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
 _SEEDS = "aten._scaled_dot_product_efficient_attention"  # on the host, in a graph on the GPU
 
 
@@ -30,12 +31,12 @@ class HostWatch(TorchDispatchMode):
         """Run an operation, and look where its tensors are.
 
         Raises:
-            UsageError: some are on the host, or it is `.item()`.
+            UsageError: some are on the host, or it is `.item()` or `torch.equal`.
         """
         made = func(*args, **(kwargs or {}))
         leaves = pytree.tree_leaves((args, kwargs, made))
         on_host = any(isinstance(leaf, Tensor) and leaf.device.type == "cpu" for leaf in leaves)
-        reads = func is torch.ops.aten._local_scalar_dense.default
+        reads = func in _READS
         if reads or (on_host and not str(func).startswith(_SEEDS)):
             what = "waits for a number" if reads else "has a tensor on the host"
             raise UsageError(

@@ -164,7 +164,9 @@ def _as_in_example(generated: Generated) -> list[str]:
     if found:
         are = "goes" if len(found) == 1 else "go"
         listed = f"{', '.join(found[:_NAMED])}{several} {are} as in the example"
-        lines.append(f"conditions  {listed}: each step compares")
+        device = generated.plan.modelled or generated.plan
+        when = "" if device.device == "cpu" else " when its backward ends"
+        lines.append(f"conditions  {listed}: each step compares{when}")
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
     if generated.kept:
