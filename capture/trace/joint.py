@@ -34,6 +34,7 @@ from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
+from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looks import Look, run_looking
@@ -205,8 +206,9 @@ def _export(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.fx.GraphModule:
     with contextlib.ExitStack() as stack:
-        joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
-        return joint.graph_module
+        joint = aot_export_joint_with_descriptors(stack, module, args, kwargs).graph_module
+        merge_ties(joint, module)
+        return joint
 
 
 class _Separated(nn.Module):
