@@ -24,11 +24,14 @@ def merge_ties(joint: torch.fx.GraphModule, module: nn.Module) -> None:
         if isinstance(described, ParamAOTInput) and described.target in owners:
             owner = id(owners[described.target])
             names.setdefault(owner, set()).add(described.target)
-            node.replace_all_uses_with(first.setdefault(owner, node))
-    for tied in names.values():
-        if len(tied) > 1:
-            _add_up(joint.graph, tied)
-    joint.recompile()
+            kept = first.setdefault(owner, node)
+            if kept is not node:  # its readers' order tells names
+                node.replace_all_uses_with(kept)
+    several = [tied for tied in names.values() if len(tied) > 1]
+    for tied in several:
+        _add_up(joint.graph, tied)
+    if several:
+        joint.recompile()
 
 
 def _add_up(graph: torch.fx.Graph, tied: set[str]) -> None:
