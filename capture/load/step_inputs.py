@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.builders import described
-from remat_gen.capture.load.named_calls import Build, named_call, required
+from remat_gen.capture.load.named_calls import Build, NamedCall, named_call, required
 from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
@@ -35,8 +35,8 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
     Raises:
         UsageError: there is none, it fails, or returns something else than arguments.
     """
-    make = _maker(module, path, name)
-    name = name.partition("(")[0]
+    call = named_call(name, "--inputs")
+    make, name = _maker(module, path, call), call.name
     with UserCode(path, f"{name}()"):
         made = make()
     step = as_arguments(made)
@@ -54,8 +54,7 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
     return step
 
 
-def _maker(module: ModuleType, path: Path, wanted: str) -> Build:
-    call = named_call(wanted, "--inputs")
+def _maker(module: ModuleType, path: Path, call: NamedCall) -> Build:
     name = call.name
     make: object = getattr(module, name, None)
     if not hasattr(module, name):

@@ -36,8 +36,8 @@ def merge_ties(joint: torch.fx.GraphModule, module: nn.Module) -> None:
 
 def _add_up(graph: torch.fx.Graph, tied: set[str]) -> None:
     """Give the first name the sum of the gradients, in the order in which backward makes them."""
-    output = graph.output_node()
-    leaving: list[Any] = list(output.args[0])  # type: ignore[arg-type]
+    output: Any = graph.output_node()
+    leaving = list(output.args[0])
     at = [i for i, what in enumerate(output.meta["desc"]) if _gradient_of(what) in tied]
     order = {node: position for position, node in enumerate(graph.nodes)}
     made = sorted((leaving[i] for i in at if leaving[i] is not None), key=order.__getitem__)

@@ -63,8 +63,9 @@ def computing_in(model: nn.Module, units: Collection[str], dtype: str) -> Iterat
 
 def _casting(kind: torch.dtype) -> Any:
     def cast(value: object) -> object:
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(kind) if floating else value  # type: ignore[attr-defined]
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.to(kind)
+        return value
 
     def hook(_: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         made: tuple[Any, Any] = pytree.tree_map(cast, (args, kwargs))

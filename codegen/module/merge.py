@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from remat_gen.capture.load.named_calls import named_call
 from remat_gen.ir.errors import EmitError, UsageError
 
 
@@ -104,7 +105,7 @@ def wrap_builder(
     Raises:
         UsageError: the builder is no function of the file's.
     """
-    name = builder.partition("(")[0]
+    name = named_call(builder, "--model").name
     found = [s for s in ast.parse(source).body if isinstance(s, ast.FunctionDef) and s.name == name]
     if not found:
         raise UsageError(

@@ -11,10 +11,8 @@ import typer
 from rich.console import Console
 
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import Strategy
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 
@@ -29,23 +27,26 @@ Written = Annotated[
 Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Draw the curve: .svg or .png")]
 
 
+@o.with_generate_options(
+    "device_memory",
+    "optimizer",
+    "headroom",
+    "budget",
+    "model",
+    "inputs",
+    "device",
+    "target",
+    "strategy",
+    "effort",
+    "dynamic",
+    "static",
+    "force",
+)
 def fit(
     model_file: Model,
-    device_memory: o.DeviceMemoryOption = None,
-    optimizer: o.OptimizerOption = None,
-    headroom: o.HeadroomOption = None,
-    budget: o.BudgetOption = None,
+    options: GenerateOptions,
     output: Written = None,
     picture: Picture = None,
-    model: o.ModelOption = None,
-    inputs: o.InputsOption = None,
-    device: o.DeviceOption = "auto",
-    target: o.TargetOption = None,
-    strategy: o.StrategyOption = Strategy.AUTO,
-    effort: o.EffortOption = Effort.NORMAL,
-    dynamic: o.DynamicOption = None,
-    static: o.StaticOption = False,
-    force: o.ForceOption = False,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -66,21 +67,6 @@ def fit(
         require_matplotlib()
     if output == "-":
         raise UsageError("-o -: fit prints its table there; give -o a file")
-    options = GenerateOptions(
-        budget=budget,
-        device_memory=device_memory,
-        optimizer=optimizer,
-        headroom=headroom,
-        model=model,
-        inputs=inputs,
-        device=device,
-        target=target,
-        strategy=strategy,
-        effort=effort.value,
-        dynamic=dynamic or None,
-        static=static,
-        force=force,
-    )
     request = options.request(model_file, Path(output) if output else None)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         from remat_gen.best_batch.fitting import fit_file

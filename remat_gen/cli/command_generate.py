@@ -12,45 +12,21 @@ from rich.console import Console
 
 from remat_gen.ask.config import read_targets
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import Request, Strategy, default_output
+from remat_gen.ask.request import Request, default_output
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import RematError, UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 
 
+@o.with_generate_options()
 def generate(
+    options: GenerateOptions,
     model_file: o.ModelFile = None,
-    budget: o.BudgetOption = None,
-    device_memory: o.DeviceMemoryOption = None,
-    optimizer: o.OptimizerOption = None,
-    headroom: o.HeadroomOption = None,
     output: o.OutputOption = None,
-    model: o.ModelOption = None,
-    inputs: o.InputsOption = None,
-    device: o.DeviceOption = "auto",
-    target: o.TargetOption = None,
-    strategy: o.StrategyOption = Strategy.AUTO,
-    effort: o.EffortOption = Effort.NORMAL,
-    dynamic: o.DynamicOption = None,
-    fix: o.FixOption = None,
-    static: o.StaticOption = False,
-    keep: o.KeepOption = None,
-    recompute: o.RecomputeOption = None,
-    units: o.UnitsOption = None,
-    fsdp: o.FsdpOption = None,
-    in_flight: o.InFlightOption = None,
-    rungs: o.RungsOption = None,
-    force: o.ForceOption = False,
-    reprofile: o.ReprofileOption = False,
-    fresh: o.FreshOption = False,
-    compile: o.CompileOption = False,
-    offload: o.OffloadOption = False,
-    batch: o.BatchOption = None,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -61,33 +37,6 @@ def generate(
     remat-gen model.py --budget 6GB -o model_remat.py   (none: pyproject.toml)
     remat-gen check|diff|verify|solve|explain|plot|sweep|fit|stages|calibrate -h
     """
-    options = GenerateOptions(
-        budget=budget,
-        device_memory=device_memory,
-        optimizer=optimizer,
-        headroom=headroom,
-        model=model,
-        inputs=inputs,
-        device=device,
-        target=target,
-        strategy=strategy,
-        effort=effort.value,
-        dynamic=dynamic or None,
-        fix=fix or None,
-        static=static,
-        keep=keep or None,
-        recompute=recompute or None,
-        units=units or None,
-        fsdp=fsdp,
-        in_flight=in_flight,
-        rungs=rungs,
-        force=force,
-        reprofile=reprofile,
-        fresh=fresh,
-        compile=compile,
-        offload=offload,
-        batch=batch,
-    )
     if model_file is None:
         _refuse_options(options, output)
         _generate_all(options, as_json=as_json, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,6 @@ from rich.console import Console
 
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
 
@@ -36,27 +36,30 @@ Written = Annotated[
 ]
 
 
+@o.with_generate_options(
+    "budget",
+    "device_memory",
+    "optimizer",
+    "headroom",
+    "device",
+    "target",
+    "units",
+    "effort",
+    "static",
+    "force",
+    "reprofile",
+    "fresh",
+)
 def stages(
     model_file: Model,
     stages: Stages,
     micro_batches: MicroBatches,
+    options: GenerateOptions,
     schedule: Schedule = "1F1B",
     devices: Devices = None,
-    budget: o.BudgetOption = None,
-    device_memory: o.DeviceMemoryOption = None,
-    optimizer: o.OptimizerOption = None,
-    headroom: o.HeadroomOption = None,
     output: Written = None,
     model: Builder = None,
     inputs: Inputs = None,
-    device: o.DeviceOption = "auto",
-    target: o.TargetOption = None,
-    units: o.UnitsOption = None,
-    effort: o.EffortOption = Effort.NORMAL,
-    static: o.StaticOption = False,
-    force: o.ForceOption = False,
-    reprofile: o.ReprofileOption = False,
-    fresh: o.FreshOption = False,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -69,22 +72,6 @@ def stages(
     Stages run as torch.distributed.pipelining has them. Counted are the micro-batches that wait for
     their backward, and what the pipeline itself receives, sends and keeps.
     """
-    options = GenerateOptions(
-        budget=budget,
-        device_memory=device_memory,
-        optimizer=optimizer,
-        headroom=headroom,
-        model=model,
-        inputs=inputs,
-        device=device,
-        target=target,
-        units=units or None,
-        effort=effort.value,
-        static=static,
-        force=force,
-        reprofile=reprofile,
-        fresh=fresh,
-    )
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         from remat_gen.pipelined.micro_batch_order import make_pipeline
         from remat_gen.pipelined.planning_stages import plan_stages
@@ -92,7 +79,9 @@ def stages(
 
         pipeline = make_pipeline(schedule, stages, micro_batches, devices)
         place = Path(output) if output else None
-        planned = plan_stages(pipeline, options, model_file, place, progress)
+        planned = plan_stages(
+            pipeline, replace(options, model=model, inputs=inputs), model_file, place, progress
+        )
     if as_json:
         print(json.dumps(stages_json(planned), indent=1))
     elif not quiet:

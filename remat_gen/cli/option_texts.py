@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from remat_gen.ask.budget import Optimizer
+from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.ask.request import Strategy
 from remat_gen.solver.law.search_types import Effort
 
@@ -119,3 +124,74 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, n
 DebugOption = Annotated[
     bool, typer.Option("--debug", hidden=True, help="Show tracebacks of errors.")
 ]
+
+_OF_GENERATE: dict[str, tuple[object, object]] = {  # of GenerateOptions: the option, its default
+    "budget": (BudgetOption, None),
+    "device_memory": (DeviceMemoryOption, None),
+    "optimizer": (OptimizerOption, None),
+    "headroom": (HeadroomOption, None),
+    "model": (ModelOption, None),
+    "inputs": (InputsOption, None),
+    "device": (DeviceOption, "auto"),
+    "target": (TargetOption, None),
+    "strategy": (StrategyOption, Strategy.AUTO),
+    "effort": (EffortOption, Effort.NORMAL),
+    "dynamic": (DynamicOption, None),
+    "static": (StaticOption, False),
+    "fix": (FixOption, None),
+    "keep": (KeepOption, None),
+    "recompute": (RecomputeOption, None),
+    "units": (UnitsOption, None),
+    "fsdp": (FsdpOption, None),
+    "in_flight": (InFlightOption, None),
+    "rungs": (RungsOption, None),
+    "force": (ForceOption, False),
+    "reprofile": (ReprofileOption, False),
+    "fresh": (FreshOption, False),
+    "compile": (CompileOption, False),
+    "offload": (OffloadOption, False),
+    "batch": (BatchOption, None),
+}
+Command: TypeAlias = Callable[..., None]
+
+
+def with_generate_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command options of `generate`, all of them where none is named.
+
+    They stand in its help where its parameter `options` does, which takes them together.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True)
+        shared = {name: _OF_GENERATE[name] for name in names or _OF_GENERATE}
+        parameters = [p for one in own.parameters.values() for p in _spread(one, shared)]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            asked = {name: _plain(given.pop(name)) for name in shared}
+            command(**given, options=GenerateOptions(**asked))
+
+        wrapped: Any = called
+        wrapped.__signature__ = own.replace(parameters=parameters)
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        return called
+
+    return decorate
+
+
+def _spread(
+    parameter: inspect.Parameter, shared: Mapping[str, tuple[object, object]]
+) -> Iterator[inspect.Parameter]:
+    if parameter.name != "options":
+        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        return
+    for name, (option, default) in shared.items():
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(name, kind, default=default, annotation=option)
+
+
+def _plain(value: Any) -> Any:
+    """Return the text of a choice, and None for an option of which none was given."""
+    if isinstance(value, Enum):
+        return value.value
+    return None if value == [] else value

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from remat_gen.ask.choice import chosen
+from remat_gen.ask.request import make_count
 from remat_gen.ir.errors import UsageError
 
 
@@ -46,11 +47,9 @@ class Pipeline:
         Raises:
             UsageError: there is no such pipeline.
         """
-        counts = {"stages": self.stages, "devices": self.devices, "micro": self.micro_batches}
-        for name, count in counts.items():
-            if count < 1:
-                option = "micro-batches" if name == "micro" else name
-                raise UsageError(f"--{option} {count}: give at least 1")
+        make_count("--stages", self.stages)
+        make_count("--devices", self.devices)
+        make_count("--micro-batches", self.micro_batches)
         if self.stages % self.devices:
             raise UsageError(
                 f"{self.stages} stages on {self.devices} devices: each device must have as many"

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 
 from remat_gen.ask.budget import Resident
 from remat_gen.ask.request import Request
 from remat_gen.ask.resident import resident
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.observe.assumed import layout_of
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 from remat_gen.pipelined.device_memory import StageEnds
 from remat_gen.plan.costing import load_for
-from remat_gen.verification.step import forward_step
+from remat_gen.verification.step import forward_step, leaves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +66,13 @@ def look_at_stages(requests: Sequence[Request]) -> list[StageFile]:
 def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
     modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
     mode = modes[0] if modes else contextlib.nullcontext()
-    with loaded.importable(), kept_generators(), torch.no_grad(), mode:
-        try:
-            returned = forward_step(loaded.model, loaded.args, loaded.kwargs)
-        except Exception as error:  # of the user's own code
-            raise UsageError(
-                f"{loaded.path}: {loaded.builder} fails on {loaded.inputs_name}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-    return _tensors(returned)
+    doing = UserCode(loaded.path, f"{loaded.builder} on {loaded.inputs_name}")
+    with loaded.importable(), kept_generators(), torch.no_grad(), mode, doing:
+        return _tensors(forward_step(loaded.model, loaded.args, loaded.kwargs))
 
 
 def _tensors(value: object) -> tuple[torch.Tensor, ...]:
-    return tuple(leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
+    return tuple(leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor))
 
 
 def _refuse_other_inputs(
@@ -87,7 +82,7 @@ def _refuse_other_inputs(
     taken: Sequence[torch.Tensor],
     inputs: str,
 ) -> None:
-    if list(map(_kind, handed)) != list(map(_kind, taken)):
+    if [*map(layout_of, handed)] != [*map(layout_of, taken)]:
         raise UsageError(
             f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {_told(taken)}"
         )
@@ -99,11 +94,7 @@ def _refuse_other_inputs(
 
 
 def _told(tensors: Sequence[torch.Tensor]) -> str:
-    return ", ".join(map(_kind, tensors)) or "no tensor"
-
-
-def _kind(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    return ", ".join(map(layout_of, tensors)) or "no tensor"
 
 
 __all__ = ["StageFile", "look_at_stages"]

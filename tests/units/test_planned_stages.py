@@ -232,9 +232,14 @@ def test_refusals(folder: Path, options: dict[str, Any], words: str) -> None:
         (
             "randn(BATCH, CONTEXT, WIDTH, req",
             "randn(BATCH, CONTEXT + 1, WIDTH, req",
-            r"stage 0 returns float32\[4, 64, 64\], and stage_inputs\(1, 2\) makes float32\[4, 65,",
+            r"stage 0 returns float32\[4, 64, 64\] on cpu, "
+            r"and stage_inputs\(1, 2\) makes float32\[4, 65,",
         ),
-        ("x = self.embed(x)", "raise ValueError('no')", "fails on stage_inputs.*ValueError: no"),
+        (
+            "x = self.embed(x)",
+            "raise ValueError('no')",
+            r"gpt.py:\d+: build_stage\(0, 2\) on stage_inputs\(0, 2\) failed: ValueError: no",
+        ),
     ],
 )
 def test_stages_that_do_not_fit_together(tmp_path: Path, old: str, new: str, words: str) -> None:
