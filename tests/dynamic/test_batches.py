@@ -40,7 +40,7 @@ def test_no_batch_takes_more_than_was_planned(source: str) -> None:
     measured = [planned.measured_bytes(n) for n in numbers]
     spare = planned.peak_bytes - measured[0]
     assert 0 <= spare <= KIND.rng_state_bytes  # counted at first runs, too, which do not hold it
-    assert measured == sorted(measured, reverse=True)
+    assert max(measured) == measured[0]  # of fewer samples, two can need less workspace than one
 
 
 @pytest.mark.skipif(not KEEPS_QUOTIENTS, reason="torch 2.11 pins lengths there")

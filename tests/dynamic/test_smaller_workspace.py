@@ -7,6 +7,7 @@ import functools
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def plan(
 generated = functools.cache(plan)
 
 
+@functools.cache
+def least() -> str:
+    """Return the smallest budget that fits: which kernels a machine has decides it."""
+    with pytest.raises(InfeasibleBudgetError, match=r"at a batch of 1 than .*; --static") as error:
+        generated("80%")
+    return str(error.value.smallest_bytes)
+
+
 def measured_bytes(planned: Generated) -> dict[int, int]:
     """Return the measured activation peak of a step of each batch."""
     assert planned.output
@@ -75,11 +84,13 @@ def measured_bytes(planned: Generated) -> dict[int, int]:
     }
 
 
-# 100 %: eager's own step of one sample does not fit; 95 %: the quickest schedule of the example
-# does not fit there; 91 %: only the smallest does.
-@pytest.mark.parametrize("budget", ["91%", "95%", "100%"])
-def test_every_batch_is_within_the_budget(budget: str) -> None:
-    planned = generated(budget)
+# In 2 MB every step fits; in 100 % eager's own step of one sample does not.
+LEAST, EAGERS, ROOMY = least, lambda: "100%", lambda: "2MB"
+
+
+@pytest.mark.parametrize("budget", [LEAST, EAGERS, ROOMY], ids=["least", "eager's", "roomy"])
+def test_every_batch_is_within_the_budget(budget: Callable[[], str]) -> None:
+    planned = generated(budget())
     measured = measured_bytes(planned)
     assert max(measured.values()) <= planned.plan.asked.budget_bytes, measured
     assert measured[LARGEST] == planned.plan.predicted.peak_bytes
@@ -100,7 +111,7 @@ def test_two_lengths_are_within_the_budget_together() -> None:
 
 
 def test_the_highest_peak_is_predicted_to_the_byte() -> None:
-    planned = generated("95%")
+    planned = generated("100%")
     predicted = planned.plan.predicted
     assert predicted.highest_at == "a batch of 1"
     assert predicted.highest_bytes == measured_bytes(planned)[1] > predicted.peak_bytes
@@ -109,18 +120,19 @@ def test_the_highest_peak_is_predicted_to_the_byte() -> None:
 def test_eagers_peak_stays_that_of_the_example() -> None:
     eager = load(folder_of(CONVOLUTIONS) / "net.py", device="cpu")
     measured = model_peak(eager.model, eager.args, eager.kwargs, CPU).peak_bytes
-    assert generated("95%").plan.predicted.eager_peak_bytes == measured
+    assert generated("100%").plan.predicted.eager_peak_bytes == measured
 
 
 def test_people_are_told_where_the_peak_is() -> None:
-    planned = generated("95%")
+    planned = generated("100%")
+    most = f"{planned.plan.predicted.highest_bytes / 1024:.0f} KiB"
     said = [line for line in summary_lines(planned) if "at a batch of 1" in line]
-    assert said == ["            999 KiB at a batch of 1, where kernels need more workspace"]
-    assert re.search("^#   at most +999 KiB     at a batch of 1$", planned.text, re.MULTILINE)
+    assert said == [f"            {most} at a batch of 1, where kernels need more workspace"]
+    assert re.search(f"^#   at most +{most}     at a batch of 1$", planned.text, re.MULTILINE)
 
 
 def test_less_room_costs_time_and_more_never_does() -> None:
-    times = [generated(budget).plan.predicted.time_us for budget in ("91%", "95%", "100%")]
+    times = [generated(budget()).plan.predicted.time_us for budget in (LEAST, EAGERS, ROOMY)]
     assert times == sorted(times, reverse=True)
     assert times[0] > times[1] > times[2]
 
@@ -130,23 +142,20 @@ def test_less_room_costs_time_and_more_never_does() -> None:
     "refused when planning, with the batch; `--static` plans for the example's alone",
 )
 def test_below_the_smallest_budget_it_is_said_which_batch_is_to_blame() -> None:
-    with pytest.raises(InfeasibleBudgetError, match=r"at a batch of 1 than .*; --static") as error:
-        generated("80%")
-    fits = generated(str(error.value.smallest_bytes))
-    assert max(measured_bytes(fits).values()) == error.value.smallest_bytes
+    assert max(measured_bytes(generated(least())).values()) == int(least())
 
 
 def test_the_same_costs_give_the_same_plan() -> None:
-    planned = generated("95%")
+    planned = generated("100%")
     assert planned.output
     assert not check_file(planned.output).stale
-    again = plan("95%")
+    again = plan("100%")
     assert again.costs_reused
     assert (again.plan, again.text) == (planned.plan, planned.text)
 
 
 def test_costs_say_where_more_is_needed() -> None:
-    costs = generated("95%").plan.costs
+    costs = generated("100%").plan.costs
     more = {name: cost.smaller for name, cost in costs.items() if cost.smaller}
     targets = {name: name.rpartition(".")[2] for name in more}
     assert set(targets.values()) == {"conv3d", "d_x", "nothing"}  # convolutions, their backwards
