@@ -87,6 +87,18 @@ class Expressions:
             return str(argument(name) if storage.kind.outside else self.place(storage.name))
         return self._view(view)
 
+    def output(self, name: str, *, shared: bool) -> str:
+        """Write what forward returns: no view, where nobody else has its memory (`shared`).
+
+        People may write over it then, and FSDP2's hooks on it stay.
+        """
+        view = self.views.get(name)
+        if view is None or shared or not _reshapes(view) or self._storage(view) in self.loose:
+            return self.tensor(name)
+        _, shape = view.args
+        sizes = ", ".join(map(self.argument, shape if isinstance(shape, tuple) else (shape,)))
+        return f"as_result({self.tensor(self._viewed(view))}, {sizes})"
+
     def _view(self, view: View) -> str:
         index = "" if view.index is None else f"[{view.index}]"
         method = spelling.method(view.target)
@@ -98,10 +110,13 @@ class Expressions:
             return f"{spelling.function(view.target)}({self._arguments(view)}){index}"
         if method in _SIZES and isinstance(rest[0], tuple) and rest[0]:
             rest = [*rest[0], *rest[1:]]  # view(64, 64) for view((64, 64))
-        if method == "view" and self.graph.tensors[view.tensor].storage in self.loose:
+        if method == "view" and self._storage(view) in self.loose:
             method = "reshape"  # as autograd does: a copy, where it can be no view
         written = (*map(self.argument, rest), *self._keywords(view.kwargs))
         return f"{self.tensor(self._viewed(view))}.{method}({', '.join(written)}){index}"
+
+    def _storage(self, view: View) -> str:
+        return self.graph.tensors[view.tensor].storage
 
     def _viewed(self, view: View) -> str:
         """Return what a view is made of: of a view of a contiguous tensor, that tensor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -147,6 +148,11 @@ class BodyWriter:
     def _leave_outputs(self) -> None:
         read_later = self.now.outputs_read_in_backward()
         left: set[Output] = set()
+        leaving = Counter(
+            self.graph.storage_of(name).name
+            for name in dict.fromkeys(output.tensor for output in self.graph.outputs)
+            if name
+        )
         for i, output in enumerate(self.graph.outputs):
             if output.tensor is None or output in left:
                 continue
@@ -154,14 +160,15 @@ class BodyWriter:
                 continue
             left.add(output)
             storage = self.graph.storage_of(output.tensor).name
-            text = self.expressions.tensor(output.tensor)
+            kept = self.now.index[storage] in read_later
+            text = self.expressions.output(output.tensor, shared=kept or leaving[storage] > 1)
             mark = self.now.place(storage)
             if (mark.kind == "kept" and text == str(mark)) or text in self.returns.values():
                 # what is kept must not get a history, or it would hold its own graph; and what
                 # eager returns detached beside its original is a tensor of its own
                 text += ".detach()"
             self.returns[str(i)] = text
-            if self.now.index[storage] in read_later:
+            if kept:
                 self.statements.append(Statement(f"{mark}{VERSION} = {mark}._version"))
 
     def _leave_gradients(self, segment: int) -> None:

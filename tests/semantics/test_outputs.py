@@ -139,15 +139,34 @@ def test_a_gradient_into_another_output_than_the_loss_is_refused(loss_and_logits
 
 @pytest.mark.limit(
     "an output that is changed in place behind the model (`logits /= t`), where its last operation "
-    "is a view, as a linear layer's is",
+    "is a transpose or a slice, or where it is also kept or returned twice",
     "PyTorch's error on views; `logits = logits / t`",
 )
 def test_an_output_that_is_a_view_is_not_changed_in_place() -> None:
-    source = model_source("return self.head(self.body(x).view(2, 3, 8).sin())")
+    source = model_source("return self.head(self.body(x).view(2, 3, 8).sin()).transpose(1, 2)")
     pair = make_pair_of(source, "1GB", "per-layer")
     _, planned = pair.models()
     with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
         planned(*pair.inputs()[0]).div_(2)
+
+
+RESHAPED = "h = self.head(self.body(x).view(2, 3, 8).sin())\n"
+
+
+@pytest.mark.parametrize("returned", ["h", "h.mean(), h"])
+def test_a_linear_layers_output_may_be_changed_in_place(returned: str) -> None:
+    pair = make_pair_of(model_source(RESHAPED + f"return {returned}"), "1GB", "per-layer")
+    assert "as_result(" in pair.text
+    gradients = []
+    for model in pair.models():
+        out = model(*pair.inputs()[0])
+        h = out if isinstance(out, torch.Tensor) else out[-1]
+        if isinstance(out, torch.Tensor):
+            h.mul_(2.0).sum().backward()
+            gradients.append([parameter.grad for parameter in model.parameters()])
+        else:
+            gradients.append([out[0].detach(), h.detach().mul_(2.0)])
+    assert all(map(torch.equal, *gradients))
 
 
 INFINITE = {
