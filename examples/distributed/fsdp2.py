@@ -13,7 +13,7 @@ from training import STEPS, batch, device, loss_of, report, start
 
 module = import_module(start())
 model = module.build_model().to(device()).train()
-for layer in model.h.values():
+for layer in module.layers(model):
     fully_shard(layer)
 fully_shard(model)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

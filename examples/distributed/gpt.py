@@ -72,6 +72,11 @@ def build_model() -> nn.Module:
     return GPT()
 
 
+def layers(model: nn.Module) -> list[nn.Module]:
+    """Return what FSDP2 shards by itself."""
+    return list(model.h.values())
+
+
 def example_inputs() -> tuple[Tensor]:
     return (torch.randint(VOCABULARY, (BATCH, CONTEXT)),)
 

@@ -5,6 +5,7 @@ import gc
 import hashlib
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ STEPS = 3
 def start(planned: str = "gpt_remat") -> str:
     """Join the processes that torchrun started; return the name of the module with the model."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("module", nargs="?", default=planned, help="gpt is eager's")
+    parser.add_argument("module", nargs="?", default=planned, help="gpt or llama is eager's")
     name = parser.parse_args().module
     torch.set_num_threads(1)
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -40,8 +41,9 @@ def batch(module: ModuleType, step: int, samples: int, seed: int = 0) -> tuple[T
     return tokens[:, :-1].contiguous().to(device()), tokens[:, 1:].contiguous().to(device())
 
 
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy."""
+def loss_of(results: Any, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy; a model of transformers has its logits in an object."""
+    logits = results if isinstance(results, Tensor) else results.logits
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
