@@ -9,7 +9,7 @@ from importlib import import_module
 import torch
 from accelerate import Accelerator
 from torch.nn.parallel import DistributedDataParallel
-from training import STEPS, batch, loss_of, report, start
+from training import STEPS, batch, report, start
 
 module = import_module(start("llama_remat"))
 accelerator = Accelerator(cpu=not torch.cuda.is_available(), gradient_accumulation_steps=2)
@@ -20,7 +20,7 @@ losses = []
 for step in range(2 * STEPS):
     ids, targets = batch(module, step, module.BATCH, accelerator.process_index)
     with accelerator.accumulate(model):
-        loss = loss_of(model(ids), targets)
+        loss = module.loss_of(model, ids, targets)
         accelerator.backward(loss)
         optimizer.step()
         optimizer.zero_grad()

@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator, DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
-from training import STEPS, batch, device, loss_of, report, start
+from training import STEPS, batch, device, report, start
 
 module = import_module(start("llama_remat"))
 model = module.build_model().train()
@@ -29,7 +29,7 @@ assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
 losses = []
 for step in range(STEPS):
     ids, targets = batch(module, step, module.BATCH, accelerator.process_index)
-    loss = loss_of(model(ids), targets)
+    loss = module.loss_of(model, ids, targets)
     accelerator.backward(loss)
     accelerator.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -9,7 +9,7 @@ from importlib import import_module
 import torch
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from training import STEPS, batch, device, loss_of, report, start
+from training import STEPS, batch, device, report, start
 
 module = import_module(start())
 model = DistributedDataParallel(module.build_model().to(device()).train())
@@ -18,9 +18,9 @@ losses = []
 for step in range(STEPS):
     with model.no_sync():
         ids, targets = batch(module, step, module.BATCH, dist.get_rank())
-        loss_of(model(ids), targets).backward()
+        module.loss_of(model, ids, targets).backward()
     ids, targets = batch(module, step, module.BATCH, 10 + dist.get_rank())
-    loss = loss_of(model(ids), targets)
+    loss = module.loss_of(model, ids, targets)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()

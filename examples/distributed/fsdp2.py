@@ -9,7 +9,7 @@ from importlib import import_module
 import torch
 from torch import distributed as dist
 from torch.distributed.fsdp import fully_shard
-from training import STEPS, batch, device, loss_of, report, start
+from training import STEPS, batch, device, report, start
 
 module = import_module(start())
 model = module.build_model().to(device()).train()
@@ -20,7 +20,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 losses = []
 for step in range(STEPS):
     ids, targets = batch(module, step, module.BATCH, dist.get_rank())
-    loss = loss_of(model(ids), targets)
+    loss = module.loss_of(model, ids, targets)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
-from training import STEPS, batch, loss_of, report, start
+from training import STEPS, batch, report, start
 
 module = import_module(start())
 
@@ -25,9 +25,11 @@ class Task(lightning.LightningModule):
         self.net = module.build_model()
         self.losses: list[float] = []
 
+    def on_train_start(self) -> None:
+        assert isinstance(self.trainer.strategy.model, DistributedDataParallel)
+
     def training_step(self, rows: list[Tensor], index: int) -> Tensor:
-        ids, targets = rows
-        loss = loss_of(self.net(ids), targets)
+        loss = module.loss_of(self.net, *rows)
         self.losses.append(loss.item())
         return loss
 
@@ -35,10 +37,12 @@ class Task(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
-data = TensorDataset(*map(Tensor.cpu, batch(module, 0, STEPS * dist.get_world_size() * module.BATCH)))
+processes = dist.get_world_size()
+ids, targets = batch(module, 0, STEPS * processes * module.BATCH)
+data = TensorDataset(ids.cpu(), targets.cpu())
 trainer = lightning.Trainer(
     accelerator="auto",
-    devices=dist.get_world_size(),
+    devices=processes,
     strategy="ddp",
     max_epochs=1,
     logger=False,
@@ -48,7 +52,6 @@ trainer = lightning.Trainer(
 )
 task = Task()
 trainer.fit(task, DataLoader(data, batch_size=module.BATCH))
-assert isinstance(trainer.strategy.model, DistributedDataParallel)
 losses, parameters = task.losses, list(task.parameters())
 del trainer, task
 report(losses, parameters)

@@ -29,5 +29,16 @@ def layers(model: nn.Module) -> list[nn.Module]:
 
 
 def example_inputs() -> dict[str, Tensor]:
-    ids = torch.randint(VOCABULARY, (BATCH, CONTEXT))
-    return {"input_ids": ids, "labels": ids.clone()}
+    """Make what Trainer calls the model with; the scripts call it so, too."""
+    return _inputs(torch.randint(VOCABULARY, (BATCH, CONTEXT)))
+
+
+def loss_of(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy, which the model computes: it takes the targets from ids."""
+    loss: Tensor = model(**_inputs(ids)).loss
+    return loss
+
+
+def _inputs(ids: Tensor) -> dict[str, Tensor]:
+    count = torch.tensor(float(ids[:, 1:].numel()), device=ids.device)
+    return {"input_ids": ids, "labels": ids.clone(), "num_items_in_batch": count}

@@ -22,6 +22,7 @@ with TemporaryDirectory() as folder:
         per_device_train_batch_size=module.BATCH,
         num_train_epochs=1,
         learning_rate=1e-2,
+        ddp_find_unused_parameters=False,
         logging_steps=1,
         save_strategy="no",
         report_to="none",

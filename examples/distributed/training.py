@@ -5,10 +5,8 @@ import gc
 import hashlib
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch import distributed as dist
 
@@ -39,12 +37,6 @@ def batch(module: ModuleType, step: int, samples: int, seed: int = 0) -> tuple[T
     shape = samples, module.CONTEXT + 1
     tokens = torch.randint(module.VOCABULARY, shape, generator=generator)
     return tokens[:, :-1].contiguous().to(device()), tokens[:, 1:].contiguous().to(device())
-
-
-def loss_of(results: Any, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy; a model of transformers has its logits in an object."""
-    logits = results if isinstance(results, Tensor) else results.logits
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def report(losses: Iterable[float], parameters: Iterable[Tensor]) -> None:

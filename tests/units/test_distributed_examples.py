@@ -2,61 +2,75 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import runpy
-import shutil
-import sys
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from planned_units import free_port, modelled
-from torch import multiprocessing as mp
+from distributed_scripts import ScriptRun, copied, last_lines
+from planned_units import modelled
 
 import remat_gen
 
-SCRIPTS = Path(__file__).parents[2] / "examples" / "distributed"
-RUNS = {
+GPT = {
     "DDP": ("ddp.py", ""),
     "FSDP2": ("fsdp2.py", ""),
     "GPipe": ("pipeline.py", "GPipe"),
     "1F1B": ("pipeline.py", "1F1B"),
     "Interleaved1F1B": ("pipeline.py", "Interleaved1F1B"),
 }
-STAGES = "1F1B", "gpt_stage{stage}_remat"
+STAGES = ScriptRun("pipeline.py", "gpt_stage{stage}_remat", "1F1B")
+LLAMA = {  # and the library that the script uses
+    "ddp.py": "transformers",
+    "fsdp2.py": "transformers",
+    "accelerate_ddp.py": "accelerate",
+    "accelerate_fsdp2.py": "accelerate",
+    "trainer_ddp.py": "accelerate",
+    "lightning_ddp.py": "pytorch_lightning",
+}
+Said = list[dict[ScriptRun, str]]
 
 
 @pytest.mark.alone
 def test_planned_units_train_as_eager_does(tmp_path: Path) -> None:
-    folder = tmp_path / "distributed"
-    shutil.copytree(SCRIPTS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    folder = copied(tmp_path)
     with mock.patch("remat_gen.capture.profile.profile.profile", modelled):
         made = remat_gen.generate(folder / "gpt.py", budget="60%", units=["h.*"])
         remat_gen.generate_stages(folder / "gpt.py", stages=2, micro_batches=4, budget="4MB")
     assert made.plan.predicted.reruns > 0
-    runs = [STAGES, *((name, module) for name in RUNS for module in ("gpt", "gpt_remat"))]
-    ports = [free_port() for _ in runs]
-    mp.spawn(_run_all, (str(folder), runs, ports), nprocs=2)
-    for rank in range(2):
-        said = dict(zip(runs, (folder / f"{rank}.txt").read_text().splitlines(), strict=True))
-        for name in RUNS:
-            assert said[name, "gpt"].startswith(f"rank {rank}: losses ")
-            assert said[name, "gpt_remat"] == said[name, "gpt"], name
-        assert said[STAGES] == said["1F1B", "gpt"]
+    pairs = {
+        name: [ScriptRun(script, module, schedule) for module in ("gpt", "gpt_remat")]
+        for name, (script, schedule) in GPT.items()
+    }
+    both = last_lines(folder, [STAGES, *(run for pair in pairs.values() for run in pair)])
+    for rank, said in enumerate(both):
+        for name, (eager, planned) in pairs.items():
+            assert said[eager].startswith(f"rank {rank}: losses ")
+            assert said[planned] == said[eager], name
+        assert said[STAGES] == said[pairs["1F1B"][0]]
 
 
-def _run_all(rank: int, folder: str, runs: list[tuple[str, str]], ports: list[int]) -> None:
-    """Run scripts as torchrun does, one after another in this process."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
-    sys.path.insert(0, folder)
-    lines = []
-    for (name, module), port in zip(runs, ports, strict=True):
-        script, schedule = RUNS[name]
-        os.environ |= {"MASTER_PORT": str(port), "SCHEDULE": schedule}
-        sys.argv = [script, module]
-        with contextlib.redirect_stdout(io.StringIO()) as said:
-            runpy.run_path(str(Path(folder, script)), run_name="__main__")
-        lines.append(said.getvalue().strip().splitlines()[-1])
-    Path(folder, f"{rank}.txt").write_text("\n".join(lines))
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    pytest.importorskip("transformers")
+    folder = copied(tmp_path_factory.mktemp("llama"))
+    with mock.patch("remat_gen.capture.profile.profile.profile", modelled):
+        made = remat_gen.generate(
+            folder / "llama.py", budget="60%", units=["model.layers.*"], fsdp=2
+        )
+    assert made.plan.predicted.reruns > 0
+    there = [script for script, library in LLAMA.items() if find_spec(library)]
+    runs = [ScriptRun(script, module) for script in there for module in ("llama", "llama_remat")]
+    return last_lines(folder, runs)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("script", LLAMA)
+def test_a_planned_llama_trains_as_eager_does(script: str, llama: Said) -> None:
+    """The scripts assert what wraps the model: FSDP2 is FSDP2, and no DDP in its place."""
+    pytest.importorskip(LLAMA[script])
+    eager, planned = (ScriptRun(script, module) for module in ("llama", "llama_remat"))
+    for rank, said in enumerate(llama):
+        assert said[eager].startswith(f"rank {rank}: losses ")
+        assert said[planned] == said[eager]
+    assert len({said[eager].split(" parameters ")[1] for said in llama}) == 1
