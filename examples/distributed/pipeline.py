@@ -10,7 +10,6 @@ planned for it: `--schedule Interleaved1F1B --stages 4 --devices 2`.
 import os
 from importlib import import_module
 
-import gpt
 import torch
 from torch import distributed as dist
 from torch.distributed.pipelining import PipelineStage
@@ -37,7 +36,7 @@ schedule = kind(stages if several else stages[0], MICRO_BATCHES, loss_fn=lambda 
 optimizer = torch.optim.AdamW([p for part in parts for p in part.parameters()], lr=1e-2)
 losses = []
 for step in range(STEPS):
-    ids, targets = batch(gpt, step, MICRO_BATCHES * gpt.BATCH)
+    ids, targets = batch(module, step, MICRO_BATCHES * module.BATCH)
     of_micro_batches: list[torch.Tensor] = []
     given = (ids,) if rank == 0 else ()
     if rank == size - 1:  # the last stage's forward has the loss, so that its plan has it, too

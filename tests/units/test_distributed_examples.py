@@ -23,6 +23,7 @@ STAGES = ScriptRun("pipeline.py", "gpt_stage{stage}_remat", "1F1B")
 LLAMA = {  # and the library that the script uses
     "ddp.py": "transformers",
     "fsdp2.py": "transformers",
+    "pipeline.py": "transformers",
     "accelerate_ddp.py": "accelerate",
     "accelerate_fsdp2.py": "accelerate",
     "trainer_ddp.py": "accelerate",
@@ -58,10 +59,17 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Said:
         made = remat_gen.generate(
             folder / "llama.py", budget="60%", units=["model.layers.*"], fsdp=2
         )
+        remat_gen.generate_stages(folder / "llama.py", stages=2, micro_batches=4, budget="4MB")
     assert made.plan.predicted.reruns > 0
     there = [script for script, library in LLAMA.items() if find_spec(library)]
-    runs = [ScriptRun(script, module) for script in there for module in ("llama", "llama_remat")]
-    return last_lines(folder, runs)
+    return last_lines(folder, [run for script in there for run in _of_llama(script)])
+
+
+def _of_llama(script: str) -> list[ScriptRun]:
+    """Return the run of eager's model, and the planned one's."""
+    if script == "pipeline.py":
+        return [ScriptRun(script, m, "1F1B") for m in ("llama", "llama_stage{stage}_remat")]
+    return [ScriptRun(script, module) for module in ("llama", "llama_remat")]
 
 
 @pytest.mark.alone
@@ -69,8 +77,16 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Said:
 def test_a_planned_llama_trains_as_eager_does(script: str, llama: Said) -> None:
     """The scripts assert what wraps the model: FSDP2 is FSDP2, and no DDP in its place."""
     pytest.importorskip(LLAMA[script])
-    eager, planned = (ScriptRun(script, module) for module in ("llama", "llama_remat"))
+    eager, planned = _of_llama(script)
     for rank, said in enumerate(llama):
         assert said[eager].startswith(f"rank {rank}: losses ")
         assert said[planned] == said[eager]
-    assert len({said[eager].split(" parameters ")[1] for said in llama}) == 1
+    hashes = {said[eager].rpartition(" ")[-1] for said in llama}
+    assert len(hashes) == (2 if script == "pipeline.py" else 1)
+
+
+@pytest.mark.alone
+def test_accelerate_shards_as_one_does_by_hand(llama: Said) -> None:
+    pytest.importorskip("accelerate")
+    for said in llama:
+        assert said[_of_llama("accelerate_fsdp2.py")[1]] == said[_of_llama("fsdp2.py")[1]]
