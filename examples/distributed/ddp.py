@@ -2,6 +2,8 @@
 
 remat-gen gpt.py --units 'h.*' --budget 60% -o gpt_remat.py       (or without --units)
 torchrun --nproc-per-node 2 ddp.py            (ddp.py gpt: the same with eager's model)
+
+Or with llama.py, --units 'model.layers.*' and ddp.py llama_remat.
 """
 
 from importlib import import_module

@@ -2,6 +2,8 @@
 
 remat-gen gpt.py --units 'h.*' --fsdp 2 --budget 60% -o gpt_remat.py
 torchrun --nproc-per-node 2 fsdp2.py          (fsdp2.py gpt: the same with eager's model)
+
+Or with llama.py, --units 'model.layers.*' and fsdp2.py llama_remat.
 """
 
 from importlib import import_module
