@@ -27,7 +27,7 @@ from remat_gen.verification.peak import model_peak
 from remat_gen.verification.step import training_step
 
 MODELS = Path(__file__).parent / "models"
-CONVOLUTIONS = {"stages"}  # their kernels need workspaces, which modelled costs do not know
+CONVOLUTIONS = {"stages"}
 PATTERNS = {
     "deep": "h.*",
     "shared": "h.* dropout",
@@ -68,13 +68,15 @@ def plan(
 ) -> Pair:
     """Plan a model of the folder `models` by its units, or as a `whole`.
 
-    Its costs are modelled where that will do: that is quick.
+    Its costs are modelled, which is quick, but for kernels that need workspaces, of which the
+    models know nothing: convolutions, and products in bfloat16 (on some processors).
     """
     source = Path(shutil.copy(MODELS / f"{name}.py", folder))
     for old, new in (changes or {}).items():
         source.write_text(source.read_text().replace(old, new))
     where = "remat_gen.capture.profile.profile.profile"
-    with nullcontext() if name in CONVOLUTIONS else mock.patch(where, modelled):
+    measured = name in CONVOLUTIONS or "bfloat16" in str(options.get("fsdp"))
+    with nullcontext() if measured else mock.patch(where, modelled):
         generated = remat_gen.generate(
             source, budget=budget, units=[] if whole else PATTERNS[name].split(), **options
         )
