@@ -66,10 +66,10 @@ class Refused:
     smallest_bytes: int
 
 
-def measure(source: Path, budget: str, device: str, pairs: int) -> Row | Refused:
+def measure(source: Path, budget: str, device: str, pairs: int, effort: str) -> Row | Refused:
     """Plan an example on the device, run it beside its original, and time both in turn."""
     try:
-        made = remat_gen.generate(source, budget=budget, device=device)
+        made = remat_gen.generate(source, budget=budget, device=device, effort=effort)
     except InfeasibleBudgetError as error:
         return Refused(source.stem, budget, error.smallest_bytes)
     assert made.output is not None
@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--budgets", default=",".join(BUDGETS))
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--effort", default="normal")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     asked = parser.parse_args()
     about = {
@@ -168,7 +169,7 @@ def main() -> None:
             given = Path(name) if name.endswith(".py") else ROOT / "examples" / f"{name}.py"
             source = Path(shutil.copy(given, folder))
             for budget in asked.budgets.split(","):
-                rows.append(measure(source, budget, asked.device, asked.pairs))
+                rows.append(measure(source, budget, asked.device, asked.pairs, asked.effort))
                 print(line(rows[-1]), flush=True)
         asked.out.mkdir(parents=True, exist_ok=True)
         stem = asked.out / asked.device

@@ -53,10 +53,10 @@ def ratio(original: Loaded, planned: Loaded, pairs: int) -> dict[str, object]:
     )
 
 
-def figures(source: Path, budget: str, pairs: int) -> dict[str, object]:
+def figures(source: Path, budget: str, pairs: int, effort: str) -> dict[str, object]:
     """Plan, verify, measure and time one budget."""
     start = time.monotonic()
-    made = remat_gen.generate(source, device="cuda", budget=budget, static=True)
+    made = remat_gen.generate(source, device="cuda", budget=budget, static=True, effort=effort)
     assert made.output is not None
     planned_s, predicted = time.monotonic() - start, made.plan.predicted
     report = verify_file(made.output)
@@ -92,7 +92,7 @@ def main() -> int:
     for budget in BUDGETS[1:2] if asked.small else BUDGETS:
         told: dict[str, object] = {"net": asked.net, "budget": budget}
         try:
-            told |= figures(source, budget, pairs=2 if asked.small else 12)
+            told |= figures(source, budget, *((2, "quick") if asked.small else (12, "normal")))
         except Exception as error:  # a smaller budget may be met
             told["error"] = f"{type(error).__name__}: {error}"[:500]
         failed |= not told.get("verified")

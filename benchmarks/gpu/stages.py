@@ -31,6 +31,11 @@ class Place:
         """Return the folder that wheels are installed into."""
         return self.out / "site"
 
+    @property
+    def effort(self) -> str:
+        """Return how long schedules are searched: a rehearsal takes what is found at once."""
+        return "quick" if self.small else "normal"
+
     def example(self, name: str) -> str:
         """Return the file of an example: the small model in a rehearsal."""
         return str(SMALL_NET if self.small else EXAMPLES / f"{name}.py")
@@ -92,7 +97,7 @@ def _command_line(*options: str, name: str) -> Commands:
 
     def commands(place: Place) -> list[list[str]]:
         output = str(place.work / f"{name}.py")
-        asked = ("--budget", "60%", "--device", "cuda", "-o", output)
+        asked = ("--budget", "60%", "--device", "cuda", "--effort", place.effort, "-o", output)
         made = _python("-m", "remat_gen", place.example("gpt"), *asked, *options)
         return [made, _python("-m", "remat_gen", "verify", output)]
 
@@ -109,6 +114,8 @@ def _on_gpu(name: str) -> Commands:
             pairs,
             "--out",
             str(place.out / f"on_gpu_{name}"),
+            "--effort",
+            place.effort,
         )
         return [_python(str(ROOT / "benchmarks" / "on_gpu.py"), place.example(name), *options)]
 

@@ -51,7 +51,7 @@ def traced(text: str, folder: Path) -> Traced:
 @pytest.mark.parametrize("budget", ["100%", "60%"])
 def test_a_plan_keeps_its_promises(model: Path, budget: str) -> None:
     """Gradients on GPUs are equal up to what eager differs from itself, as `verify` judges."""
-    made = remat_gen.generate(model, device="cuda", budget=budget)
+    made = remat_gen.generate(model, device="cuda", budget=budget, effort="quick")
     assert made.output is not None and made.plan.modelled is None
     assert made.plan.alignment_bytes == 512
     report = verify_file(made.output)
@@ -60,7 +60,7 @@ def test_a_plan_keeps_its_promises(model: Path, budget: str) -> None:
 
 
 def test_the_allocator_sees_the_budget(model: Path) -> None:
-    made = remat_gen.generate(model, device="cuda", budget="60%")
+    made = remat_gen.generate(model, device="cuda", budget="60%", effort="quick")
     assert made.output is not None
     original, planned = (load(path, device="cuda") for path in (model, made.output))
     eager, ours = (_highest_bytes(loaded) for loaded in (original, planned))
@@ -146,7 +146,7 @@ def test_the_kernel_that_eager_takes_is_pinned(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     text = MODELS["attention"].replace("range(4)", "range(1)")
     path.write_text(text.replace("(4, 256", "(2, 32"), encoding="utf-8")
-    made = remat_gen.generate(path, device="cuda", budget="70%")
+    made = remat_gen.generate(path, device="cuda", budget="70%", effort="quick")
     kernel = f"aten._scaled_dot_product_{backend.name.partition('_')[0].lower()}_attention"
     called = set(re.findall(r"aten\._scaled_dot_product_\w+(?=\.default)", made.text))
     assert called == {kernel, f"{kernel}_backward"}
@@ -176,7 +176,7 @@ def test_a_modelled_plan_runs_on_the_gpu(name: str, tmp_path: Path) -> None:
     skip_without_kernels(name)
     path = tmp_path / "net.py"
     path.write_text(MODELS[name], encoding="utf-8")
-    made = remat_gen.generate(path, target="h200", budget="70%")
+    made = remat_gen.generate(path, target="h200", budget="70%", effort="quick")
     assert made.output is not None
     report = verify_file(made.output)
     # The budget may be exceeded by the workspace of operations, which nobody has measured.
@@ -188,5 +188,5 @@ def test_planning_leaves_the_generators_alone(tmp_path: Path) -> None:
     path.write_text(MODELS["convolutions"], encoding="utf-8")
     torch.cuda.manual_seed(5)
     before = torch.cuda.get_rng_state()
-    remat_gen.generate(path, device="cuda", budget="80%")
+    remat_gen.generate(path, device="cuda", budget="80%", effort="quick")
     assert torch.equal(torch.cuda.get_rng_state(), before)

@@ -92,7 +92,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_fixed_input_is_compared_with_one_wait(tmp_path: Path) -> None:
     path = written(tmp_path, GRAPH)
-    assert holds_on_gpu(path, "95%", fix=["edge_index"]) == 0
+    assert holds_on_gpu(path, "95%", fix=["edge_index"], effort="quick") == 0
     planned = load(tmp_path / "net_remat.py", device="cuda")
     assert len(waited_for(planned)) == 1 < len(waited_for(load(path, device="cuda")))
     x, edges = planned.args
@@ -105,7 +105,7 @@ def test_a_fixed_input_is_compared_with_one_wait(tmp_path: Path) -> None:
 
 def test_a_captured_step_would_not_compare_it(tmp_path: Path) -> None:
     path = written(tmp_path, GRAPH)
-    made = remat_gen.generate(path, device="cuda", budget="95%", fix=["edge_index"])
+    made = remat_gen.generate(path, device="cuda", budget="95%", fix=["edge_index"], effort="quick")
     assert made.output
     model = load(made.output, device="cuda").model
 
@@ -121,7 +121,7 @@ def test_a_captured_step_would_not_compare_it(tmp_path: Path) -> None:
 def test_conditions_are_compared_with_one_wait(tmp_path: Path) -> None:
     """Behind backward: eager waits for each."""
     path = written(tmp_path, CHECKS)
-    made = remat_gen.generate(path, device="cuda", budget="90%")
+    made = remat_gen.generate(path, device="cuda", budget="90%", effort="quick")
     assert made.output
     (told,) = (line for line in summary_lines(made) if line.startswith("conditions"))
     assert told.endswith("as in the example: each step compares when its backward ends")
