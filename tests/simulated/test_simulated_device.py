@@ -16,12 +16,24 @@ MIB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def empty_cache() -> Iterator[None]:
-    """Begin without segments that are kept."""
+def no_free_blocks() -> Iterator[None]:
+    """Begin with full segments: other tests of this process may have left tensors in some."""
     torch.cuda.init()
-    torch.cuda.empty_cache()
+    held = [_filling(nbytes) for nbytes in (512, MIB + 512)]
     yield
+    del held
     torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def _filling(nbytes: int) -> list[Tensor]:
+    """Return tensors that leave no room for another of their size without a new segment."""
+    torch.cuda.empty_cache()
+    held, reserved = [], stat("reserved")
+    while stat("reserved") == reserved:
+        held.append(on_gpu(nbytes))
+    held.pop()  # alone in the new segment
+    torch.cuda.empty_cache()
+    return held
 
 
 def on_gpu(nbytes: int) -> Tensor:
@@ -93,7 +105,7 @@ def test_memory_is_never_by_luck_what_it_was() -> None:
 
 def test_a_limit_is_kept_and_the_cache_given_back_first() -> None:
     total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(40 * MIB / total)
+    torch.cuda.set_per_process_memory_fraction((stat("reserved") + 40 * MIB) / total)
     on_gpu(30 * MIB)  # its segment is kept, and would be in the way
     held = on_gpu(32 * MIB)
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
