@@ -51,7 +51,7 @@ def traced(text: str, folder: Path) -> Traced:
 @pytest.mark.parametrize("budget", ["100%", "60%"])
 def test_a_plan_keeps_its_promises(model: Path, budget: str) -> None:
     """Gradients on GPUs are equal up to what eager differs from itself, as `verify` judges."""
-    made = remat_gen.generate(model, device="cuda", budget=budget, effort="quick")
+    made = remat_gen.generate(model, device="cuda", budget=budget, strategy="ogc")
     assert made.output is not None and made.plan.modelled is None
     assert made.plan.alignment_bytes == 512
     report = verify_file(made.output)
@@ -60,7 +60,7 @@ def test_a_plan_keeps_its_promises(model: Path, budget: str) -> None:
 
 
 def test_the_allocator_sees_the_budget(model: Path) -> None:
-    made = remat_gen.generate(model, device="cuda", budget="60%", effort="quick")
+    made = remat_gen.generate(model, device="cuda", budget="60%", strategy="ogc")
     assert made.output is not None
     original, planned = (load(path, device="cuda") for path in (model, made.output))
     eager, ours = (_highest_bytes(loaded) for loaded in (original, planned))

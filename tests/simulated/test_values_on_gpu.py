@@ -92,7 +92,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_a_fixed_input_is_compared_with_one_wait(tmp_path: Path) -> None:
     path = written(tmp_path, GRAPH)
-    assert holds_on_gpu(path, "95%", fix=["edge_index"], effort="quick") == 0
+    assert holds_on_gpu(path, "95%", fix=["edge_index"]) == 0
     planned = load(tmp_path / "net_remat.py", device="cuda")
     assert len(waited_for(planned)) == 1 < len(waited_for(load(path, device="cuda")))
     x, edges = planned.args
