@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +17,13 @@ def _why_not() -> str | None:
     except ModuleNotFoundError:
         return "no simulated GPU: `nox -s tests` has tests/simulated/site in PYTHONPATH"
     return why_not()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def timed_once() -> Iterator[None]:
+    """Time each call once: what a simulated GPU takes says nothing."""
+    with mock.patch("remat_gen.capture.profile.timing.Effort.repeats", lambda *_: 1):
+        yield
 
 
 class _Skipped(pytest.Module):
