@@ -66,7 +66,7 @@ return x.abs().mean()
     "LayerNorm bfloat16": _net(
         "self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 256), nn.Linear(256, 64)",
         """
-for _ in range(4):
+for _ in range(2):
     x = x + self.down(F.gelu(self.up(self.norm(x))))
 return x.float().square().mean()
 """,

@@ -15,4 +15,4 @@ pytestmark = pytest.mark.cuda
 def test_a_plan_holds(name: str, tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(NETS[name], encoding="utf-8")
-    assert holds_on_gpu(path, "80%") == 0
+    assert holds_on_gpu(path, "80%", strategy="auto", effort="quick") == 0
