@@ -31,7 +31,7 @@ def run(stage: Stage, place: Place) -> bool:
     log = place.out / f"{stage.name}.log"
     start = time.monotonic()
     with open(log, "w", encoding="utf-8") as to:
-        codes = [_code(words, stage, place, to.fileno()) for words in stage.commands(place)]
+        codes = list(_codes(stage, place, to.fileno()))
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     found = {
         "stage": stage.name,
@@ -45,6 +45,14 @@ def run(stage: Stage, place: Place) -> bool:
     told = "ok" if not any(codes) else f"FAILED {codes}"
     print(f"{stage.name:<22} {told:<14} {found['seconds']:>6} s  {last[:100]}", flush=True)
     return not any(codes)
+
+
+def _codes(stage: Stage, place: Place, to: int) -> Iterator[int]:
+    """Run a stage's commands up to the first that fails, and yield their exit codes."""
+    for words in stage.commands(place):
+        yield (code := _code(words, stage, place, to))
+        if code:
+            return
 
 
 def _code(words: list[str], stage: Stage, place: Place, to: int) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
 from pathlib import Path
 from typing import Any, NoReturn
-from unittest import mock
 
 import pytest
 import torch
+
+with contextlib.suppress(ModuleNotFoundError):
+    from simulated_gpu.timed_once import timed_once as timed_once
 
 
 def _why_not() -> str | None:
@@ -17,13 +19,6 @@ def _why_not() -> str | None:
     except ModuleNotFoundError:
         return "no simulated GPU: `nox -s tests` has tests/simulated/site in PYTHONPATH"
     return why_not()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def timed_once() -> Iterator[None]:
-    """Time each call once: what a simulated GPU takes says nothing."""
-    with mock.patch("remat_gen.capture.profile.timing.Effort.repeats", lambda *_: 1):
-        yield
 
 
 class _Skipped(pytest.Module):
