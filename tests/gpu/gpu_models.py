@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+LAYERS, CONVOLUTION_LAYERS = 3, 4
 HEAD = """
 import torch
 import torch.nn.functional as F
@@ -35,7 +36,7 @@ class Layer(nn.Module):
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(256) for _ in range(4))
+        self.layers = nn.ModuleList(Layer(256) for _ in range(LAYERS))
         self.head = nn.Linear(256, 512)
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
@@ -59,8 +60,9 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, 32, 3, padding=1)
-        self.convs = nn.ModuleList(nn.Conv2d(32, 32, 3, padding=1, bias=False) for _ in range(6))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(32) for _ in range(6))
+        convs = (nn.Conv2d(32, 32, 3, padding=1, bias=False) for _ in range(DEPTH))
+        self.convs = nn.ModuleList(convs)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(32) for _ in range(DEPTH))
         self.drop = nn.Dropout(0.2)
         self.head = nn.Linear(32, 10)
 
@@ -84,10 +86,12 @@ AUTOCAST = '\n\ndef step_context():\n    return torch.autocast("cuda", torch.bfl
 
 def attention(dtype: str, probability: float) -> str:
     """Return the text of a model with fused attention."""
-    return ATTENTION.replace("DTYPE", f"torch.{dtype}").replace("PROBABILITY", str(probability))
+    text = ATTENTION.replace("DTYPE", f"torch.{dtype}").replace("PROBABILITY", str(probability))
+    return text.replace("LAYERS", str(LAYERS))
 
 
 RMS_NORM = attention("bfloat16", 0.0).replace("nn.LayerNorm", "nn.RMSNorm")
+CONVOLUTIONS = CONVOLUTIONS.replace("DEPTH", str(CONVOLUTION_LAYERS))
 MODELS = {
     "attention": attention("bfloat16", 0.0),
     "attention, dropout": attention("bfloat16", 0.1),

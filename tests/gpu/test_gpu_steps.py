@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from gpu_models import MODELS
+from gpu_models import CONVOLUTION_LAYERS, LAYERS, MODELS
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import remat_gen
@@ -125,7 +125,7 @@ def test_a_run_again_draws_the_same(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(MODELS["convolutions"], encoding="utf-8")
     made = remat_gen.generate(path, device="cuda", budget="100%", recompute=["drop*"])
-    assert made.output is not None and made.plan.predicted.reruns >= 6
+    assert made.output is not None and made.plan.predicted.reruns >= CONVOLUTION_LAYERS
     assert "rerun_random(" in made.text and "torch.cuda.get_rng_state()" in made.text
     report = verify_file(made.output)
     assert report.ok, report.rows()
@@ -138,7 +138,7 @@ def test_attention_keeps_its_seed_and_sums(name: str, tmp_path: Path) -> None:
         o for o in graph.operations if "attention" in o.target and "backward" not in o.target
     ]
     backward = [o for o in graph.operations if "attention_backward" in o.target]
-    assert len(forward) == len(backward) == 4
+    assert len(forward) == len(backward) == LAYERS
     for operation in forward:
         assert operation.state is not None
         read = {s for b in backward for s in graph.reads(b)}
@@ -163,7 +163,7 @@ def test_the_kernel_that_eager_takes_is_pinned(tmp_path: Path) -> None:
 def test_dropout_is_torchs_own(tmp_path: Path) -> None:
     graph = traced(MODELS["convolutions"], tmp_path).graph
     targets = [o.target for o in graph.operations]
-    assert targets.count("aten.native_dropout.default") == 6
+    assert targets.count("aten.native_dropout.default") == CONVOLUTION_LAYERS
     assert not any(target.startswith("remat.dropout") for target in targets)
 
 
