@@ -15,15 +15,18 @@ WORKER = Path(__file__).with_name("ddp_worker.py")
 
 @pytest.mark.alone  # has two processes itself
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-@pytest.mark.parametrize(("name", "unused"), [("deep", "all"), ("mixed", "unused")])
+@pytest.mark.parametrize(
+    ("name", "ways"),
+    [("deep", ["plain", "bucket views", "static graph"]), ("mixed", ["unused"])],
+)
 def test_gradients_are_those_of_eagers_ddp(
-    name: str, unused: str, request: pytest.FixtureRequest
+    name: str, ways: list[str], request: pytest.FixtureRequest
 ) -> None:
     pair: Pair = request.getfixturevalue(name)
     folder = Path(str(pair.original.__file__)).parent
     workers = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), str(folder), str(rank), unused],
+            [sys.executable, str(WORKER), str(folder), str(rank), *ways],
             stderr=subprocess.PIPE,
             text=True,
         )
