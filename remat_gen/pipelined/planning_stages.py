@@ -22,7 +22,7 @@ from remat_gen.pipelined.device_memory import (
 from remat_gen.pipelined.micro_batch_order import Pipeline
 from remat_gen.pipelined.stage_files import StageFile, look_at_stages
 from remat_gen.plan.pipeline import Generated, generate
-from remat_gen.terminal.progress import Progress
+from remat_gen.terminal.interrupt import Interruptible
 
 BUILDER, INPUTS = "build_stage", "stage_inputs"
 _ROUNDS = 3  # of planning a device's stages, where they need more together than each was told
@@ -63,7 +63,7 @@ def plan_stages(
     options: GenerateOptions,
     model_file: Path,
     output: Path | None,
-    progress: Progress,
+    progress: Interruptible,
 ) -> PlannedStages:
     """Plan and write each stage; the limit is that of one device, and holds all that it has.
 
@@ -124,7 +124,7 @@ def _plan_device(
     device: int,
     requests: Sequence[Request],
     files: Sequence[StageFile],
-    progress: Progress,
+    progress: Interruptible,
 ) -> PlannedDevice:
     own = pipeline.stages_of(device)
     ends = {stage: files[stage].ends for stage in own}
@@ -138,7 +138,10 @@ def _plan_device(
         )
     flight, budget = pipeline.in_flight(device), limit - held
     for _ in range(_ROUNDS):
-        made = {stage: _plan(requests[stage], pipeline, budget, flight, progress) for stage in own}
+        made = {}
+        for stage in own:
+            progress.part(f"stage {stage}")
+            made[stage] = _plan(requests[stage], pipeline, budget, flight, progress)
         needs = {stage: _need(one, flight) for stage, one in made.items()}
         highest = highest_need(pipeline, device, needs, ends)
         if highest <= limit - held:
@@ -151,7 +154,7 @@ def _plan_device(
 
 
 def _plan(
-    request: Request, pipeline: Pipeline, budget: int, flight: int, progress: Progress
+    request: Request, pipeline: Pipeline, budget: int, flight: int, progress: Interruptible
 ) -> Generated:
     limit = Budget(str(budget), nbytes=budget)
     asked = replace(request, limit=limit, in_flight=flight)

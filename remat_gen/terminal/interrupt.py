@@ -36,11 +36,16 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         self._came: list[int] = []
         self._pending = False
         self._before: dict[int, Any] = {}
+        self._part = ""
+
+    def part(self, name: str) -> None:
+        """Name the part of the work that the next stages belong to."""
+        self._part = f"{name}: "
 
     def stage(self, name: str) -> Step:
         """Begin a stage, unless an interrupt was asked for."""
         self._check()
-        inner = self._progress.stage(name)
+        inner = self._progress.stage(self._part + name)
 
         def step(what: str, done: int, total: int) -> None:
             self._check()

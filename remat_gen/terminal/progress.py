@@ -23,6 +23,7 @@ from remat_gen.solver.law.search_types import Standing
 Step: TypeAlias = Callable[[str, int, int], None]
 
 _SECONDS_BETWEEN_LINES = 2.0
+_MOST_BARS = 12  # of the latest stages
 
 
 class Progress(AbstractContextManager["Progress"], Protocol):
@@ -146,6 +147,8 @@ class Terminal(AbstractContextManager["Terminal"]):
         if self._current is not None:
             total = self._bars.tasks[self._current].total or 1
             self._bars.update(self._current, total=total, completed=total, what="")
+        for old in self._bars.task_ids[: 1 - _MOST_BARS]:
+            self._bars.update(old, visible=False)
 
     def __enter__(self) -> Self:
         """Show the bars."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from remat_gen.solver.law.search_types import Standing
 from remat_gen.terminal import progress as module
-from remat_gen.terminal.progress import progress_for, standing_text
+from remat_gen.terminal.progress import Terminal, progress_for, standing_text
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
@@ -94,3 +94,14 @@ def test_verify_says_what_it_runs(
     assert said[0] == "remat-gen: verify"
     assert said[1] == "remat-gen: verify 1/6 planned steps"
     assert said[-1] == "remat-gen: verify 6/6 smaller batch"
+
+
+def test_bars_of_early_stages_go() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with Terminal(console) as bars:
+        for number in range(20):
+            bars.stage(f"stage {number}: trace")
+        shown = io.StringIO()
+        Console(file=shown, width=80).print(bars._bars.get_renderable())
+    lines = shown.getvalue().splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"stage {n}" for n in range(8, 20)]

@@ -262,7 +262,10 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert all(d["peak_bytes"] <= d["limit_bytes"] for d in said["devices"])
     assert main([*given, "--fresh"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    lines, progress = told.out.splitlines(), told.err.splitlines()
+    for stage in (0, 1):
+        assert f"remat-gen: stage {stage}: trace" in progress
     assert not any("loss: outside" in line for line in lines)
     assert lines[0] == "1F1B, 2 stages on 2 devices, 4 micro-batches"
     assert all(len(line) <= 80 for line in lines)
