@@ -18,6 +18,7 @@ from varying_models import GPT, model
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load.load import load
+from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file
@@ -125,7 +126,7 @@ def test_eagers_peak_stays_that_of_the_example() -> None:
 
 def test_people_are_told_where_the_peak_is() -> None:
     planned = generated("100%")
-    most = f"{planned.plan.predicted.highest_bytes / 1024:.0f} KiB"
+    most = size(planned.plan.predicted.highest_bytes)
     said = [line for line in summary_lines(planned) if "at a batch of 1" in line]
     assert said == [f"            {most} at a batch of 1, where kernels need more workspace"]
     assert re.search(f"^#   at most +{most}     at a batch of 1$", planned.text, re.MULTILINE)
