@@ -160,6 +160,7 @@ class _Lowering:
                 module=module,
                 hint=hints[0],
                 state=state,
+                node=node.meta.get("seq_nr") if phase is ir.Phase.BACKWARD else None,
             )
         )
 

@@ -17,6 +17,7 @@ _BATCH_NORMS = (
     "aten._native_batch_norm_legit_functional.default",
     "remat.cudnn_batch_norm.default",
 )
+_SUMS_UP = "aten.add.Tensor"  # mostly what autograd adds up, behind a node
 _ONCE = frozenset(("remat.rng_state", CHECK, ENTER, LEAVE))
 
 
@@ -93,6 +94,7 @@ def _operation(
         signature=signature(graph, operation),
         layer=graph.layers.of(operation.module),
         ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
+        node=None if operation.target == _SUMS_UP else operation.node,
     )
 
 

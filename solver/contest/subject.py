@@ -12,6 +12,7 @@ from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.partition import block_ranges, partition
 from remat_gen.solver.blocks.simple_programs import in_segments, keep_all
 from remat_gen.solver.law.bare_graph import BareGraph
+from remat_gen.solver.law.eager_memory import of_eager
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.pins import forced, honoured, unpinned
 from remat_gen.solver.law.problem import Problem
@@ -66,8 +67,8 @@ class Subject:
         return schedule, replay(self.problem, schedule)
 
     def eager(self) -> Replay:
-        """Return the figures of eager's step: the plain program, no pins, nothing written over."""
-        free = unpinned(self.problem).in_new_memory()
+        """Return the figures of eager's step: the plain program, no pins."""
+        free = of_eager(unpinned(self.problem))
         return replay(free, to_schedule(free, self.plain()))
 
     def block_ranges(self) -> tuple[tuple[int, int], ...]:

@@ -45,6 +45,8 @@ class Operation:
     the repeated layer of the model a forward operation belongs to, "" outside of all. `ordered`
     backward operations (random ones, mutations) run in the order in which they stand.
 
+    `node` numbers the node of eager's autograd that a backward operation is a part of.
+
     The result is written `over` an input, of as many bytes, where one is named: a backward
     operation's that no other operation reads and nobody holds. Both are never there at once.
     """
@@ -60,6 +62,7 @@ class Operation:
     layer: str = ""
     ordered: bool = False
     over: int | None = None
+    node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
