@@ -19,10 +19,10 @@ def read_on(values: Sequence[Any]) -> frozenset[int]:
         if isinstance(value, torch.Tensor) and value.grad_fn is not None
     }
     reached = set[tuple[Any, int]]()
-    known = {node for node, _ in ends.values()}
+    known: set[Any] = {node for node, _ in ends.values()}
     nodes = list(known)
     while nodes:
-        edges = {edge for edge in nodes.pop().next_functions if edge[0] is not None}
+        edges = {edge for edge in nodes.pop().next_functions if edge[0]}
         reached |= edges
         new = {node for node, _ in edges} - known
         known |= new

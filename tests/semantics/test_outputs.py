@@ -263,6 +263,8 @@ BEHIND_VIEWS = {
     "a view": "h = self.body(x)\nreturn h, h.view(-1)",
     "the same twice and a view": "h = self.body(x)\nreturn [h, h], {'rows': h[1:]}",
     "written through a view": "h = self.body(x)\npart = h[:2]\npart.mul_(2)\nreturn h, part",
+    "a reshape that the loss reads reshaped": "h = self.head(self.body(x).view(2, 3, 8))\n"
+    "return h, F.cross_entropy(h.view(-1, 4), torch.zeros(6, dtype=torch.long))",
 }
 
 
@@ -273,10 +275,20 @@ def test_an_output_that_others_are_views_of(
 ) -> None:
     pair = make_pair_of(model_source(source), "1GB", "per-layer")
     _, planned = pair.models()
-    first, *_, last = tree_leaves(planned(*pair.inputs()[0]))
-    ask(first)
+    *others, last = tree_leaves(planned(*pair.inputs()[0]))
+    ask(others[0])
     with pytest.raises(RuntimeError, match=r"itself goes on reading(.|\n)*forward_eager"):
-        (first.sum() + last.sum()).backward()
+        last.sum().backward()
+
+
+def test_a_hook_on_an_output_that_nobody_holds() -> None:
+    pair = make_pair_of(READ_ON, "1GB", "per-layer")
+    _, planned = pair.models()
+    out, h = planned(*pair.inputs()[0])
+    h.register_hook(lambda g: g.clamp(-1, 1))
+    del h
+    with pytest.raises(RuntimeError, match="itself goes on reading"):
+        out.sum().backward()
 
 
 HOOKED = {
