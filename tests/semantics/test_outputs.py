@@ -239,7 +239,7 @@ def test_layers_that_return_what_they_make() -> None:
 READ_ON = model_source("h = self.body(x)\nreturn self.head(h), h")
 ASKED: dict[str, Callable[[torch.Tensor], object]] = {
     "retain_grad": lambda h: h.retain_grad(),
-    "a hook": lambda h: h.register_hook(lambda g: g.clamp(-1, 1)),
+    "a hook": lambda h: h.register_hook(lambda g: None),
 }
 
 
@@ -285,7 +285,7 @@ def test_a_hook_on_an_output_that_nobody_holds() -> None:
     pair = make_pair_of(READ_ON, "1GB", "per-layer")
     _, planned = pair.models()
     out, h = planned(*pair.inputs()[0])
-    h.register_hook(lambda g: g.clamp(-1, 1))
+    h.register_hook(lambda g: None)
     del h
     with pytest.raises(RuntimeError, match="itself goes on reading"):
         out.sum().backward()
