@@ -244,8 +244,8 @@ ASKED: dict[str, Callable[[torch.Tensor], object]] = {
 
 
 @pytest.mark.limit(
-    "hooks and `retain_grad()` on an output that `forward` itself goes on reading: autograd does "
-    "not see that part of its gradient",
+    "hooks and `retain_grad()` on an output that `forward` itself goes on reading, or that another "
+    "one is a view of: autograd does not see that part of its gradient",
     "an error; call `forward_eager()`",
 )
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
