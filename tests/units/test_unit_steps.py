@@ -78,6 +78,16 @@ def test_what_changed_is_named_by_its_path_in_the_model(routed: Pair) -> None:
         training_step(model, *routed.example)
 
 
+def test_an_input_that_changed_is_named_with_its_unit(routed: Pair) -> None:
+    """The model's own inputs may be called the same."""
+    _, model = routed.models()
+    model.requires_grad_(False).h[1].requires_grad_(True)
+    with pytest.raises(
+        ValueError, match=r"x of h\.0 is float32.* on cpu, planned for .* requires grad"
+    ):
+        training_step(model, *routed.example)
+
+
 def test_two_steps_may_be_in_flight(routed: Pair) -> None:
     found = []
     for model in routed.models():
