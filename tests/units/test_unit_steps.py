@@ -123,6 +123,14 @@ def test_refusals(tmp_path: Path, options: dict[str, object], words: str) -> Non
         remat_gen.generate(source, budget="80%", output=tmp_path / "x.py", **options)
 
 
+def test_an_input_of_a_unit_that_is_written_into_is_refused(tmp_path: Path) -> None:
+    """Eager's backward may not read it again, a unit's does."""
+    doubled = "x = x * 2\n        q, k, v ="
+    changes = {"x = layer(x)": "x.add_(layer(x))", "q, k, v =": doubled}
+    with pytest.raises(remat_gen.RematError, match="a unit keeps what it is called with"):
+        plan(tmp_path, "deep", "90%", changes)
+
+
 def test_checkpointing_around_units_is_refused(routed: Pair) -> None:
     _, model = routed.models()
     for name, unit in list(model.h.named_children()):
