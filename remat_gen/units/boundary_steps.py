@@ -107,7 +107,7 @@ def measure_eager_parts(
 
 _WRITTEN_OVER = "modified by an inplace operation"
 _KEPT_INPUTS = (
-    "; a unit keeps what it is called with until its backward, also what eager does not read again: "
+    "; a unit keeps what it is called with until its backward, also what eager reads no more: "
     "where the model's own code writes into that behind the call, let it make a new tensor"
 )
 
