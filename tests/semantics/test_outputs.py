@@ -11,6 +11,8 @@ from sources import model_source
 from steps import assert_right
 from torch.utils._pytree import tree_leaves
 
+from remat_gen.ir.errors import TraceError
+
 H = "h = self.head(self.body(x))\n"
 CASES = {
     "tuple of two": model_source("x = self.body(x)\nreturn self.head(x), x"),
@@ -203,6 +205,15 @@ def test_a_linear_layers_output_may_be_changed_in_place(returned: str) -> None:
         else:
             gradients.append([out[0].detach(), h.detach().mul_(2.0)])
     assert all(map(torch.equal, *gradients))
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+def test_a_part_of_a_complex_buffer_is_refused(part: str) -> None:
+    """PyTorch traces it as a constant without memory, and to read that ends the process."""
+    init = "self.register_buffer('turn', torch.ones(4, dtype=torch.complex64))"
+    source = model_source(f"return self.head(self.body(x)), self.turn.{part}", init=init)
+    with pytest.raises(TraceError, match=r"return a clone\(\) of it"):
+        make_pair_of(source, "1GB", "per-layer")
 
 
 INFINITE = {
