@@ -96,8 +96,8 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
         raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")
     if _lacks_memory(value):  # torch lost sight of what it is a view of
         raise TraceError(
-            f"{where}: the model cannot be traced: .real or .imag of a complex buffer or argument is "
-            "returned as it is: return a clone() of it, or torch.view_as_real(…)[..., 0]"
+            f"{where}: the model cannot be traced: a .real or .imag of a complex buffer is "
+            "returned as it is: return a clone() of it"
         )
     if value.numel() > _LARGEST_CONSTANT:
         raise TraceError(
