@@ -13,6 +13,7 @@ import functools
 import math
 import operator
 import re
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain, compress
@@ -139,6 +140,7 @@ class GPT(nn.Module):
         step.run(LayerBlock, "h.2")
         step.run(LayerLast, "h.3")
         loss, logits = step.run(GPTHead, targets=targets)
+        watch_outputs(step.blocks, logits)
         return loss, logits
 
     if not TYPE_CHECKING:
@@ -586,6 +588,7 @@ class GPTHead(PlannedBlock):
         self, step: list[Any], p: Any, g: Any, d_loss: Tensor | None, d_unplanned_1: Tensor | None
     ) -> None:
         before, batch = step[self.at - 1], self.batch
+        refuse_watched(step)
         refuse_gradient(d_unplanned_1)
 
         # gpt.py:93  loss = F.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
@@ -813,6 +816,30 @@ def compares_53_bits() -> bool:
 def dropout_scale(mask: Tensor, keep: float, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return what dropout multiplies by: 0, or 1 / keep."""
     return mask.view(torch.uint8).to(dtype).div_(keep)
+
+
+def watch_outputs(step: list[Any], *outputs: Tensor) -> None:
+    """Remember the outputs that others are made of, and their hooks, which may outlive them."""
+    for output in outputs:
+        output.register_hook(is_of_torch).remove()  # so that there is what all hooks are put into
+    step[-1].watched = [(weakref.ref(output), output._backward_hooks) for output in outputs]
+
+
+def refuse_watched(step: list[Any]) -> None:
+    """Raise if a hook waits for all of such an output's gradient: part of it stays inside."""
+    for reference, hooks in step[-1].watched:
+        output = reference()
+        retained = output is not None and output.retains_grad
+        if retained or any(not is_of_torch(hook) for hook in hooks.values()):
+            raise RuntimeError(
+                "gpt_remat.py: an output that forward itself goes on reading has a hook or "
+                "retain_grad(), which would get a part of its gradient: call forward_eager() instead"
+            )
+
+
+def is_of_torch(hook: Any) -> bool:
+    """Tell whether a hook is PyTorch's own: sharded parameters are gathered by one."""
+    return str(getattr(hook, "__module__", "")).partition(".")[0] == "torch"
 
 
 def refuse_gradient(*gradients: Tensor | None) -> None:

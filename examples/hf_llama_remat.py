@@ -13,6 +13,7 @@ import hashlib
 import operator
 import re
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain, compress
@@ -131,6 +132,7 @@ class PlannedLlamaForCausalLM(LlamaForCausalLM):
         step.run(LlamaDecoderLayerAttention, "model.layers.3")
         step.run(LlamaDecoderLayerMLP, "model.layers.3")
         loss, logits = step.run(LlamaForCausalLMLmHead, labels=labels)
+        watch_outputs(step.blocks, logits)
         return CausalLMOutputWithPast(loss=loss, logits=logits)
 
     if not TYPE_CHECKING:
@@ -595,6 +597,7 @@ class LlamaForCausalLMLmHead(PlannedBlock):
         self, step: list[Any], p: Any, g: Any, d_loss: Tensor | None, d_unplanned_1: Tensor | None
     ) -> None:
         before, batch = step[self.at - 1], self.batch
+        refuse_watched(step)
         refuse_gradient(d_unplanned_1)
 
         # loss_utils.py:42  loss = nn.functional.cross_entropy(source, target, ignore_index=ignor…
@@ -832,6 +835,30 @@ def as_result(x: Tensor, *shape: int) -> Tensor:
 def contiguous_copy(x: Tensor) -> Tensor:
     """Copy a tensor so that its elements lie one after another."""
     return torch.clone(x, memory_format=torch.contiguous_format)
+
+
+def watch_outputs(step: list[Any], *outputs: Tensor) -> None:
+    """Remember the outputs that others are made of, and their hooks, which may outlive them."""
+    for output in outputs:
+        output.register_hook(is_of_torch).remove()  # so that there is what all hooks are put into
+    step[-1].watched = [(weakref.ref(output), output._backward_hooks) for output in outputs]
+
+
+def refuse_watched(step: list[Any]) -> None:
+    """Raise if a hook waits for all of such an output's gradient: part of it stays inside."""
+    for reference, hooks in step[-1].watched:
+        output = reference()
+        retained = output is not None and output.retains_grad
+        if retained or any(not is_of_torch(hook) for hook in hooks.values()):
+            raise RuntimeError(
+                "hf_llama_remat.py: an output that forward itself goes on reading has a hook or "
+                "retain_grad(), which would get a part of its gradient: call forward_eager() instead"
+            )
+
+
+def is_of_torch(hook: Any) -> bool:
+    """Tell whether a hook is PyTorch's own: sharded parameters are gathered by one."""
+    return str(getattr(hook, "__module__", "")).partition(".")[0] == "torch"
 
 
 def refuse_gradient(*gradients: Tensor | None) -> None:

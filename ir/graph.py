@@ -177,14 +177,15 @@ class Output:
     """One leaf of what the model returns: a tensor (`tensor`) or a constant (`constant`).
 
     `tangent` is the incoming gradient's tensor; None where no gradient flows in.
-    `requires_grad` tells whether eager's output carries a gradient. The same tensor returned twice
-    is the same Output twice.
+    `requires_grad` tells whether eager's output carries a gradient, `read_on` whether other outputs
+    are made of it. The same tensor returned twice is the same Output twice.
     """
 
     tensor: str | None
     constant: Argument
     tangent: str | None
     requires_grad: bool
+    read_on: bool = field(default=False, repr=False)  # no part of a fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from remat_gen.capture.lower.running_statistics import written_as_they_are
 from remat_gen.capture.lower.step_ends import End, Ends, Place
 from remat_gen.capture.lower.tensors import TensorTable
 from remat_gen.capture.lower.value_checks import with_checks
+from remat_gen.capture.lower.written_outputs import WrittenOutputs
 from remat_gen.capture.observe.outputs import Leaf
 from remat_gen.capture.refuse.untraceable import (
     constant_of,
@@ -274,11 +275,14 @@ class _Lowering:
             raise TraceError("the trace does not return what the model returns")
         outputs = {i: self._output(end, i) for i, end in leaving.items() if i < count}
         mutations = {self.by_place[p]: self.table.name(end) for p, end in self.ends.mutations()}
+        ours = WrittenOutputs(self.table, self.views, mutations)
         for i, leaf in enumerate(self.returned):
             if leaf.same_as is not None:
                 outputs[i] = outputs[leaf.same_as]
             elif (written := self._given(leaf)) in mutations and not leaf.requires_grad:
                 outputs[i] = ir.Output(written, None, None, False)  # itself, not what was written
+            elif mutations and leaf.outside and not leaf.requires_grad:
+                outputs[i] = ours.itself(outputs[i], i)
         self._name_tangents(outputs)
         gradients = tuple(self._gradients())
         differentiated = {gradient.of for gradient in gradients}
@@ -324,7 +328,8 @@ class _Lowering:
         if not isinstance(end, torch.fx.Node):
             return ir.Output(None, self.table.argument(end), None, False)
         tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
-        return ir.Output(self.table.name(behind(end)), None, tangent, requires_grad)
+        read_on = self.returned[index].read_on
+        return ir.Output(self.table.name(behind(end)), None, tangent, requires_grad, read_on)
 
 
 def _is_tensor_input(node: torch.fx.Node) -> bool:

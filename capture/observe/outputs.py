@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.as_eager.causal_masks import Positions, answered_no, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
+from remat_gen.capture.observe.reading_outputs import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.questions import watched_questions
 from remat_gen.capture.process.state import kept_state
@@ -33,7 +34,8 @@ class Leaf:
 
     `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
     gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
-    tensor; `given` is the buffer that it is itself, or which of the arguments.
+    tensor; `given` is the buffer that it is itself, or which of the arguments. `read_on` tells
+    whether other leaves are made of it.
     """
 
     requires_grad: bool
@@ -41,6 +43,7 @@ class Leaf:
     outside: bool
     same_as: int | None
     given: str | int | None = None
+    read_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ def _returned(value: object, given: _Given, replaced: tuple[str, ...], seeded: b
 
 def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
     first: dict[int, int] = {}
+    read = read_on(values)
     for i, value in enumerate(values):
         tensor = isinstance(value, torch.Tensor)
         earlier = first.setdefault(id(value), i) if tensor else i
@@ -211,6 +215,7 @@ def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
             outside=storage_of(value) in given.storages,
             same_as=earlier if earlier != i else None,
             given=given.places.get(id(value)) if tensor else None,
+            read_on=i in read,
         )
 
 

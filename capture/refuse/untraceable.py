@@ -60,6 +60,15 @@ def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
         )
 
 
+def _lacks_memory(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor has no numbers: to read them may end the process."""
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return True
+    return False
+
+
 def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> torch.Tensor:
     """Return the tensor that a `get_attr` node reads.
 
@@ -85,6 +94,11 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
         )
     if value.layout is not torch.strided:
         raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")
+    if _lacks_memory(value):  # torch lost sight of what it is a view of
+        raise TraceError(
+            f"{where}: the model cannot be traced: a .real or .imag of a complex buffer is "
+            "returned as it is: return a clone() of it"
+        )
     if value.numel() > _LARGEST_CONSTANT:
         raise TraceError(
             f"{where}: forward builds a constant of {value.numel()} numbers: register it as a "

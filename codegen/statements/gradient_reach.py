@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from remat_gen.ir.graph import Graph, Operation, Output, Phase, refs_in
+from remat_gen.ir.graph import Graph, Operation, Output, Phase
 
 Reach = Mapping[str, frozenset[int]]
 
@@ -63,25 +63,12 @@ def asks_what_came(graph: Graph) -> bool:
 
 
 def read_on(graph: Graph) -> tuple[Output, ...]:
-    """Return the outputs that forward goes on reading: part of their gradient comes from inside.
+    """Return the outputs that others are made of: part of their gradient comes from inside.
 
     Autograd does not see that part: all outputs come out of one function.
     """
-    bases = {view.tensor: view.base for view in graph.views}
-    read = [
-        name
-        for operation in graph.operations
-        if operation.phase is Phase.FORWARD
-        for name in refs_in(operation.args)
-    ]
-    seen: set[str] = set()
-    while read:
-        name = read.pop()
-        seen.add(name)
-        if name in bases and bases[name] not in seen:
-            read.append(bases[name])
-    made = (o for o in graph.outputs if o.tensor and o.requires_grad and o.tensor in seen)
-    return tuple(dict.fromkeys(o for o in made if not graph.storage_of(str(o.tensor)).kind.outside))
+    read = (o for o in graph.outputs if o.tensor and o.requires_grad and o.read_on)
+    return tuple(dict.fromkeys(o for o in read if not graph.storage_of(str(o.tensor)).kind.outside))
 
 
 def _tangents(graph: Graph) -> dict[str, frozenset[int]]:

@@ -105,6 +105,13 @@ def measure_eager_parts(
     )
 
 
+_WRITTEN_OVER = "modified by an inplace operation"
+_KEPT_INPUTS = (
+    "; a unit keeps what it is called with until its backward, also what eager reads no more: "
+    "where the model's own code writes into that behind the call, let it make a new tensor"
+)
+
+
 def _unmarked(_: object) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
@@ -142,9 +149,8 @@ def own_step(loaded: Loaded) -> Iterator[nn.Module]:
     except (TraceError, UsageError):
         raise
     except Exception as error:  # of the user's own code
-        raise TraceError(
-            f"the model's own step fails: {type(error).__name__}: {said(error)}"
-        ) from error
+        words = f"the model's own step fails: {type(error).__name__}: {said(error)}"
+        raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in str(error))) from error
     finally:
         state.restore(model)
         for parameter, gradient in gradients:

@@ -9,6 +9,9 @@ import torch
 from pairs import LOWEST, Pair, make_pair_of
 from sources import model_source
 from steps import assert_right
+from torch.utils._pytree import tree_leaves
+
+from remat_gen.ir.errors import TraceError
 
 H = "h = self.head(self.body(x))\n"
 CASES = {
@@ -99,6 +102,41 @@ def test_what_forward_writes_and_returns_is_itself() -> None:
         assert all(map(torch.equal, one, other))
 
 
+VIEWED = {
+    "written whole": "seen.mul_(0.9).add_(h.detach(), alpha=0.1)",
+    "a part written": "seen[1:4].add_(h[1:4].detach())",
+    "written through a view": "seen.view(-1).copy_(h.detach().view(-1))",
+}
+
+
+@pytest.mark.parametrize("written", VIEWED.values(), ids=VIEWED)
+@pytest.mark.parametrize("of", ["a buffer", "an argument"])
+def test_views_of_what_forward_writes_share_its_memory(written: str, of: str) -> None:
+    """Who writes into them afterwards changes what the next step reads."""
+    buffer = of == "a buffer"
+    seen = "seen = self.seen\n" if buffer else ""
+    source = model_source(
+        f"{seen}h = self.head(self.body(x))\n{written}\n"
+        "return h + seen, seen.view(-1)[2:], seen.t(), seen[1], seen.detach()",
+        init="self.register_buffer('seen', torch.zeros(6, 4))" if buffer else "",
+        arguments="self, x: Tensor" if buffer else "self, x: Tensor, seen: Tensor",
+        inputs="(torch.randn(6, 8),)" if buffer else "(torch.randn(6, 8), torch.zeros(6, 4))",
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+    found = []
+    for model in pair.models():
+        args, _ = pair.inputs()
+        torch.manual_seed(3)
+        for place in (1, 2, 3, 4):
+            h, *views = model(*args)
+            h.sum().backward()
+            views[place - 1].mul_(2).add_(1)
+            found.append((h, *map(torch.clone, views)))
+    for one, other in zip(found[:4], found[4:], strict=True):
+        assert all(map(torch.equal, one, other))
+
+
 @pytest.mark.parametrize("chosen", [(0,), (1,), (1, 0)])
 def test_gradients_into_some_outputs(open_ended: Pair, chosen: tuple[int, ...]) -> None:
     def backward(outputs: tuple[torch.Tensor, ...]) -> None:
@@ -169,6 +207,15 @@ def test_a_linear_layers_output_may_be_changed_in_place(returned: str) -> None:
     assert all(map(torch.equal, *gradients))
 
 
+@pytest.mark.parametrize("part", ["real", "imag"])
+def test_a_part_of_a_complex_buffer_is_refused(part: str) -> None:
+    """PyTorch traces it as a constant without memory, and to read that ends the process."""
+    init = "self.register_buffer('turn', torch.ones(4, dtype=torch.complex64))"
+    source = model_source(f"return self.head(self.body(x)), self.turn.{part}", init=init)
+    with pytest.raises(TraceError, match=r"return a clone\(\) of it"):
+        make_pair_of(source, "1GB", "per-layer")
+
+
 INFINITE = {
     "a root at zero": "return self.head(h), (h * (h > 0)).sqrt()",
     "a norm of nothing": "return self.head(h), (h * 0).pow(2).sum(-1).sqrt()",
@@ -203,13 +250,13 @@ def test_layers_that_return_what_they_make() -> None:
 READ_ON = model_source("h = self.body(x)\nreturn self.head(h), h")
 ASKED: dict[str, Callable[[torch.Tensor], object]] = {
     "retain_grad": lambda h: h.retain_grad(),
-    "a hook": lambda h: h.register_hook(lambda g: g.clamp(-1, 1)),
+    "a hook": lambda h: h.register_hook(lambda g: None),
 }
 
 
 @pytest.mark.limit(
-    "hooks and `retain_grad()` on an output that `forward` itself goes on reading: autograd does "
-    "not see that part of its gradient",
+    "hooks and `retain_grad()` on an output that `forward` itself goes on reading, or that another "
+    "one is a view of: autograd does not see that part of its gradient",
     "an error; call `forward_eager()`",
 )
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
@@ -221,6 +268,59 @@ def test_an_output_that_forward_goes_on_reading(ask: Callable[[torch.Tensor], ob
     ask(h)
     with pytest.raises(RuntimeError, match=r"itself goes on reading(.|\n)*forward_eager"):
         (out.sum() + h.sum()).backward()
+
+
+BEHIND_VIEWS = {
+    "a view": "h = self.body(x)\nreturn h, h.view(-1)",
+    "the same twice and a view": "h = self.body(x)\nreturn [h, h], {'rows': h[1:]}",
+    "written through a view": "h = self.body(x)\npart = h[:2]\npart.mul_(2)\nreturn h, part",
+    "a reshape that the loss reads reshaped": "h = self.head(self.body(x).view(2, 3, 8))\n"
+    "return h, F.cross_entropy(h.view(-1, 4), torch.zeros(6, dtype=torch.long))",
+}
+
+
+@pytest.mark.parametrize("source", BEHIND_VIEWS.values(), ids=BEHIND_VIEWS)
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_an_output_that_others_are_views_of(
+    source: str, ask: Callable[[torch.Tensor], object]
+) -> None:
+    pair = make_pair_of(model_source(source), "1GB", "per-layer")
+    _, planned = pair.models()
+    *others, last = tree_leaves(planned(*pair.inputs()[0]))
+    ask(others[0])
+    with pytest.raises(RuntimeError, match=r"itself goes on reading(.|\n)*forward_eager"):
+        last.sum().backward()
+
+
+def test_a_hook_on_an_output_that_nobody_holds() -> None:
+    pair = make_pair_of(READ_ON, "1GB", "per-layer")
+    _, planned = pair.models()
+    out, h = planned(*pair.inputs()[0])
+    h.register_hook(lambda g: None)
+    del h
+    with pytest.raises(RuntimeError, match="itself goes on reading"):
+        out.sum().backward()
+
+
+HOOKED = {
+    "only read detached": "h = self.body(x)\nreturn h, self.head(x + h.detach())",
+    "its own view": "h = self.body(x)\nreturn h.view(-1), h",
+    "parts": "h = self.body(x)\nreturn h.split(3)",
+}
+
+
+@pytest.mark.parametrize("source", HOOKED.values(), ids=HOOKED)
+def test_outputs_that_no_other_is_made_of_may_have_hooks(source: str) -> None:
+    pair = make_pair_of(model_source(source), "1GB", "per-layer")
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        first, other = model(*pair.inputs()[0])
+        first.retain_grad()
+        first.register_hook(lambda g: g * 2)
+        (first.sin().sum() + other.cos().sum()).backward()
+        found.append((first.grad, model.layers[0].up.weight.grad))
+    assert all(map(torch.equal, *found))
 
 
 @pytest.mark.limit(

@@ -78,6 +78,16 @@ def test_what_changed_is_named_by_its_path_in_the_model(routed: Pair) -> None:
         training_step(model, *routed.example)
 
 
+def test_an_input_that_changed_is_named_with_its_unit(routed: Pair) -> None:
+    """The model's own inputs may be called the same."""
+    _, model = routed.models()
+    model.requires_grad_(False).h[1].requires_grad_(True)
+    with pytest.raises(
+        ValueError, match=r"x of h\.0 is float32.* on cpu, planned for .* requires grad"
+    ):
+        training_step(model, *routed.example)
+
+
 def test_two_steps_may_be_in_flight(routed: Pair) -> None:
     found = []
     for model in routed.models():
@@ -111,6 +121,14 @@ def test_refusals(tmp_path: Path, options: dict[str, object], words: str) -> Non
     source = planned_units.MODELS / "routed.py"
     with pytest.raises(remat_gen.RematError, match=words):
         remat_gen.generate(source, budget="80%", output=tmp_path / "x.py", **options)
+
+
+def test_an_input_of_a_unit_that_is_written_into_is_refused(tmp_path: Path) -> None:
+    """Eager's backward may not read it again, a unit's does."""
+    doubled = "x = x * 2\n        q, k, v ="
+    changes = {"x = layer(x)": "x.add_(layer(x))", "q, k, v =": doubled}
+    with pytest.raises(remat_gen.RematError, match="a unit keeps what it is called with"):
+        plan(tmp_path, "deep", "90%", changes)
 
 
 def test_checkpointing_around_units_is_refused(routed: Pair) -> None:
