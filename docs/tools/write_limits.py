@@ -49,6 +49,8 @@ _TAIL = """
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's
   version check sees neither; what a plan runs again reads what was written, so that gradients
   differ from eager's.
+- A hook on an output that is then changed in place (`h.register_hook(…); h.mul_(2)`): where eager's
+  is a view, as a linear layer's in three dimensions, PyTorch forgets the hook; here it is called.
 - `torch.nn.attention.sdpa_kernel(…)` around a step that was planned without it: attention's kernel
   is the planned one (last bits differ).
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
