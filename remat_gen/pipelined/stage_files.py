@@ -83,8 +83,9 @@ def _refuse_other_inputs(
     inputs: str,
 ) -> None:
     if [*map(layout_of, handed)] != [*map(layout_of, taken)]:
+        made = _told(taken) if taken else "nothing by position, as it is handed on: return a tuple"
         raise UsageError(
-            f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {_told(taken)}"
+            f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {made}"
         )
     if not all(t.requires_grad for t in taken if t.is_floating_point()):
         raise UsageError(

@@ -236,6 +236,11 @@ def test_refusals(folder: Path, options: dict[str, Any], words: str) -> None:
             r"and stage_inputs\(1, 2\) makes float32\[4, 65,",
         ),
         (
+            "(tokens if stage == 0 else stream,), {",
+            "(), {'x': tokens} if stage == 0 else {'x': stream, ",
+            r"stage_inputs\(1, 2\) makes nothing by position, as it is handed on: return a tuple",
+        ),
+        (
             "x = self.embed(x)",
             "raise ValueError('no')",
             r"gpt.py:\d+: build_stage\(0, 2\) on stage_inputs\(0, 2\) failed: ValueError: no",
