@@ -119,7 +119,7 @@ class Operation:
     `outputs` has a tensor name per returned tensor, or None where nothing uses it. `hint` is the
     user's name for the result (a variable or a module), `module` the path of the module it ran in.
     `state` is the recorded generator state that a second run of a random operation starts from.
-    `node` numbers the node of autograd that a backward operation is a part of.
+    `node` numbers the nodes of autograd that backward operations are parts of.
 
     Three targets are ours: `remat.rng_state` records the generator's state, `remat.constant` builds
     a small tensor from the numbers in its arguments, `remat.check_value` compares a condition with
@@ -138,7 +138,7 @@ class Operation:
     module: str
     hint: str
     state: str | None = None
-    node: int | None = None
+    node: int | None = field(default=None, repr=False)  # no part of a fingerprint
 
 
 @dataclass(frozen=True, slots=True)

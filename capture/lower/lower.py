@@ -80,6 +80,7 @@ class _Lowering:
     views: list[ir.View] = field(default_factory=list)
     tangents: dict[int, str] = field(default_factory=dict)
     by_place: dict[Place, str] = field(default_factory=dict)  # of an input -> its tensor
+    autograd_nodes: dict[int, int] = field(default_factory=dict)
     parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
@@ -161,9 +162,16 @@ class _Lowering:
                 module=module,
                 hint=hints[0],
                 state=state,
-                node=node.meta.get("seq_nr") if phase is ir.Phase.BACKWARD else None,
+                node=self._autograd_node(node) if phase is ir.Phase.BACKWARD else None,
             )
         )
+
+    def _autograd_node(self, node: torch.fx.Node) -> int | None:
+        """Return the number of its node of autograd: torch's own go on from trace to trace."""
+        number = node.meta.get("seq_nr")
+        if number is None:
+            return None
+        return self.autograd_nodes.setdefault(number, len(self.autograd_nodes))
 
     def _outputs(
         self,

@@ -150,7 +150,7 @@ def own_step(loaded: Loaded) -> Iterator[nn.Module]:
         raise
     except Exception as error:  # of the user's own code
         words = f"the model's own step fails: {type(error).__name__}: {said(error)}"
-        raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in str(error))) from error
+        raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in words)) from error
     finally:
         state.restore(model)
         for parameter, gradient in gradients:

@@ -38,7 +38,7 @@ def test_what_fsdp_holds_is_part_of_the_peak(sharded: Pair) -> None:
     if ":" not in made.units.fsdp:
         assert peak(sharded, model) < made.predicted.peak_bytes - 100_000  # without FSDP
     else:
-        with pytest.raises(ValueError, match=r"x is float32.*, planned for bfloat16"):
+        with pytest.raises(ValueError, match=r"x of h\.0 is float32.*, planned for bfloat16"):
             peak(sharded, model)
     assert not remat_gen.check(path).stale
 
