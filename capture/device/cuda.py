@@ -78,9 +78,9 @@ class Cuda(DeviceKind):
         return 10**9 + device_bytes // 20
 
     def beyond_caches_bytes(self, device: torch.device) -> int:
-        """Return four times the second-level cache; where it is not told, as elsewhere."""
+        """Return four times the second-level cache, and no less than elsewhere."""
         cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
-        return 4 * int(cache) or 1 << 26
+        return max(1 << 26, 4 * int(cache))
 
     def wake(self, device: torch.device) -> None:
         """Multiply until the clocks are up."""

@@ -143,7 +143,7 @@ def test_a_gpu_has_times_of_both(
     assert events.slept == 3 * [cycles]
 
 
-@pytest.mark.parametrize("cache, beyond", [(60 << 20, 240 << 20), (0, 64 << 20)])
+@pytest.mark.parametrize("cache, beyond", [(60 << 20, 240 << 20), (4 << 20, 64 << 20)])
 def test_copies_are_more_than_the_l2_cache(
     cache: int, beyond: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

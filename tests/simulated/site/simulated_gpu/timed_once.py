@@ -10,6 +10,9 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="package")
 def timed_once() -> Iterator[None]:
-    """Time each call once: what a simulated GPU takes says nothing."""
-    with mock.patch("remat_gen.capture.profile.timing.Effort.repeats", lambda *_: 1):
+    """Time each call once, in one place: what a simulated GPU takes says nothing."""
+    with (
+        mock.patch("remat_gen.capture.profile.timing.Effort.repeats", lambda *_: 1),
+        mock.patch("remat_gen.capture.device.cuda.Cuda.beyond_caches_bytes", lambda *_: 1),
+    ):
         yield
