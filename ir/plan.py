@@ -127,10 +127,12 @@ class Modelled:
     """The device that was planned for without being there: costs follow from its rates.
 
     `target` as it was asked for ("h200", "my_gpu.toml"), `device` is torch's word: "cuda", "cpu".
+    Of a GPU the compute capability is there, if it is known: eager chooses kernels by it.
     """
 
     target: str
     device: str
+    capability: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

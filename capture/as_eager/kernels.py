@@ -8,6 +8,7 @@ dropout there is a replacement of our own.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from remat_gen.capture.as_eager import rms_norm
 from remat_gen.capture.as_eager.attention import attention
 from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.as_eager.resampling import RESAMPLING
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import cudnn_batch_norm
 
 aten = torch.ops.aten
@@ -44,7 +46,6 @@ _OF_GPU: _Kernels = {
         _Key.CompositeImplicitAutograd: rms_norm.kept,
         _Key.Meta: rms_norm.arithmetic,
     },
-    aten.scaled_dot_product_attention.default: _for(attention),
 }
 
 # Packets of operators whose kernels have a backward of their own on every device.
@@ -55,12 +56,12 @@ _PACKETS = (
 
 
 @contextlib.contextmanager
-def kernels_of_eager(stands_for: str = "") -> Iterator[None]:
+def kernels_of_eager(stands_for: AbsentDevice | None = None) -> Iterator[None]:
     """Take torch's replacements for tracing away, and put them back.
 
-    A model on the CPU that stands for one on a kind of GPU is traced with the kernels of that.
+    A model on the CPU that stands for one on a GPU is traced with the kernels of that.
     """
-    ours = _OF_GPU if stands_for else _OURS
+    ours = _of_gpu(stands_for) if stands_for else _OURS
     before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
     for operator, _ in before:
         for key in _KEYS:
@@ -94,6 +95,11 @@ def calls_of_eager() -> Iterator[None]:
     finally:
         special.clear()
         special.update(before)
+
+
+def _of_gpu(device: AbsentDevice) -> _Kernels:
+    there = functools.partial(attention, device=device)
+    return {**_OF_GPU, aten.scaled_dot_product_attention.default: _for(there)}
 
 
 def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:

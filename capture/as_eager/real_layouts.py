@@ -19,6 +19,7 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten
@@ -27,10 +28,10 @@ Rule: TypeAlias = Callable[[Tensor, Sequence[Any]], Sequence[int]]
 
 
 @contextmanager
-def layouts_of_kernels(stands_for: str = "") -> Iterator[None]:
+def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]:
     """Let fake tensors have the strides of kernels.
 
-    `stands_for` is the device that fake tensors on the CPU stand for, "" where they are themselves.
+    `stands_for` is the device that fake tensors on the CPU stand for, if they are not themselves.
     """
     dispatch = FakeTensorMode.dispatch
 

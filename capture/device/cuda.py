@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import torch
 
+from remat_gen.capture.device.absent import UNKNOWN
 from remat_gen.capture.device.kind import Bytes, DeviceKind, Time
 from remat_gen.ir.errors import UsageError
 
@@ -32,6 +33,10 @@ class Cuda(DeviceKind):
     def name(self, device: torch.device) -> str:
         """Return the maker's name for it."""
         return torch.cuda.get_device_name(device)
+
+    def capability(self, device: torch.device) -> tuple[int, int]:
+        """Return NVIDIA's compute capability; AMD's numbers mean others' kernels."""
+        return UNKNOWN if torch.version.hip else torch.cuda.get_device_capability(device)
 
     def memory_bytes(self, device: torch.device) -> int:
         """Return its own memory."""

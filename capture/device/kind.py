@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from remat_gen.capture.device.absent import UNKNOWN
+
 _HEADROOM_BYTES = 10**9
 
 
@@ -72,6 +74,10 @@ class DeviceKind(ABC):
     @abstractmethod
     def name(self, device: torch.device) -> str:
         """Return what plans call a device."""
+
+    def capability(self, device: torch.device) -> tuple[int, int]:
+        """Return the number by which eager chooses kernels there, if the kind has one."""
+        return UNKNOWN
 
     @abstractmethod
     def memory_bytes(self, device: torch.device) -> int:

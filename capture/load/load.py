@@ -17,6 +17,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import KINDS, TYPES, kind_of
 from remat_gen.capture.load.builders import build_model
 from remat_gen.capture.load.stand_in import refuse_elsewhere, refused_autocast
@@ -35,7 +36,7 @@ class Loaded:
     """A model file, imported: the model in training mode and the arguments of one step.
 
     `builder` is the name in the file that built the model, `inputs_name` the one that made the
-    arguments. Where the tensors are fakes that stand for those of a GPU, `stands_for` is its kind.
+    arguments. Where the tensors are fakes that stand for those of a GPU, `stands_for` is it.
     Modules that the file imported from its own folder are out of `sys.modules` again:
     work that may import them (tracing does) belongs inside `with loaded.importable():`.
     """
@@ -51,7 +52,7 @@ class Loaded:
     inputs_name: str
     device: torch.device
     siblings: Mapping[str, ModuleType]
-    stands_for: str = ""
+    stands_for: AbsentDevice | None = None
 
     @property
     def model_name(self) -> str:
@@ -76,13 +77,13 @@ def load(
     device: str | torch.device = "auto",
     *,
     fake: bool = False,
-    stands_for: str = "",
+    stands_for: AbsentDevice | None = None,
 ) -> Loaded:
     """Import a model file, build its model in training mode and its example inputs.
 
     Builders run from a fixed seed; the caller's generators are left as they were. `fake` tensors
     have shapes and no values: enough to trace, and nothing is allocated. On the CPU they may stand
-    for those of a kind of device that is not here.
+    for those of a device that is not here.
 
     Raises:
         UsageError: anything that the file lacks or does wrong, with its place and what to do.
@@ -101,8 +102,9 @@ def load(
                 refuse_elsewhere(_tensors(built, step), str(path))
             built, step = _on_device(built, step, target, path)
     check_step(built, step, path, inputs or INPUTS)
+    kind = stands_for.kind if stands_for else target.type
     with refused_autocast(str(path), stands_for):
-        remember_context(built, module, path, stands_for or target.type)
+        remember_context(built, module, path, kind)
     return Loaded(
         path=path,
         source=text,
@@ -113,14 +115,14 @@ def load(
         kwargs=step.kwargs,
         builder=builder,
         inputs_name=inputs or INPUTS,
-        device=torch.device(stands_for) if stands_for else target,
+        device=torch.device(kind) if stands_for else target,
         siblings=isolation.siblings,
         stands_for=stands_for,
     )
 
 
-def load_fake(path: Path, model: str | None, inputs: str | None, device: str) -> Loaded:
-    """Load a model file for a kind of device that need not be here: without values.
+def load_fake(path: Path, model: str | None, inputs: str | None, device: AbsentDevice) -> Loaded:
+    """Load a model file for a device that need not be here: without values.
 
     Where the builder reads values of tensors, or a module has some besides its parameters and
     buffers, the model is built for real, on the CPU, and its values are taken away.
@@ -128,8 +130,7 @@ def load_fake(path: Path, model: str | None, inputs: str | None, device: str) ->
     Raises:
         UsageError: as `load`.
     """
-    kind = kind_of(device)
-    stands_for = kind.type if kind.is_accelerator else ""
+    stands_for = device if kind_of(device.kind).is_accelerator else None
     try:
         loaded = load(path, model, inputs, "cpu", fake=True, stands_for=stands_for)
         if not has_constants(loaded.model):

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.replaced import replaced
@@ -40,7 +41,7 @@ def refuse_elsewhere(tensors: Iterable[torch.Tensor], where: str) -> None:
 
 
 @contextlib.contextmanager
-def refused_autocast(where: str, stands_for: str) -> Iterator[None]:
+def refused_autocast(where: str, stands_for: AbsentDevice | None) -> Iterator[None]:
     """Refuse autocast on tensors that stand for a GPU's: what is cast differs from the CPU's.
 
     torch ignores autocast for "cuda" where there is none, with a warning that nobody sees.
@@ -70,20 +71,20 @@ def refused_autocast(where: str, stands_for: str) -> Iterator[None]:
         )
 
 
-def say_on_gpu(model: nn.Module, call: Call, stands_for: str) -> None:
-    """Let a model that was traced, and its example, say that they are on a GPU of that kind.
+def say_on_gpu(model: nn.Module, call: Call, stands_for: AbsentDevice) -> None:
+    """Let a model that was traced, and its example, say that they are on that GPU.
 
     What is written of them into the generated module is compared with the real ones.
     """
     for tensor in (*model.parameters(), *model.buffers(), *(leaf.value for leaf in call.leaves)):
         if isinstance(tensor, FakeTensor):
-            tensor.fake_device = torch.device(_first(stands_for))
+            tensor.fake_device = torch.device(_first(stands_for.kind))
 
 
-def on_gpu(graph: Graph, stands_for: str) -> Graph:
+def on_gpu(graph: Graph, stands_for: AbsentDevice) -> Graph:
     """Return a graph that was traced on the CPU as one of a GPU: devices and generator states."""
-    states, there = {o.state for o in graph.operations if o.state}, _first(stands_for)
-    nbytes = kind_of(stands_for).rng_state_bytes
+    states, there = {o.state for o in graph.operations if o.state}, _first(stands_for.kind)
+    nbytes = kind_of(stands_for.kind).rng_state_bytes
     return replace(
         graph,
         operations=tuple(_moved(operation, there) for operation in graph.operations),

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from remat_gen.capture.as_eager.dropout import dropout_mask
+from remat_gen.capture.device.absent import UNKNOWN
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.targets import Hardware
@@ -56,6 +57,7 @@ def calibrate(device: torch.device) -> Hardware:
         flops_per_s={name: rate for name, rate in rates.items() if rate >= _SLOWEST * fastest},
         drawn_per_s=_drawn(sizes, device),
         host_bytes_per_s=host_bytes_per_s(device, sizes.copied_bytes),
+        compute_capability=kind_of(device).capability(device),
         source=f"measured by remat-gen calibrate, torch {str(torch.__version__).partition('+')[0]}",
     )
 
@@ -113,6 +115,11 @@ def _round(number: float) -> float:
     return float(f"{number:.{_DIGITS}g}")
 
 
+def _capability(found: Hardware) -> list[str]:
+    known = found.compute_capability != UNKNOWN
+    return [f"compute_capability = {list(found.compute_capability)}"] * known
+
+
 def target_text(name: str, found: Hardware) -> str:
     """Return a device as TOML, as `targets.read_targets` reads it; the same for the same rates."""
     lines = [
@@ -125,6 +132,7 @@ def target_text(name: str, found: Hardware) -> str:
         f"bytes_per_s = {_number(found.bytes_per_s)}",
         f"drawn_per_s = {_number(found.drawn_per_s)}",
         f"host_bytes_per_s = {_number(found.host_bytes_per_s)}",
+        *_capability(found),
         f'source = "{found.source}"',
         "",
         f"[{name}.flops_per_s]",

@@ -16,7 +16,9 @@ from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph, Operation, Ref, Tensor
 
-_FLASH_BACKWARD = "aten._scaled_dot_product_flash_attention_backward.default"
+_FUSED_BACKWARDS = frozenset(
+    f"aten._scaled_dot_product_{kernel}_attention_backward.default" for kernel in ("flash", "cudnn")
+)
 _FLOAT_BYTES = 4
 _ROWS = 128  # flash attention works on whole blocks of the sequence
 _COLUMNS = 32  # and on heads whose size is a multiple of this
@@ -40,9 +42,10 @@ def workspace_bytes(graph: Graph, operation: Operation) -> int:
 
     Flash attention's backward (aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp,
     `mha_bwd`) adds up the gradient of the queries in float32, and holds a float32 per row; where
-    heads share keys and values, it makes the gradient of these for every head first.
+    heads share keys and values, it makes the gradient of these for every head first. cuDNN's says
+    no more than that it has a workspace: taken to be the same, for the same algorithm.
     """
-    if operation.target != _FLASH_BACKWARD:
+    if operation.target not in _FUSED_BACKWARDS:
         return 0
     _, query, key, value = _tensors(graph, operation, 4)
     batch, heads, rows, size = query.shape

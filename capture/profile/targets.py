@@ -9,6 +9,7 @@
     bytes_per_s = 4.1e12
     drawn_per_s = 8.0e11
     host_bytes_per_s = 5.2e10
+    compute_capability = [9, 0]
     source = "measured by remat-gen calibrate"
 
     [my_gpu.flops_per_s]
@@ -26,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
+from remat_gen.capture.device.absent import UNKNOWN, AbsentDevice
 from remat_gen.capture.device.kinds import TYPES
 from remat_gen.capture.profile.roofline import Rates
 from remat_gen.ir.errors import UsageError
@@ -40,6 +42,7 @@ class Hardware:
 
     `drawn_per_s` are random numbers; without it they are drawn as fast as they are written.
     `host_bytes_per_s` are copied from pinned memory of the host, or to it; 0 where it is unknown.
+    By `compute_capability` eager chooses kernels on a GPU.
     """
 
     name: str
@@ -52,6 +55,12 @@ class Hardware:
     source: str
     drawn_per_s: float = math.inf
     host_bytes_per_s: float = 0.0
+    compute_capability: tuple[int, int] = UNKNOWN
+
+    @property
+    def absent(self) -> AbsentDevice:
+        """Return the device as what a model is traced for."""
+        return AbsentDevice(self.device, self.compute_capability)
 
     @property
     def rates(self) -> Rates:
@@ -67,6 +76,7 @@ class Hardware:
 
 
 _RATES = "flops_per_s"
+_CAPABILITY = "compute_capability"
 _KEYS = tuple(field.name for field in fields(Hardware))
 _RARE = ("drawn_per_s", "host_bytes_per_s")
 _NEEDED = tuple(field.name for field in fields(Hardware) if field.default is MISSING)
@@ -132,6 +142,7 @@ def _hardware(path: Path, name: str, table: object) -> Hardware:
         bytes_per_s=_number(where, "bytes_per_s", table["bytes_per_s"]),
         source=_text(where, "source", table["source"]),
         **{k: _number(where, k, table[k]) for k in _RARE if k in table},
+        compute_capability=_capability(where, table.get(_CAPABILITY, list(UNKNOWN))),
         flops_per_s={k: _number(f"{where}.{_RATES}", k, rate) for k, rate in rates.items()},
     )
 
@@ -142,6 +153,12 @@ def _text(where: str, key: str, value: object) -> str:
     if key == "device" and value not in TYPES:
         raise UsageError(f"{where}.{key}: is {value!r}; known are {', '.join(TYPES)}")
     return value
+
+
+def _capability(where: str, value: object) -> tuple[int, int]:
+    if isinstance(value, list) and len(value) == 2 and all(type(n) is int for n in value):
+        return value[0], value[1]
+    raise UsageError(f"{where}.{_CAPABILITY}: is {value!r}; write two numbers: [9, 0]")
 
 
 def _whole(where: str, key: str, value: object) -> int:

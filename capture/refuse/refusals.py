@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
@@ -133,7 +134,7 @@ def refuse_recurrent_dropout(model: nn.Module) -> None:
             )
 
 
-def refuse_recurrent_on_gpu(model: nn.Module, stands_for: str) -> None:
+def refuse_recurrent_on_gpu(model: nn.Module, stands_for: AbsentDevice | None) -> None:
     """Refuse RNNs on a GPU: cuDNN runs them in one kernel, the trace has them step by step.
 
     The planned step would be right, many times as slow, and compared with another kernel's results.
@@ -141,8 +142,9 @@ def refuse_recurrent_on_gpu(model: nn.Module, stands_for: str) -> None:
     Raises:
         TraceError: there is one.
     """
+    elsewhere = {stands_for.kind} if stands_for else set()
     for name, module in model.named_modules():
-        on = {stands_for, *(p.device.type for p in module.parameters(recurse=False))}
+        on = {p.device.type for p in module.parameters(recurse=False)} | elsewhere
         if isinstance(module, nn.RNNBase) and any(kind_of(d).has_fused_rnns for d in on):
             raise TraceError(
                 f"{name or type(model).__name__} is an nn.{type(module).__name__} on a GPU, where "

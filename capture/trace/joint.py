@@ -28,6 +28,7 @@ from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
 from remat_gen.capture.as_eager.older_torch import as_in_newest
 from remat_gen.capture.as_eager.resampling import symbolic_resampling
 from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
@@ -67,14 +68,14 @@ def trace_joint(
     differentiated: frozenset[int],
     fakes: Arguments | None = None,
     *,
-    stands_for: str = "",
+    stands_for: AbsentDevice | None = None,
     looked_at: Call | None = None,
     asks: bool = False,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    A model on the CPU that `stands_for` one on a kind of GPU is traced with a GPU's kernels. Where
+    A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where
     forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did;
     where it `asks` whether it is traced, it is told no.
 

@@ -27,6 +27,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
@@ -63,7 +64,7 @@ def trace_lengths(
     call: Call,
     differentiated: frozenset[int],
     lengths: tuple[Length, ...],
-    stands_for: str = "",
+    stands_for: AbsentDevice | None = None,
     looked_at: Call | None = None,
     asks: bool = False,
 ) -> tuple[Joint, Sizes, ShapeEnv]:

@@ -17,6 +17,7 @@ from remat_gen.capture.as_eager.causal_masks import masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
@@ -99,7 +100,7 @@ def trace(
     kwargs: dict[str, Any],
     source_file: Path | None = None,
     dynamic: Iterable[str] | None = (),
-    stands_for: str = "",
+    stands_for: AbsentDevice | None = None,
     fixed: Iterable[str] = (),
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
@@ -107,7 +108,7 @@ def trace(
     The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
     batch where there is one and the model allows it, else none, and the result says why. The
     numbers of `fixed` inputs are the same in each step, so that forward may read them. Fake
-    tensors on the CPU may stand for those of a kind of GPU (`stands_for`): the model says
+    tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
     afterwards that it is there.
 
     Raises:
@@ -165,7 +166,7 @@ class _Step:
     returned: Returned
     reads: Reads
     file: str
-    stands_for: str
+    stands_for: AbsentDevice | None
     looks: Looks | None
 
     @property

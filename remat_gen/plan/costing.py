@@ -29,7 +29,7 @@ def load_for(
     """
     if not target:
         return load(model_file, model, inputs, device)
-    return load_fake(model_file, model, inputs, find_target(target).device)
+    return load_fake(model_file, model, inputs, find_target(target).absent)
 
 
 def costs_of(

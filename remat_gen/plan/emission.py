@@ -10,6 +10,7 @@ from remat_gen import __version__
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request, default_output, relative
 from remat_gen.ask.versions import torch_version
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
@@ -67,7 +68,7 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         keep=request.pins.keep,
         recompute=request.pins.recompute,
         costs=dict(costs.operations),
-        modelled=Modelled(request.target_word, loaded.device.type) if request.target else None,
+        modelled=_modelled(request, loaded),
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=solver_of(solution),
@@ -78,6 +79,13 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         rungs=rungs,
         fixed=request.fix,
     )
+
+
+def _modelled(request: Request, loaded: Loaded) -> Modelled | None:
+    if not request.target:
+        return None
+    there = loaded.stands_for or AbsentDevice(loaded.device.type)
+    return Modelled(request.target_word, there.kind, there.capability)
 
 
 def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:

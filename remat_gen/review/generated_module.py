@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from remat_gen.ask.versions import torch_version
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, import_file, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
@@ -75,8 +76,8 @@ class Existing:
                 f"{self.path}: was generated from a built {asked.model}, which its file alone does "
                 "not build; hand it over in Python: remat_gen.check(path, model, inputs)"
             )
-        if fake and self.plan.modelled is not None:
-            return load_fake(self.original, asked.model, asked.inputs, self.device)
+        if fake and self.absent is not None:
+            return load_fake(self.original, asked.model, asked.inputs, self.absent)
         if self.lacks_device:
             raise UsageError(
                 f"{self.path}: is planned for {self.plan.device}, and PyTorch sees no GPU here"
@@ -115,10 +116,15 @@ class Existing:
         return not kind_of(self.device).count()
 
     @property
+    def absent(self) -> AbsentDevice | None:
+        """Return the device that was planned for without being there, if it was."""
+        modelled = self.plan.modelled
+        return AbsentDevice(modelled.device, modelled.capability) if modelled else None
+
+    @property
     def device(self) -> str:
         """Return the kind of device that the plan is for."""
-        modelled = self.plan.modelled
-        return modelled.device if modelled else kind_of_plan(self.plan.device).type
+        return self.absent.kind if self.absent else kind_of_plan(self.plan.device).type
 
 
 def emit_again(existing: Existing) -> str:
@@ -158,7 +164,7 @@ def verify_file(
             original.kwargs,
             device=original.device,
             predicted_peak_bytes=existing.plan.predicted.peak_bytes,
-            modelled=existing.plan.modelled is not None,
+            modelled=existing.absent,
             varies=existing.plan.units is not None,
             budget_bytes=existing.plan.asked.budget_bytes,
             smaller=_smaller_steps(existing.plan, original),

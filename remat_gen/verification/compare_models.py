@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.ir.errors import said
@@ -59,7 +60,7 @@ class _Subject:
     state: State
     device: torch.device
     seed: int
-    modelled: bool
+    modelled: AbsentDevice | None
     progress: Step | None = None
     deterministic: bool = False
     as_used: AsUsed = nullcontext
@@ -119,7 +120,7 @@ def verify_models(
     device: torch.device,
     predicted_peak_bytes: int | None,
     budget_bytes: int | None,
-    modelled: bool = False,
+    modelled: AbsentDevice | None = None,
     varies: bool = False,
     smaller: Sequence[SmallerStep] = (),
     seed: int = 0,
@@ -157,7 +158,7 @@ def verify_models(
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes,
         budget_bytes=budget_bytes,
-        modelled=modelled,
+        modelled=modelled is not None,
         varies=varies,
     )
     with kept_generators(), told_free(planned, 0):

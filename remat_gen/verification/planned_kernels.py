@@ -1,10 +1,11 @@
 """The kernels that a plan for a GPU runs, for eager to be compared with.
 
 cuDNN has kernels of its own for BatchNorm in 32 bits, and on Hopper for attention, which eager
-prefers. Plans run its BatchNorm where running statistics are updated, and with modelled costs
-neither of them: the same mathematics, rounded otherwise, and other numbers drawn for attention's
-dropout. In a deep network with BatchNorm last bits grow until nothing can be told apart from an
-error, so that eager runs the same kernels here. Its time is measured with its own.
+prefers. Plans run its BatchNorm where running statistics are updated, and not with modelled costs;
+its attention where the device that was planned for prefers it. Others are the same mathematics,
+rounded otherwise, and draw other numbers for attention's dropout. In a deep network with BatchNorm
+last bits grow until nothing can be told apart from an error, so that eager runs the same kernels
+here. Its time is measured with its own.
 
 The gradient of `table[rows]` is added in any order on the CPU, too, by several threads from 32768
 numbers on. Deterministic kernels add in one.
@@ -20,33 +21,31 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.replaced import replaced
 
 _NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
 _PARAMETERS = ("input", "weight", "bias", "running_mean", "running_var", "training")
-_PLANNED_ATTENTION = (
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-)
+_ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @contextlib.contextmanager
 def planned_kernels(
-    device: torch.device, *, modelled: bool, deterministic: bool = False
+    device: torch.device, *, modelled: AbsentDevice | None, deterministic: bool = False
 ) -> Iterator[None]:
-    """Let eager run a plan's kernels on a GPU; `modelled` plans have no attention of cuDNN's."""
+    """Let eager run a plan's kernels on a GPU; a plan may be `modelled` for another one."""
     with contextlib.ExitStack() as stack:
         if deterministic:
             stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
             torch.set_deterministic_debug_mode("warn")
         if kind_of(device).has_cudnn:
             for name in _NORMS:
-                own = _without_cudnn(getattr(torch, name), modelled=modelled)
+                own = _without_cudnn(getattr(torch, name), modelled=modelled is not None)
                 stack.enter_context(replaced(torch, name, own))
             if modelled:
-                stack.enter_context(sdpa_kernel(list(_PLANNED_ATTENTION)))
+                first = [SDPBackend.CUDNN_ATTENTION] * modelled.prefers_cudnn_attention
+                stack.enter_context(sdpa_kernel([*first, *_ATTENTION], set_priority=True))
         yield
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tracing import source
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load_fake
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.errors import TraceError
@@ -19,7 +20,7 @@ INPUTS = "(torch.randn(4, 16),)"
 def traced(folder: Path, forward: str) -> Traced:
     path = folder / "net.py"
     path.write_text(source(INIT, forward, INPUTS), encoding="utf-8")
-    return trace_loaded(load_fake(path, None, None, "cuda"))
+    return trace_loaded(load_fake(path, None, None, AbsentDevice("cuda")))
 
 
 DRAWN = {
@@ -90,7 +91,7 @@ def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
     """Also by a refused one: a second trace finds the same devices."""
     path = tmp_path / "net.py"
     path.write_text(source(INIT, "return (self.lin(x) * torch.rand(16)).sum()", INPUTS), "utf-8")
-    loaded = load_fake(path, None, None, "cuda")
+    loaded = load_fake(path, None, None, AbsentDevice("cuda"))
     for _ in range(2):
         with pytest.raises(TraceError, match="draws on the host"):
             trace_loaded(loaded)

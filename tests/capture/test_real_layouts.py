@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from remat_gen.capture.as_eager.real_layouts import ALSO_ON_GPUS, RULES, layouts_of_kernels
+from remat_gen.capture.device.absent import AbsentDevice
 
 SHAPES = {3: (4, 8, 6), 4: (2, 4, 6, 8), 5: (2, 4, 4, 4, 4)}
 FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
@@ -121,8 +122,8 @@ def test_strides_are_those_of_the_kernels(name: str) -> None:
     assert compared.ruled, "no rule was needed"
 
 
-@pytest.mark.parametrize(("device", "stands_for"), [("cpu", "cuda"), ("cuda", "")])
-def test_what_a_gpu_allocates_likewise(device: str, stands_for: str) -> None:
+@pytest.mark.parametrize(("device", "stands_for"), [("cpu", AbsentDevice("cuda")), ("cuda", None)])
+def test_what_a_gpu_allocates_likewise(device: str, stands_for: AbsentDevice | None) -> None:
     """LayerNorm's gradient of a transposed tensor: a view of it was taken for one, and none is."""
     assert RULES.keys() >= ALSO_ON_GPUS
     with FakeTensorMode(), layouts_of_kernels(stands_for):

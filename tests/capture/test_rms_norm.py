@@ -12,6 +12,7 @@ from torch._decomp import decomposition_table
 from tracing import source, traced
 
 from remat_gen.capture.as_eager.rms_norm import rms_norm
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load_fake
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.graph import Graph
@@ -25,7 +26,7 @@ def on_gpu(folder: Path, norm: str, forward: str, inputs: str = INPUTS) -> Graph
     path = folder / "net.py"
     init = f"self.norm = {norm}"
     path.write_text(source(init, f"return {forward}.float().sum()", inputs), encoding="utf-8")
-    return trace_loaded(load_fake(path, None, None, "cuda")).graph
+    return trace_loaded(load_fake(path, None, None, AbsentDevice("cuda"))).graph
 
 
 def kernels(graph: Graph) -> list[str]:

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tracing import source
 
 from remat_gen.capture.as_eager.attention import attention
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load_fake
 from remat_gen.capture.load.without_values import without_values
 from remat_gen.capture.trace.trace import Traced, trace_loaded
@@ -27,10 +28,14 @@ FORWARD = (
 )
 
 
-def on_gpu(folder: Path, text: str) -> Traced:
+GPU, HOPPER = AbsentDevice("cuda"), AbsentDevice("cuda", (9, 0))
+BLACKWELL, ADA = AbsentDevice("cuda", (10, 0)), AbsentDevice("cuda", (8, 9))
+
+
+def on_gpu(folder: Path, text: str, device: AbsentDevice = GPU) -> Traced:
     path = folder / "net.py"
     path.write_text(text, encoding="utf-8")
-    return trace_loaded(load_fake(path, None, None, "cuda"))
+    return trace_loaded(load_fake(path, None, None, device))
 
 
 def test_everything_is_said_to_be_on_the_gpu(tmp_path: Path) -> None:
@@ -57,9 +62,9 @@ def test_dropout_is_the_kernel_of_gpus(tmp_path: Path) -> None:
 HEADS = "(torch.randn(2, 4, 24, {size}, dtype=torch.{dtype}, requires_grad=True),)"
 
 
-def kernels(folder: Path, call: str, inputs: str) -> list[str]:
+def kernels(folder: Path, call: str, inputs: str, device: AbsentDevice = GPU) -> list[str]:
     text = source("self.unused = nn.Linear(1, 1)", f"return {call}.float().sum()", inputs)
-    return attention_of(on_gpu(folder, text).graph)
+    return attention_of(on_gpu(folder, text, device).graph)
 
 
 def attention_of(graph: Graph) -> list[str]:
@@ -89,6 +94,93 @@ def test_which_kernel_runs_attention(
     inputs = HEADS.format(dtype=dtype, size=size)
     found = kernels(tmp_path, f"F.scaled_dot_product_attention{call}", inputs)
     assert found == [f"{kernel}_attention", f"{kernel}_attention_backward"]
+
+
+CAUSAL = "(x, x, x, is_causal=True)"
+
+
+@pytest.mark.parametrize(
+    ("call", "dtype", "size", "device", "kernel"),
+    [
+        (CAUSAL, "bfloat16", 16, HOPPER, "cudnn"),
+        (CAUSAL, "float16", 16, BLACKWELL, "cudnn"),
+        (CAUSAL, "bfloat16", 16, AbsentDevice("cuda", (8, 0)), "flash"),
+        (CAUSAL, "bfloat16", 16, AbsentDevice("cuda", (12, 0)), "flash"),
+        (CAUSAL, "float32", 16, HOPPER, "efficient"),
+        ("(x, x, x, torch.ones(24, 24, dtype=torch.bool).tril())", "bfloat16", 16, HOPPER, "cudnn"),
+        ("(x, x[:, :2], x[:, :2], enable_gqa=True)", "bfloat16", 16, HOPPER, "cudnn"),
+        ("(x[:, :, :8], x, x, is_causal=True)", "bfloat16", 16, HOPPER, "cudnn"),
+        (CAUSAL, "bfloat16", 20, HOPPER, "flash"),  # no multiple of 8
+        (CAUSAL, "bfloat16", 256, HOPPER, "cudnn"),
+        (CAUSAL, "bfloat16", 256, BLACKWELL, "flash"),  # larger than 128
+        ("(x, x[:, :, :1], x[:, :, :1])", "bfloat16", 16, HOPPER, "flash"),
+        ("(x[:, :, :1], x, x, dropout_p=0.1)", "bfloat16", 16, HOPPER, "flash"),
+        ("(x[:, :, :1], x, x)", "bfloat16", 16, HOPPER, "cudnn"),
+        (CAUSAL, "bfloat16", 224, HOPPER, "cudnn"),
+        (CAUSAL, "bfloat16", 224, ADA, "efficient"),  # no shared memory for its gradient
+        ("(x, x, x, dropout_p=0.1)", "bfloat16", 232, ADA, "efficient"),
+        (CAUSAL, "bfloat16", 232, ADA, "flash"),
+    ],
+)
+def test_which_kernel_a_gpu_prefers(
+    call: str, dtype: str, size: int, device: AbsentDevice, kernel: str, tmp_path: Path
+) -> None:
+    inputs = HEADS.format(dtype=dtype, size=size)
+    found = kernels(tmp_path, f"F.scaled_dot_product_attention{call}", inputs, device)
+    assert found == [f"{kernel}_attention", f"{kernel}_attention_backward"]
+
+
+@pytest.mark.parametrize(
+    ("switched_off", "kernel"),
+    [
+        ("torch.backends.cuda.enable_cudnn_sdp", "flash"),
+        ("torch.backends.cuda.enable_flash_sdp", "cudnn"),
+        ("torch.use_deterministic_algorithms", "flash"),
+    ],
+)
+def test_what_is_switched_off_is_not_taken(
+    switched_off: str, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "deterministic" in switched_off
+    before = {"cudnn": torch.backends.cuda.cudnn_sdp_enabled(), "flash": True}
+    call = f"F.scaled_dot_product_attention{CAUSAL}"
+    text = source("self.unused = nn.Linear(1, 1)", f"return {call}.float().sum()", HEADS)
+    text = text.format(dtype="bfloat16", size=16) + f"\n\n{switched_off}({asked})\n"
+    try:
+        found = attention_of(on_gpu(tmp_path, text, HOPPER).graph)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before["cudnn"])
+        torch.backends.cuda.enable_flash_sdp(before["flash"])
+        torch.use_deterministic_algorithms(False)
+    assert found == [f"{kernel}_attention", f"{kernel}_attention_backward"]
+
+
+def test_a_kernel_is_asked_for_in_forward(tmp_path: Path) -> None:
+    forward = (
+        "backends = torch.nn.attention.SDPBackend\n"
+        "with torch.nn.attention.sdpa_kernel([backends.EFFICIENT_ATTENTION, backends.MATH]):\n"
+        f"    return F.scaled_dot_product_attention{CAUSAL}.float().sum()"
+    )
+    inputs = HEADS.format(dtype="bfloat16", size=16)
+    text = source("self.unused = nn.Linear(1, 1)", forward, inputs)
+    found = attention_of(on_gpu(tmp_path, text, HOPPER).graph)
+    assert found == ["efficient_attention", "efficient_attention_backward"]
+
+
+def test_the_seed_of_cudnns_attention_is_on_the_gpu(tmp_path: Path) -> None:
+    call = "F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)"
+    text = source(
+        "self.unused = nn.Linear(1, 1)",
+        f"return {call}.float().sum()",
+        HEADS.format(dtype="bfloat16", size=16),
+    )
+    graph = on_gpu(tmp_path, text, HOPPER).graph
+    (forward,) = (o for o in graph.operations if o.target.endswith("cudnn_attention.default"))
+    assert forward.state is not None
+    out, sums, seed, offset = (graph.tensors[o] for o in forward.outputs if o)
+    assert (seed.device, offset.device, seed.dtype) == ("cuda:0", "cuda:0", "int64")
+    assert sums.shape == (2, 4, 24, 1) and sums.dtype == "float32"
+    assert out.stride == graph.tensors["x"].stride  # laid out as the queries are
 
 
 @pytest.mark.parametrize(
@@ -122,7 +214,7 @@ def test_plain_arithmetic_is_attention() -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(2, 3, 9, 5, dtype=torch.float64) for _ in range(3))
     mask = torch.ones(9, 9, dtype=torch.bool).tril()
-    found = attention(query, key, value, mask, scale=0.3)
+    found = attention(query, key, value, mask, scale=0.3, device=GPU)
     wanted = F.scaled_dot_product_attention(query, key, value, mask, scale=0.3)
     # the two sum up in another order: rounding of float64
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
@@ -168,7 +260,7 @@ def test_what_needs_values_is_built_with_them(init: str, tmp_path: Path) -> None
     text = source(f"self.lin = nn.Linear(16, 16)\n{init}", forward, "(torch.randn(4, 16),)")
     path = tmp_path / "net.py"
     path.write_text(text, encoding="utf-8")
-    loaded = load_fake(path, None, None, "cuda")
+    loaded = load_fake(path, None, None, AbsentDevice("cuda"))
     assert all(isinstance(p, FakeTensor) for p in loaded.model.parameters())
     graph = trace_loaded(loaded).graph
     (dropout,) = (o for o in graph.operations if o.target == "aten.native_dropout.default")

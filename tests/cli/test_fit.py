@@ -13,6 +13,7 @@ import remat_gen
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.best_batch.batch_steps import BatchSteps, between
 from remat_gen.best_batch.fitting import fit_file, looked_at
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, resized
 from remat_gen.capture.trace.trace import trace_loaded
@@ -41,7 +42,7 @@ def test_an_example_without_a_batch(folder: Path) -> None:
     text = (folder / "small.py").read_text().replace("randint(8, (256,))", "randint(8, (128,))")
     (folder / "other.py").write_text(text)
     with pytest.raises(UsageError, match=r"no batch to change: .* x \[256, 32\], labels \[128\]"):
-        batch_of(load_fake(Path("other.py"), None, None, "cpu"))
+        batch_of(load_fake(Path("other.py"), None, None, AbsentDevice("cpu")))
 
 
 def test_a_module_is_planned_for_another_batch(folder: Path, remat: Remat) -> None:
@@ -63,11 +64,13 @@ def test_a_batch_of_nothing(folder: Path, remat: Remat) -> None:
 def test_one_trace_says_what_each_batch_needs(folder: Path) -> None:
     """A symbolic trace at the largest batch against a trace at each one."""
     request = GenerateOptions(budget=LIMIT, target="h100").request(Path("small.py"), None)
-    steps = BatchSteps(request, load_fake(request.model_file, None, None, "cuda"), Silent().stage)
+    steps = BatchSteps(
+        request, load_fake(request.model_file, None, None, AbsentDevice("cuda")), Silent().stage
+    )
     steps.trace_for(512)
     assert steps.varies
     for batch in (1, 7, 256, 512):
-        loaded = at_batch(load_fake(request.model_file, None, None, "cuda"), batch)
+        loaded = at_batch(load_fake(request.model_file, None, None, AbsentDevice("cuda")), batch)
         traced = trace_loaded(loaded, ())
         costs, _ = costs_of(traced, loaded, "h100", None, lambda *_: None)
         alone, here = problem_of(traced.graph, costs), steps.problem(batch)
@@ -91,7 +94,7 @@ def test_the_best_batch_of_a_target(folder: Path, remat: Remat) -> None:
     after = min(n for n in looked_at(1, 4 * eager) if n > eager)
     steps = BatchSteps(
         GenerateOptions(budget=LIMIT, target="h100").request(Path("small.py"), None),
-        load_fake(Path("small.py"), None, None, "cuda"),
+        load_fake(Path("small.py"), None, None, AbsentDevice("cuda")),
         Silent().stage,
     )
     steps.trace_for(after)

@@ -79,7 +79,7 @@ def h200(folder: Path, remat: Remat) -> Path:
 
 def test_plan_and_header_say_that_costs_are_modelled(h200: Path) -> None:
     plan = read_plan(h200.with_suffix(".plan.json"))
-    assert plan.modelled == Modelled("h200", "cuda")
+    assert plan.modelled == Modelled("h200", "cuda", (9, 0))
     assert plan.device == "NVIDIA H200 SXM" and plan.alignment_bytes == 512
     assert all(cost.modelled for cost in plan.costs.values())
     assert "NVIDIA H200 SXM (modelled, not measured)" in h200.read_text().splitlines()[2]

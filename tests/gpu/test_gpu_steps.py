@@ -11,6 +11,7 @@ from gpu_models import CONVOLUTION_LAYERS, LAYERS, MODELS
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import remat_gen
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import Loaded, load, load_fake
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.synthesize import Synthesizer
@@ -172,7 +173,7 @@ def test_what_stands_for_a_gpu_is_traced_as_one(name: str, tmp_path: Path) -> No
     skip_without_kernels(name)
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         here = traced(MODELS[name], tmp_path).graph  # on Hopper eager prefers cuDNN's attention
-    elsewhere = trace_loaded(load_fake(tmp_path / "net.py", None, None, "cuda")).graph
+    elsewhere = trace_loaded(load_fake(tmp_path / "net.py", None, None, AbsentDevice("cuda"))).graph
     assert [o.target for o in elsewhere.operations] == [o.target for o in here.operations]
     assert {n: s.nbytes for n, s in elsewhere.storages.items()} == {
         n: s.nbytes for n, s in here.storages.items()
@@ -180,8 +181,11 @@ def test_what_stands_for_a_gpu_is_traced_as_one(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["attention, dropout", "attention, RMSNorm", "convolutions"])
-def test_a_modelled_plan_runs_on_the_gpu(name: str, tmp_path: Path) -> None:
+def test_a_modelled_plan_runs_on_the_gpu(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     skip_without_kernels(name)
+    monkeypatch.setenv("SIMULATED_CUDNN_ATTENTION", "1")  # as what is planned for has
     path = tmp_path / "net.py"
     path.write_text(MODELS[name], encoding="utf-8")
     made = remat_gen.generate(path, target="h200", budget="70%", effort="quick")

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.verification.planned_kernels import planned_kernels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+H200, A100 = AbsentDevice("cuda", (9, 0)), AbsentDevice("cuda", (8, 0))
 
 
 def called(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, modelled: bool = True
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, modelled: AbsentDevice | None = H200
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return what reaches torch from a module, and from a call with keywords."""
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
@@ -43,11 +46,11 @@ def test_batch_norm_takes_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_cudnns_is_taken_where_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A measured plan has it, but for a norm that updates nothing."""
-    (first, _), (_, keywords) = called(CUDA, monkeypatch, modelled=False)
+    (first, _), (_, keywords) = called(CUDA, monkeypatch, modelled=None)
     assert first[8] is torch.backends.cudnn.enabled and keywords["cudnn_enabled"] is True
     calls: list[bool] = []
     monkeypatch.setattr(torch, "batch_norm", lambda *args: calls.append(args[8]) or args[0])
-    with planned_kernels(CUDA, modelled=False):
+    with planned_kernels(CUDA, modelled=None):
         nn.BatchNorm2d(3).eval()(torch.randn(4, 3, 2, 2))
         nn.BatchNorm2d(3, track_running_stats=False)(torch.randn(4, 3, 2, 2))
     assert calls == [False, False]
@@ -59,14 +62,19 @@ def test_on_the_cpu_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keywords["cudnn_enabled"] is True
 
 
-def test_modelled_plans_are_compared_without_cudnns_attention() -> None:
+def test_modelled_plans_are_compared_with_the_attention_of_their_device() -> None:
     def enabled() -> tuple[bool, bool, bool]:
         cuda = torch.backends.cuda
         return cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.math_sdp_enabled()
 
-    with planned_kernels(CUDA, modelled=True):
+    before = torch._C._get_sdp_priority_order()
+    with planned_kernels(CUDA, modelled=A100):
         assert enabled() == (False, True, True)
-    with planned_kernels(CUDA, modelled=False):
+    with planned_kernels(CUDA, modelled=H200):
+        assert enabled() == (True, True, True)
+        assert torch._C._get_sdp_priority_order()[0] == SDPBackend.CUDNN_ATTENTION.value
+    assert torch._C._get_sdp_priority_order() == before
+    with planned_kernels(CUDA, modelled=None):
         assert enabled()[0]
 
 
@@ -79,7 +87,7 @@ def test_instance_norm_too(monkeypatch: pytest.MonkeyPatch) -> None:
         return kernel(*args)
 
     monkeypatch.setattr(torch, "instance_norm", heard)
-    with planned_kernels(CUDA, modelled=False):
+    with planned_kernels(CUDA, modelled=None):
         nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
     nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
     assert calls == [False, torch.backends.cudnn.enabled]

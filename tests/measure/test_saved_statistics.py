@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.profile.calls import bind, resolve
 from remat_gen.capture.profile.synthesize import Synthesizer
@@ -82,7 +83,7 @@ def test_results_are_as_the_graph_says(text: str, tmp_path: Path) -> None:
 def test_a_gpu_saves_float32(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(HALF, encoding="utf-8")
-    graph = trace_loaded(load_fake(path, None, None, "cuda")).graph
+    graph = trace_loaded(load_fake(path, None, None, AbsentDevice("cuda"))).graph
     saved = {
         o.target.split(".")[1]: [graph.tensors[name] for name in o.outputs[1:3] if name]
         for o in graph.operations
