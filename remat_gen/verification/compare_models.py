@@ -73,9 +73,11 @@ class _Subject:
             self.progress(_PARTS[part], part + 1, len(_PARTS))
 
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
-        how = {"modelled": self.modelled, "deterministic": self.deterministic}
+        kernels = planned_kernels(
+            self.device, modelled=self.modelled, deterministic=self.deterministic
+        )
         given = self.args, self.kwargs
-        with planned_kernels(self.device, **how), self.as_computed(model) as computed:
+        with kernels, self.as_computed(model) as computed:
             return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
 
     def repeats(self, model: nn.Module) -> Repeats:
