@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from planned_units import MODELS, Pair, free_port, import_for_worker, peak, plan
+from torch import Tensor
 from torch import distributed as dist
 from torch import multiprocessing as mp
 
@@ -18,6 +20,7 @@ from remat_gen.verification.peak import activation_peak
 from remat_gen.verification.step import training_step
 
 LAYERS = 3
+SETTLED_S = 0.02  # after which gloo's threads have let go of what they were given
 WIDER = {"WIDTH = 16": "WIDTH = 64", "(4, 12)": "(4, 64)"}
 CPU = torch.device("cpu")
 
@@ -81,9 +84,8 @@ def test_two_processes_gather_as_eager_does(sharded: Pair) -> None:
     pairs = list(zip(eager["parameters"], planned["parameters"], strict=True))
     assert pairs and all(torch.equal(a, b) for a, b in pairs)
     # gloo's threads let go of a gathered unit early or late: that moves a peak by whole units
-    off = [found - predicted for found in planned["peaks"]]
-    assert any(abs(nbytes) <= 64 * 1024 for nbytes in off), off
-    assert max(off) <= LAYERS * planned["unit"] + 64 * 1024, off
+    assert all(predicted - 64 * 1024 <= found <= predicted for found in planned["peaks"])
+    assert predicted <= sharded.generated.plan.asked.budget_bytes
 
 
 def _compare(rank: int, port: int, original: str, planned: str, folder: str, fsdp: str) -> None:
@@ -98,7 +100,7 @@ def _compare(rank: int, port: int, original: str, planned: str, folder: str, fsd
 
 
 def _steps(rank: int, path: Path, sharding: Sharding) -> dict[str, object]:
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
     from torch.distributed.tensor.debug import CommDebugMode
 
     module = import_for_worker(path)
@@ -130,9 +132,45 @@ def _steps(rank: int, path: Path, sharding: Sharding) -> dict[str, object]:
         dist.barrier()
         time.sleep(0.05)  # until gloo's threads have let go of what is left
 
-    peaks = [activation_peak(step, CPU).peak_bytes for _ in range(8)]
-    unit = 2 * sum(p.to_local().nbytes for p in model.h[0].parameters())
-    return {"counts": counts, "parameters": parameters, "peaks": peaks, "unit": unit}
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_custom_all_gather(_SeenAllGather())
+            module.set_custom_reduce_scatter(_SeenReduceScatter())
+    peaks = [activation_peak(step, CPU).peak_bytes for _ in range(4)]
+    return {"counts": counts, "parameters": parameters, "peaks": peaks}
+
+
+class _Seen:
+    """A collective whose memory is freed by the thread that the profiler hears.
+
+    It hears nothing of what gloo's own threads free: the copy that gloo's reduce-scatter makes, and
+    tensors that a thread lets go of last. NCCL makes no such copy.
+    """
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class _SeenAllGather(_Seen):
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
+    ) -> None:
+        dist.all_gather_into_tensor(output_tensor, input_tensor, group=group)
+        time.sleep(SETTLED_S)
+
+
+class _SeenReduceScatter(_Seen):
+    def __call__(
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> None:
+        dist.all_reduce(input_tensor, op=op, group=group)
+        output_tensor.copy_(input_tensor.chunk(group.size())[group.rank()])
+        time.sleep(SETTLED_S)
 
 
 def _count(mode: object, word: str) -> int:
