@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remat_gen.ask.budget import parse_budget
-from remat_gen.bare.graph_file import read_graph
+from remat_gen.bare.graph_file import read_instance
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.solver.law.problem import Problem
@@ -57,7 +57,7 @@ def solve_graph(
         UsageError: the budget is none, or the file holds no graph.
     """
     budget = parse_budget(budget_text)
-    graph = read_graph(path)
+    graph = read_instance(path)
     solver = Solver(graph, strategy, progress.stage("solve"), effort, progress.news)
     budget_bytes = budget.resolve(solver.plain.peak_bytes)
     solution, smallest, ruled_out = None, None, False

@@ -3,7 +3,7 @@
 {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names], "layer"?}], "outputs"?: [names]}
 
 Nodes stand in topological order. Times are in any unit. Checkmate's graphs are told by their keys
-(`checkmate_file.py`).
+(`checkmate_file.py`), rotor's chain profiles by theirs or by being a list (`rotor_file.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from remat_gen.bare.checkmate_file import is_checkmates, nodes_of
+from remat_gen.bare.rotor_file import is_rotors, parse_chain, problem_of
 from remat_gen.ir import coding
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.reading import errors_name
 from remat_gen.solver.law.bare_graph import BareGraph, Node
+from remat_gen.solver.law.problem import Problem
 
 _MOST_BYTES = 2**61  # together: searches count in 64 bits
 _MOST_TIME = 1e300
@@ -46,6 +48,25 @@ def read_graph(path: Path) -> BareGraph:
         return parse_graph(path.read_text(encoding="utf-8-sig"))
 
 
+def read_instance(path: Path) -> BareGraph | Problem:
+    """Read a graph file or a chain profile.
+
+    Raises:
+        UsageError: there is no such file, or it holds neither.
+    """
+    with errors_name(path):
+        text = path.read_text(encoding="utf-8-sig")
+        if not is_rotors(text):
+            return parse_graph(text)
+        problem = problem_of(parse_chain(text))
+        sizes = [
+            *(v.nbytes for v in problem.values),
+            *(o.workspace_bytes for o in problem.operations),
+        ]
+        _check_totals(sizes, [operation.time_us for operation in problem.operations])
+        return problem
+
+
 def parse_graph(text: str) -> BareGraph:
     """Read a graph.
 
@@ -63,7 +84,7 @@ def parse_graph(text: str) -> BareGraph:
     positions = _positions(entries)
     _check_order(entries, positions)
     nodes = tuple(_node(i, entry, positions) for i, entry in enumerate(entries))
-    _check_totals(nodes)
+    _check_totals([node.nbytes for node in nodes], [node.time for node in nodes])
     return BareGraph(nodes, _outputs(plain, positions))
 
 
@@ -142,10 +163,10 @@ def _node(i: int, entry: _Entry, positions: Mapping[str, int]) -> Node:
     return Node(entry.name, entry.time, entry.bytes, entry.backward, inputs, entry.layer)
 
 
-def _check_totals(nodes: Sequence[Node]) -> None:
-    if sum(node.nbytes for node in nodes) > _MOST_BYTES:
+def _check_totals(sizes: Sequence[int], times: Sequence[float]) -> None:
+    if sum(sizes) > _MOST_BYTES:
         raise GraphError(f"the nodes make more than {_MOST_BYTES} bytes together; use larger units")
-    if sum(node.time for node in nodes) > _MOST_TIME:
+    if sum(times) > _MOST_TIME:
         raise GraphError(f"the nodes take more than {_MOST_TIME} together; use larger units")
 
 
