@@ -35,6 +35,7 @@ SLOTS_PER_BLOCK = 20
 SINGLE = 1  # operation per block: rotor's own chain, where the graph is one
 FINE_LIMITS = (12, 8)  # operations per block of finer chains, tried as well: quick to solve
 FINE_BLOCKS = 120  # at most; longer chains gain little from it and take long
+SINGLES = 1.1  # operations per block, at most, where a graph is a chain of single ones
 STEPS = 250  # programs read from one table
 
 
@@ -88,7 +89,7 @@ def build_front(
         for each in (chain, *_finer(problem, chain, (SINGLE,))):
             _add_simple(front, each, progress)
     if strategy == "rockmate":
-        for each in (chain, *_finer(problem, chain, FINE_LIMITS)):
+        for each in _solved_chains(problem, chain):
             _add_solved(front, each, progress)
     front.candidates = pareto(front.candidates)
     if strategy == "rockmate":
@@ -105,6 +106,17 @@ def _finer(problem: Problem, chain: Chain, limits: Sequence[int]) -> Iterator[Ch
     for fine in (partition(problem, limit) for limit in limits):
         if len(chain.blocks) < len(fine.blocks) <= FINE_BLOCKS:
             yield fine
+
+
+def _solved_chains(problem: Problem, chain: Chain) -> Iterator[Chain]:
+    """Yield the chains whose blocks z3 solves.
+
+    Of what is a chain of single operations, only the finer ones: z3 takes minutes for its long
+    blocks, which rotor's own recurrence goes through as a whole.
+    """
+    finer = list(_finer(problem, chain, FINE_LIMITS))
+    singles = len(partition(problem, SINGLE).blocks) * SINGLES >= problem.forward_count
+    yield from finer if finer and singles else (chain, *finer)
 
 
 def _add_simple(front: Front, chain: Chain, progress: Progress) -> None:
