@@ -16,6 +16,7 @@ where a forward without its tape needs less than that stage's backward does.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +44,9 @@ class ChainProfile:
 
 def is_rotors(text: str) -> bool:
     """Tell a chain profile from graphs, which are objects with other keys."""
-    first = _stripped(text)[:1]
-    if first != "{":
-        return bool(first) and first in "[0123456789"
+    stripped = _stripped(text)
+    if not stripped.startswith("{"):
+        return re.match(r"\[\s*[\[(]\s*[^\[(\s]|\d+\s*\n", stripped) is not None
     plain = coding.parse(text)
     return plain.keys() >= {"fw"} or plain.keys() >= {"fweigth"}
 

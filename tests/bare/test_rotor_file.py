@@ -72,7 +72,8 @@ def test_what_is_none_is_refused(change: dict[str, Any], message: str) -> None:
     [
         ("[(1, 2)]", r"chain: row 0: expected \(fw, bw, cw, cbw, ftmp, btmp\), found"),
         ("[(1, 2", "chain: is no chain profile"),
-        ("[x]", "chain: is no chain profile"),
+        ("[x]", "chain: is no JSON"),
+        ("[(x, 1, 1, 1, 1, 1)]", "chain: is no chain profile"),
         ("3\n1 1", "chain: is no chain profile: expected five lines"),
         ("2\n1\n1 1\n1 1\n1 1", "chain: fw: has 1 entries for 2 stages"),
         ('{"fw": [1]}', "chain: the file has no 'bw'"),
