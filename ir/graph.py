@@ -119,7 +119,8 @@ class Operation:
     `outputs` has a tensor name per returned tensor, or None where nothing uses it. `hint` is the
     user's name for the result (a variable or a module), `module` the path of the module it ran in.
     `state` is the recorded generator state that a second run of a random operation starts from.
-    `node` numbers the nodes of autograd that backward operations are parts of.
+    `node` numbers the nodes of autograd that backward operations are parts of, and those of
+    forward operations whose node saves an input that backward does not read.
 
     Three targets are ours: `remat.rng_state` records the generator's state, `remat.constant` builds
     a small tensor from the numbers in its arguments, `remat.check_value` compares a condition with

@@ -41,6 +41,7 @@ from remat_gen.capture.refuse.untraceable import (
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.saved_inputs import saves_unread
 from remat_gen.ir.size import Length
 
 
@@ -162,14 +163,14 @@ class _Lowering:
                 module=module,
                 hint=hints[0],
                 state=state,
-                node=self._autograd_node(node) if phase is ir.Phase.BACKWARD else None,
+                node=self._autograd_node(node, phase),
             )
         )
 
-    def _autograd_node(self, node: torch.fx.Node) -> int | None:
+    def _autograd_node(self, node: torch.fx.Node, phase: ir.Phase) -> int | None:
         """Return the number of its node of autograd: torch's own go on from trace to trace."""
         number = node.meta.get("seq_nr")
-        if number is None:
+        if number is None or (phase is ir.Phase.FORWARD and not saves_unread(target_of(node))):
             return None
         return self.autograd_nodes.setdefault(number, len(self.autograd_nodes))
 

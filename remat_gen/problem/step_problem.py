@@ -11,6 +11,7 @@ from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Trait
+from remat_gen.ir.saved_inputs import saved_unread
 from remat_gen.solver.law import problem as plain
 
 _BATCH_NORMS = (
@@ -35,12 +36,15 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     held = _held(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
+    saved = {n: (index[s],) for n, s in saved_unread(graph).items() if s in index}
     operations = (
         _operation(graph, operation, bound[operation.name], index, mutated)
         for operation in graph.operations
     )
     return plain.Problem(
-        operations=tuple(replace(o, over=over.get(o.name)) for o in operations),
+        operations=tuple(
+            replace(o, over=over.get(o.name), saved=saved.get(o.node, ())) for o in operations
+        ),
         values=tuple(
             plain.Value(
                 name,
@@ -94,7 +98,7 @@ def _operation(
         signature=signature(graph, operation),
         layer=graph.layers.of(operation.module),
         ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
-        node=None if operation.target == _SUMS_UP else operation.node,
+        node=operation.node if backward and operation.target != _SUMS_UP else None,
     )
 
 

@@ -48,7 +48,7 @@ class _Node:
             if not self._leaves(value):
                 reads[self._expression_ends[p]].setdefault(value)
         given = dict.fromkeys(v for o in self.run for v in o.inputs if v not in self._makers)
-        reads[-1] |= given
+        reads[-1] |= given | dict.fromkeys(v for o in self.run for v in o.saved)
         return [
             replace(operation, inputs=tuple(v for v in read if v not in operation.outputs))
             for operation, read in zip(self.run, reads, strict=True)

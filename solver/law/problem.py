@@ -45,7 +45,8 @@ class Operation:
     the repeated layer of the model a forward operation belongs to, "" outside of all. `ordered`
     backward operations (random ones, mutations) run in the order in which they stand.
 
-    `node` numbers the node of eager's autograd that a backward operation is a part of.
+    `node` numbers the node of eager's autograd that a backward operation is a part of; that node
+    holds `saved`, which no part of it need read.
 
     The result is written `over` an input, of as many bytes, where one is named: a backward
     operation's that no other operation reads and nobody holds. Both are never there at once.
@@ -63,6 +64,7 @@ class Operation:
     ordered: bool = False
     over: int | None = None
     node: int | None = None
+    saved: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
