@@ -9,9 +9,9 @@ from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.units.joined import ENTER, LEAVE
 from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.eager_nodes import filled, saved_unread
 from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Trait
-from remat_gen.ir.saved_inputs import saved_unread
 from remat_gen.solver.law import problem as plain
 
 _BATCH_NORMS = (
@@ -36,6 +36,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     held = _held(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
+    fills = {name: index[storage] for name, storage in filled(graph).items()}
     saved = {n: (index[s],) for n, s in saved_unread(graph).items() if s in index}
     operations = (
         _operation(graph, operation, bound[operation.name], index, mutated)
@@ -43,7 +44,8 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     )
     return plain.Problem(
         operations=tuple(
-            replace(o, over=over.get(o.name), saved=saved.get(o.node, ())) for o in operations
+            replace(o, over=over.get(o.name), saved=saved.get(o.node, ()), fills=fills.get(o.name))
+            for o in operations
         ),
         values=tuple(
             plain.Value(

@@ -11,7 +11,7 @@ from remat_gen.solver.law.problem import Held, Operation, Problem
 
 
 def of_eager(problem: Problem) -> Problem:
-    """Return the problem of a step that eager runs: nothing written over, nodes hold what they use.
+    """Return the problem of a step that eager runs: nodes hold what they use, and fill zeros alone.
 
     A node of autograd holds the gradients it was given and what forward saved for it until it has
     ended; the temporaries of an expression in C++ live until its result is there. Gradients of
@@ -20,7 +20,7 @@ def of_eager(problem: Problem) -> Problem:
     leaving = _last_uses(problem)
     made: list[Operation] = []
     for node, group in groupby(problem.operations, lambda operation: operation.node):
-        run = [replace(operation, over=None) for operation in group]
+        run = [replace(operation, over=operation.fills) for operation in group]
         made += run if node is None else _Node(problem, run, len(made), leaving).holding()
     return replace(problem, operations=tuple(made))
 
@@ -44,8 +44,9 @@ class _Node:
     def holding(self) -> list[Operation]:
         """Return the operations; what is held until one has run, it reads."""
         reads = [dict.fromkeys(operation.inputs) for operation in self.run]
+        filled = {operation.over for operation in self.run}
         for value, p in self._makers.items():
-            if not self._leaves(value):
+            if not self._leaves(value) and value not in filled:
                 reads[self._expression_ends[p]].setdefault(value)
         given = dict.fromkeys(v for o in self.run for v in o.inputs if v not in self._makers)
         reads[-1] |= given | dict.fromkeys(v for o in self.run for v in o.saved)

@@ -46,7 +46,7 @@ class Operation:
     backward operations (random ones, mutations) run in the order in which they stand.
 
     `node` numbers the node of eager's autograd that a backward operation is a part of; that node
-    holds `saved`, which no part of it need read.
+    holds `saved`, which no part of it need read. `fills` are the zeros that eager writes into.
 
     The result is written `over` an input, of as many bytes, where one is named: a backward
     operation's that no other operation reads and nobody holds. Both are never there at once.
@@ -65,6 +65,7 @@ class Operation:
     over: int | None = None
     node: int | None = None
     saved: tuple[int, ...] = ()
+    fills: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
