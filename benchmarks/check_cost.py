@@ -34,6 +34,7 @@ from remat_gen.plan.output import plan_path, write_all
 from remat_gen.plan.planning import Search, make_plan, rounded
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.solve import Solver
 from remat_gen.terminal.progress import Silent
 
 BUDGET = "60%"
@@ -102,7 +103,9 @@ def plan_fake(path: Path, strategy: Strategy) -> int:
         costs = rounded(modelled(traced))
         pinned = pin(problem_of(traced.graph, costs), traced.graph, Pins())
         search = Search(strategy.value, Effort.QUICK, Silent().stage("solve"))
-        planned = make_plan(pinned, traced.graph, parse_budget(BUDGET), search)
+        eager = Solver(pinned.problem, "none").plain.peak_bytes
+        budget = parse_budget(BUDGET).resolve(eager)
+        planned = make_plan(pinned, traced.graph, budget, search)
         plan = describe(MeasuredStep(request, loaded, traced, costs), planned)
         text = module_text(loaded, traced, planned.problem, planned.schedule, plan, output)
     write_all({plan_path(output): plan_text(plan), output: text})

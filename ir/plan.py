@@ -14,6 +14,7 @@ from pathlib import Path
 
 from remat_gen.ir import coding
 from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.reading import errors_name
 from remat_gen.ir.rung import Rung
@@ -106,7 +107,8 @@ class Predicted:
 
     `highest_bytes` is the peak at the smaller lengths `highest_at` ("a batch of 1") where kernels
     need so much more workspace that it is above `peak_bytes`. `sent_bytes` go to the host, and
-    `waits_us` of the time wait for copies.
+    `waits_us` of the time wait for copies. `eager_measured_bytes` is set where the budget is a
+    share of eager's peak, and that was measured to be another than `eager_peak_bytes`.
     """
 
     peak_bytes: int
@@ -120,6 +122,14 @@ class Predicted:
     sent_values: int = 0
     sent_bytes: int = 0
     waits_us: float = 0.0
+    eager_measured_bytes: int = 0
+
+    @property
+    def eager(self) -> EagerPeak:
+        """Return eager's peak: as measured, where that is not as predicted."""
+        if self.eager_measured_bytes:
+            return EagerPeak(self.eager_measured_bytes, PeakSource.MEASURED)
+        return EagerPeak(self.eager_peak_bytes, PeakSource.PREDICTED)
 
 
 @dataclass(frozen=True, slots=True)

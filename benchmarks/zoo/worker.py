@@ -99,7 +99,7 @@ def _judged(blank: Record, planned: Generated, report: Report) -> Record:
         error="; ".join(wrong),
         operations=len(plan.costs),
         blocks=len(plan.blocks),
-        share=round(100 * plan.asked.budget_bytes / predicted.eager_peak_bytes, 1),
+        share=round(predicted.eager.share(plan.asked.budget_bytes), 1),
         budget_bytes=plan.asked.budget_bytes,
         predicted_bytes=predicted.peak_bytes,
         measured_bytes=measured.peak_bytes if measured else 0,

@@ -40,8 +40,8 @@ from remat_gen.capture.refuse.untraceable import (
 )
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
-from remat_gen.ir.errors import TraceError
 from remat_gen.ir.eager_nodes import saves_unread
+from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 
 

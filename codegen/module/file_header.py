@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from remat_gen.ir.byte_text import size
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Heading:
     device: str
     source_sha256: str
     plan_sha256: str
-    eager_peak_bytes: int
+    eager: EagerPeak
     peak_bytes: int
     budget_bytes: int
     operations: int
@@ -40,9 +41,9 @@ def with_header(body: str, heading: Heading) -> str:
         ("", "eager", "this file", ""),
         (
             "activation peak",
-            size(heading.eager_peak_bytes),
+            size(heading.eager.nbytes),
             size(heading.peak_bytes),
-            f"budget {size(heading.budget_bytes)}",
+            f"budget {size(heading.budget_bytes)}{_measured(heading)}",
         ),
         *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
@@ -62,6 +63,11 @@ def with_header(body: str, heading: Heading) -> str:
         *table,
     ]
     return "\n".join(lines) + "\n" + body
+
+
+def _measured(heading: Heading) -> str:
+    """Say where eager's peak is not the predicted one."""
+    return "; eager's was measured" if heading.eager.source is PeakSource.MEASURED else ""
 
 
 def _highest(heading: Heading) -> list[tuple[str, str, str, str]]:

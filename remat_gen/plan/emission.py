@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +73,9 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=solver_of(solution),
-        predicted=predicted_of(planned, costs),
+        predicted=replace(
+            predicted_of(planned, costs), eager_measured_bytes=measured.eager_measured_bytes
+        ),
         compiled=planned.fusion.compiled() if planned.fusion else None,
         offload=measured.copies,
         units=_units(measured, planned),
@@ -213,7 +216,7 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         device=plan.described_device,
         source_sha256=plan.source.sha256,
         plan_sha256=text_sha256(plan_text(plan)),
-        eager_peak_bytes=predicted.eager_peak_bytes,
+        eager=predicted.eager,
         peak_bytes=predicted.peak_bytes,
         budget_bytes=plan.asked.budget_bytes,
         operations=len(problem.operations),

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned
@@ -49,7 +48,7 @@ class InFlight:
 
 def plan_in_flight(
     pinned: Pinned,
-    limit: Budget | int,
+    limit: int,
     flight: InFlight,
     search: Callable[[Pinned, int], Planned],
     elsewhere: Sequence[Elsewhere] = (),
@@ -60,8 +59,7 @@ def plan_in_flight(
         InfeasibleBudgetError: none was found.
     """
     eager = Solver(pinned.problem, "none").plain
-    whole = flight.of(eager).peak_bytes
-    budget = limit.resolve(whole) if isinstance(limit, Budget) else limit
+    budget = limit
     found: list[Planned] = []
     retained, failed = flight.bound(eager, budget), False
     for _ in range(_ROUNDS):

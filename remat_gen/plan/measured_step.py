@@ -11,7 +11,9 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.plan import HostCopies
+from remat_gen.plan.eager_measured import besides_graph
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
@@ -29,7 +31,7 @@ class MeasuredStep:
 
     `breakdown` says what of the device's memory is left, where that was the limit; `copies` how
     quick the host is reached, where values may go there. `costs_reused` are those of the plan that
-    stands at the output already.
+    stands at the output already. `eager` is what a share of eager's peak is a share of.
     """
 
     request: Request
@@ -39,14 +41,21 @@ class MeasuredStep:
     breakdown: Breakdown | None = None
     copies: HostCopies | None = None
     costs_reused: bool = False
+    eager: EagerPeak | None = None
 
     @property
-    def limit(self) -> Budget | int:
-        """Return what activations may take; as bytes where it is the rest of the device's."""
+    def limit(self) -> int:
+        """Return what activations may take."""
         if self.breakdown is not None:
             return self.breakdown.activations_bytes
         assert isinstance(self.request.limit, Budget)
-        return self.request.limit
+        return self.request.limit.resolve(self.eager.nbytes if self.eager else 0)
+
+    @property
+    def eager_measured_bytes(self) -> int:
+        """Return eager's measured peak where that is what counts, else 0."""
+        measured = self.eager is not None and self.eager.source is PeakSource.MEASURED
+        return self.eager.nbytes if self.eager and measured else 0
 
 
 def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:
@@ -83,7 +92,7 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         search = Search(strategy, request.effort, step, stages.progress.news, committed)
         elsewhere = elsewhere_of(graph, costs)
 
-        def within(pinned: Pinned, limit: Budget | int) -> Planned:
+        def within(pinned: Pinned, limit: int) -> Planned:
             if isinstance(measured.traced, UnitStep):
                 return plan_units(measured.traced, pinned, limit, search, elsewhere)
             return make_plan(pinned, graph, limit, search, elsewhere)
@@ -95,8 +104,3 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             planned = within(problem, measured.limit)
         stages.pardon()
         return planned
-
-
-def besides_graph(traced: Traced) -> int:
-    """Return what a step that waits for its backward holds and no graph has."""
-    return traced.waiting_bytes if isinstance(traced, UnitStep) else 0

@@ -6,7 +6,10 @@ On the CPU every bit counts; on a GPU additions in any order are no news.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from remat_gen.capture.load.load import Loaded
@@ -23,18 +26,49 @@ from remat_gen.verification.repeated_steps import told
 _COPIES = 6  # of the state: the model's, its copy, gradients, and what two runs are compared by
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What it takes to run the original's step, and whether that is there."""
+
+    nbytes: int
+    fits: bool
+
+
+def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> Need | None:
+    """Return what the original's step needs; None where planning does not run it: off the CPU."""
+    state = [*loaded.model.parameters(), *loaded.model.buffers()]
+    if loaded.device.type != "cpu" or lack_values(state):
+        return None
+    need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
+    return Need(need, need <= _available_bytes() // 2)
+
+
+@contextlib.contextmanager
+def kept_original(loaded: Loaded) -> Iterator[State]:
+    """Have the model's state and gradients as they were when its step has been run."""
+    model, state = loaded.model, State.of(loaded.model)
+    gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
+    try:
+        with loaded.importable(), kept_generators(), quiet():
+            yield state
+    finally:
+        state.restore(model)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
 def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
     """Run the original's step twice on the CPU; return what there is to say of that, mostly "".
 
     Raises:
         TraceError: the second run is off by more than additions in another order explain.
     """
-    state = [*loaded.model.parameters(), *loaded.model.buffers()]
-    if loaded.device.type != "cpu" or lack_values(state):
+    need = need_to_run(loaded, eager_peak_bytes)
+    if need is None:
         return ""
-    need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
-    if need > _available_bytes() // 2:
-        return f"was not run twice: it needs {size(need)}; whether it repeats itself is not known"
+    if not need.fits:
+        needed = size(need.nbytes)
+        return f"was not run twice: it needs {needed}; whether it repeats itself is not known"
     try:
         unlike = _unlike(loaded)
     except Exception as error:  # of the user's own code
@@ -46,18 +80,11 @@ def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
 
 def _unlike(loaded: Loaded) -> list[Comparison]:
     """Compare two runs of one step; return what is not the same bits."""
-    model, state = loaded.model, State.of(loaded.model)
-    gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
-    try:
-        with loaded.importable(), kept_generators(), quiet():
-            once, again = (
-                run_steps(model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
-                for _ in range(2)
-            )
-    finally:
-        state.restore(model)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
+    with kept_original(loaded) as state:
+        once, again = (
+            run_steps(loaded.model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
+            for _ in range(2)
+        )
     found = compare_steps(once, again, noise_of_repeats(once, again))
     return sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.refuse.left_out import LeftOut
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
+    from remat_gen.ir.eager_peak import EagerPeak
     from remat_gen.ir.plan import HostCopies, Plan, PlannedRung
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 class Generated:
     """A generated module and its plan. `seconds` has the time of each stage.
 
+    `eager` is what a share of eager's peak is of.
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
@@ -57,6 +59,7 @@ class Generated:
     plan_file: Path | None
     breakdown: Breakdown | None
     costs_reused: bool
+    eager: EagerPeak
     lengths: str
     left_out: tuple[LeftOut, ...]
     conditions: tuple[str, ...]
@@ -97,10 +100,13 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
-    from remat_gen.plan.measured_step import MeasuredStep, besides_graph, plan_step
+    from remat_gen.plan.eager_measured import besides_graph, eager_peak
+    from remat_gen.plan.measured_step import MeasuredStep, plan_step
 
     copies = _copies(request, loaded, stages) if request.offload else None
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused)
+    with stages("profile"):
+        eager = eager_peak(request, loaded, traced, costs, reused=reused)
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs
 
@@ -121,6 +127,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         plan_file=plan_file,
         breakdown=breakdown,
         costs_reused=reused,
+        eager=eager or plan.predicted.eager,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
         left_out=traced.left_out,
         conditions=conditions_of(traced.graph),

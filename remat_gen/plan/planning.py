@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of
@@ -102,11 +101,11 @@ class Planned:
 def make_plan(
     pinned: Pinned,
     graph: Graph,
-    limit: Budget | int,
+    budget: int,
     search: Search,
     elsewhere: tuple[Elsewhere, ...] = (),
 ) -> Planned:
-    """Solve a problem, with its pins, for a limit that holds `elsewhere`, too.
+    """Solve a problem, with its pins, within a budget that holds `elsewhere`, too.
 
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
@@ -116,7 +115,6 @@ def make_plan(
     problem = pinned.problem
     solver = search.solver(problem, elsewhere)
     eager_bytes = solver.solver.plain.peak_bytes
-    budget = limit.resolve(eager_bytes) if isinstance(limit, Budget) else limit
     try:
         found = (
             OffloadSolver(problem, solver, elsewhere).solve(budget)
@@ -161,7 +159,7 @@ def _infeasible(
     message = (
         f"{what} fits {size(budget_bytes)}{blame}; the smallest budget found feasible "
         f"for {error.strategy} is {error.smallest_bytes} bytes "
-        f"({size(error.smallest_bytes)}, {share:.1f}% of eager's peak), set by {place}"
+        f"({size(error.smallest_bytes)}, {share:.1f}% of eager's predicted peak), set by {place}"
     )
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
 

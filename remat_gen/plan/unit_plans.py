@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from remat_gen.ask.budget import Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
@@ -26,7 +25,7 @@ _ROUNDS = 6  # of searches within less, by what the schedule put in order was ov
 def plan_units(
     step: UnitStep,
     pinned: Pinned,
-    limit: Budget | int,
+    limit: int,
     search: Search,
     elsewhere: tuple[Elsewhere, ...] = (),
 ) -> Planned:

@@ -23,8 +23,8 @@ _NAMED = 3  # of operations that were not measured
 def summary_lines(generated: Generated) -> list[str]:
     """Return what was planned: the budget, eager beside the plan, and where the files are."""
     plan, predicted = generated.plan, generated.plan.predicted
-    share = 100 * plan.asked.budget_bytes / max(predicted.eager_peak_bytes, 1)
-    of_eager = f"{share:.1f}% of eager's peak" if share <= 100 else "more than eager needs"
+    share = generated.eager.share(plan.asked.budget_bytes)
+    of_eager = f"{share:.1f}% of {generated.eager}" if share <= 100 else "more than eager needs"
     budget = f"{size(plan.asked.budget_bytes)} for activations, {of_eager} ({plan.asked.budget})"
     lines = [f"budget      {budget}"]
     if plan.modelled:
@@ -57,7 +57,7 @@ def summary_lines(generated: Generated) -> list[str]:
     if INTERRUPTED in plan.solver.notes:
         lines.insert(0, INTERRUPTED)
     lines += [
-        f"peak        {size(predicted.peak_bytes)} planned, {size(predicted.eager_peak_bytes)} "
+        f"peak        {size(predicted.peak_bytes)} planned, {size(generated.eager.nbytes)} "
         f"eager; {size(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
         *_highest(predicted),
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
@@ -247,6 +247,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "output": str(generated.output) if generated.output else None,
         "plan": str(generated.plan_file) if generated.plan_file else None,
         "budget_bytes": plan.asked.budget_bytes,
+        "eager": asdict(generated.eager),
         "breakdown": dict(breakdown.parts) | {"device": breakdown.device_bytes}
         if breakdown
         else None,

@@ -24,7 +24,7 @@ def tables(found: Sweep) -> Group:
     """Return the trade-off, and what people use beside it."""
     title = (
         f"{found.title} on {found.device}: time added to eager's step, in %, "
-        f"within a share of its peak of {size(found.eager_peak_bytes)}"
+        f"within a share of its predicted peak of {size(found.eager_peak_bytes)}"
     )
     notes = [Text(f"left out: {why}", style="dim") for why in found.left_out]
     trade_off = _table(*trade_off_rows(found), gap=1)

@@ -149,6 +149,15 @@ def _explain(comparison: Comparison) -> str:
     return f"{comparison.name}: off by {off:.3g}, tolerance {allowed:.3g}"
 
 
+def as_predicted(predicted: int, measured: int) -> bool:
+    """Tell whether a prediction is right, as far as predictions are promised to be."""
+    return _is_close(abs(measured - predicted), measured)
+
+
+def _is_close(off: int, measured: int) -> bool:
+    return off <= max(_PREDICTION_SHARE * measured, _PREDICTION_BYTES)
+
+
 def _prediction(predicted: int, peak: PeakMeasurement, report: Report) -> Row:
     """Judge a prediction, whose storages are rounded as an allocator rounds them.
 
@@ -157,7 +166,7 @@ def _prediction(predicted: int, peak: PeakMeasurement, report: Report) -> Row:
     """
     most = max(peak.peak_bytes, peak.allocated_peak_bytes or 0)
     off = max(peak.peak_bytes - predicted, predicted - most, 0)
-    ok = off <= max(_PREDICTION_SHARE * peak.peak_bytes, _PREDICTION_BYTES)
+    ok = _is_close(off, peak.peak_bytes)
     if report.varies and peak.peak_bytes < predicted and not ok:  # layers left out, other routes
         detail = f"at most {predicted:,} bytes were predicted, by a step that runs all units"
         return Row("predicted peak", None, "less", detail)

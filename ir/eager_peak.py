@@ -1,0 +1,32 @@
+"""Eager's activation peak, and where its number comes from: a percentage is of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PeakSource(StrEnum):
+    """`CONFIRMED` is the predicted number, where eager's step was measured and agrees with it."""
+
+    PREDICTED = "predicted"
+    CONFIRMED = "measured as predicted"
+    MEASURED = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class EagerPeak:
+    """What eager's step needs for activations."""
+
+    nbytes: int
+    source: PeakSource
+
+    def __str__(self) -> str:
+        """Name it: "eager's measured peak"."""
+        if self.source is PeakSource.CONFIRMED:
+            return f"eager's peak, {self.source}"
+        return f"eager's {self.source} peak"
+
+    def share(self, nbytes: int) -> float:
+        """Return bytes in percent of it."""
+        return 100 * nbytes / max(self.nbytes, 1)
