@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
@@ -37,10 +36,8 @@ def besides_graph(traced: Traced) -> int:
 
 def eager_peak(
     request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
-) -> EagerPeak | None:
-    """Return eager's peak where the budget is a share of it; with `reused` costs, the plan's."""
-    if not isinstance(request.limit, Budget) or request.limit.percent is None:
-        return None
+) -> EagerPeak:
+    """Return eager's peak; with `reused` costs that which the plan at the output has measured."""
     plain = Solver(problem_of(traced.graph, costs), "none").plain
     flight = InFlight(request.in_flight, besides_graph(traced))
     predicted = flight.of(plain).peak_bytes

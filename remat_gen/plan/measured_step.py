@@ -89,7 +89,8 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         committed = known_schedule(plan_path(old), strategy) if old and keeps else None
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
-        search = Search(strategy, request.effort, step, stages.progress.news, committed)
+        news, eager = stages.progress.news, measured.eager
+        search = Search(strategy, request.effort, step, news, committed, eager=eager)
         elsewhere = elsewhere_of(graph, costs)
 
         def within(pinned: Pinned, limit: int) -> Planned:

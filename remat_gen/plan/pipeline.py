@@ -104,8 +104,10 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
 
     copies = _copies(request, loaded, stages) if request.offload else None
-    with stages("profile"):
-        eager = eager_peak(request, loaded, traced, costs, reused=reused)
+    eager = None
+    if isinstance(request.limit, Budget) and request.limit.percent is not None:
+        with stages("eager"):
+            eager = eager_peak(request, loaded, traced, costs, reused=reused)
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs

@@ -13,6 +13,7 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.shorter_steps import smaller_lengths
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
@@ -41,7 +42,8 @@ _DIGITS = 3
 class Search:
     """How a schedule is searched, and what hears of it; one to keep where it is about as good.
 
-    `alike`: layers are planned alike where that is about as good.
+    `alike`: layers are planned alike where that is about as good. `eager` is what shares of
+    eager's peak are of, where not of the predicted one.
     """
 
     strategy: str
@@ -50,6 +52,7 @@ class Search:
     news: News | None = None
     committed: Committed | None = None
     alike: bool = True
+    eager: EagerPeak | None = None
 
     def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> AllSizesSolver:
         """Return the search of a problem that has other sizes `elsewhere`."""
@@ -114,7 +117,7 @@ def make_plan(
     """
     problem = pinned.problem
     solver = search.solver(problem, elsewhere)
-    eager_bytes = solver.solver.plain.peak_bytes
+    eager = search.eager or EagerPeak(solver.solver.plain.peak_bytes, PeakSource.PREDICTED)
     try:
         found = (
             OffloadSolver(problem, solver, elsewhere).solve(budget)
@@ -123,7 +126,7 @@ def make_plan(
         )
     except InfeasibleError as error:
         blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
-        raise _infeasible(graph, error, budget, eager_bytes, blame) from error
+        raise _infeasible(graph, error, budget, eager, blame) from error
     except TooLargeError as error:
         raise UsageError(f"{error}; --strategy auto searches any model") from error
     without = replay(problem, found.solution.schedule, keep_gradients=True)
@@ -142,7 +145,7 @@ def _blame(
 
 
 def _infeasible(
-    graph: Graph, error: InfeasibleError, budget_bytes: int, eager_bytes: int, blame: str
+    graph: Graph, error: InfeasibleError, budget_bytes: int, eager: EagerPeak, blame: str
 ) -> InfeasibleBudgetError:
     operation = graph.operations[error.operation_index]
     source = operation.source
@@ -154,12 +157,12 @@ def _infeasible(
             f", which needs more memory at {error.where} than at the example's sizes; --static "
             "plans for those alone"
         )
-    share = 100 * error.smallest_bytes / max(eager_bytes, 1)
+    share = eager.share(error.smallest_bytes)
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
         f"{what} fits {size(budget_bytes)}{blame}; the smallest budget found feasible "
         f"for {error.strategy} is {error.smallest_bytes} bytes "
-        f"({size(error.smallest_bytes)}, {share:.1f}% of eager's predicted peak), set by {place}"
+        f"({size(error.smallest_bytes)}, {share:.1f}% of {eager}), set by {place}"
     )
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
 
