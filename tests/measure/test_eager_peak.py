@@ -43,6 +43,8 @@ BODIES = {
     "normalised": "self.down(F.normalize(h, dim=-1))",
     "gates": "h * torch.sigmoid(self.down(h)) / (1 + h.abs())",
     "mish": "F.mish(self.down(h))",
+    "saved for its shape": "self.down(h).gather(-1, (x > 0).long()).gather(-1, (x > 1).long())",
+    "zeros that are filled": "self.down(h)[torch.arange(512).flip(0)]",
 }
 
 

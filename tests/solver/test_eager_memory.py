@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from remat_gen.solver.law.eager_memory import of_eager
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 
@@ -70,3 +72,18 @@ def test_expressions_that_share_nothing_end_apart() -> None:
 def test_what_belongs_to_no_node_is_left_alone() -> None:
     made = problem(backward("add", (SAVED, GIVEN), PRODUCT, None), backward("sum", (PRODUCT,), SUM))
     assert of_eager(made) == made
+
+
+def test_what_a_node_saves_and_does_not_read_it_holds() -> None:
+    gradient = replace(backward("power", (GIVEN,), POWER), saved=(SAVED,))
+    made = problem(gradient, backward("sum", (POWER,), SUM, node=2))
+    assert read(of_eager(made)) == [{GIVEN, SAVED}, {POWER}]
+
+
+def test_zeros_that_a_node_fills_are_there_once() -> None:
+    filling = replace(backward("fill", (POWER, GIVEN), FACTOR), fills=POWER)
+    made = of_eager(
+        problem(backward("zeros", (GIVEN,), POWER), filling, backward("sum", (FACTOR,), SUM))
+    )
+    assert made.operations[2].over == POWER
+    assert read(made) == [{GIVEN}, {POWER, GIVEN}, {FACTOR, GIVEN}]
