@@ -25,6 +25,7 @@ from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.lower import naming
 from remat_gen.capture.lower.constants import made_fake, tidied
+from remat_gen.capture.lower.eager_nodes import saves_unread
 from remat_gen.capture.lower.made_operations import make_constant, record_generator
 from remat_gen.capture.lower.running_statistics import written_as_they_are
 from remat_gen.capture.lower.step_ends import End, Ends, Place
@@ -40,7 +41,6 @@ from remat_gen.capture.refuse.untraceable import (
 )
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
-from remat_gen.ir.eager_nodes import saves_unread
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 

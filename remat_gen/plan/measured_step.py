@@ -13,8 +13,8 @@ from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.plan import HostCopies
-from remat_gen.plan.eager_measured import besides_graph
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
+from remat_gen.plan.original_step import besides_graph
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units

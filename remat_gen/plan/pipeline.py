@@ -100,8 +100,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
     breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
-    from remat_gen.plan.eager_measured import besides_graph, eager_peak
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
+    from remat_gen.plan.original_step import besides_graph, eager_peak
 
     copies = _copies(request, loaded, stages) if request.offload else None
     eager = None
@@ -261,7 +261,7 @@ def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
 def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:
     if request.target:
         return ""
-    from remat_gen.plan.original_repeats import run_twice
+    from remat_gen.plan.original_step import run_twice
 
     return run_twice(loaded, planned.solution.eager.peak_bytes)
 

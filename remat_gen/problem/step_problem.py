@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.lower.eager_nodes import filled, saved_unread
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.units.joined import ENTER, LEAVE
 from remat_gen.codegen.statements.written_over import written_over
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.ir.eager_nodes import filled, saved_unread
 from remat_gen.ir.errors import GraphError, TraceError
 from remat_gen.ir.graph import CHECK, Graph, Kind, Operation, Phase, Trait
 from remat_gen.solver.law import problem as plain
@@ -37,14 +37,21 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     fills = {name: index[storage] for name, storage in filled(graph).items()}
-    saved = {n: (index[s],) for n, s in saved_unread(graph).items() if s in index}
+    saved: dict[int | None, tuple[int, ...]] = {
+        node: (index[s],) for node, s in saved_unread(graph).items() if s in index
+    }
     operations = (
         _operation(graph, operation, bound[operation.name], index, mutated)
         for operation in graph.operations
     )
     return plain.Problem(
         operations=tuple(
-            replace(o, over=over.get(o.name), saved=saved.get(o.node, ()), fills=fills.get(o.name))
+            replace(
+                o,
+                over=over.get(o.name),
+                saved=saved.get(o.node, ()),
+                fills=fills.get(o.name),
+            )
             for o in operations
         ),
         values=tuple(

@@ -12,6 +12,7 @@ import pytest
 from emitting import at_share, emit
 
 from remat_gen.codegen.module.file_header import Heading, sha256, with_header
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -51,7 +52,7 @@ def test_the_header_says_what_was_made_and_from_what() -> None:
         device="cpu",
         source_sha256="a" * 64,
         plan_sha256="b" * 64,
-        eager_peak_bytes=2**20,
+        eager=EagerPeak(2**20, PeakSource.PREDICTED),
         peak_bytes=2**19,
         budget_bytes=600 * 2**10,
         operations=10,

@@ -12,8 +12,8 @@ from one_thread import one_thread as one_thread
 import remat_gen
 from remat_gen.capture.load.load import load
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
-from remat_gen.plan import original_repeats
-from remat_gen.plan.eager_measured import judged
+from remat_gen.plan import original_step
+from remat_gen.plan.original_step import judged
 from remat_gen.plan.pipeline import Generated
 from remat_gen.show.summary import summary_json
 from remat_gen.verification.peak import model_peak
@@ -77,7 +77,7 @@ def test_a_wrong_prediction_is_none_to_take_a_share_of(tmp_path: Path) -> None:
 def test_planned_again_it_is_the_plan_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, output = net(tmp_path), tmp_path / "net_remat.py"
     first = planned(path, output=output)
-    monkeypatch.setattr(original_repeats, "_available_bytes", lambda: 0)  # as on a smaller machine
+    monkeypatch.setattr(original_step, "_available_bytes", lambda: 0)  # as on a smaller machine
     again = planned(path, output=output)
     assert (again.text, again.plan) == (first.text, first.plan)
 
@@ -100,7 +100,7 @@ def test_a_target_gets_the_prediction(tmp_path: Path) -> None:
 def test_a_step_that_does_not_fit_gets_the_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(original_repeats, "_available_bytes", lambda: 0)
+    monkeypatch.setattr(original_step, "_available_bytes", lambda: 0)
     assert planned(net(tmp_path)).eager.source is PeakSource.PREDICTED
 
 

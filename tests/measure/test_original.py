@@ -9,7 +9,7 @@ import torch
 
 from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.errors import TraceError
-from remat_gen.plan import original_repeats as original
+from remat_gen.plan import original_step as original
 
 NET = """\
 import os

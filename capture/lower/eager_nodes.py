@@ -53,5 +53,5 @@ def filled(graph: Graph) -> dict[str, str]:
             first = operation.args[0]
             made = zeros.get(first.name) if isinstance(first, Ref) else None
             if made and made.node is not None and made.node == operation.node:
-                found[operation.name] = graph.storage_of(made.outputs[0]).name
+                (found[operation.name],) = graph.writes(made)
     return found

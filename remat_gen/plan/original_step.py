@@ -1,29 +1,50 @@
-"""Does the original's own step repeat itself? Asked while planning, where it fits into memory.
+"""The original's own step, run while planning where it fits into memory: for its bits and its peak.
 
-What it reads was told by runs on fake tensors (`capture/observe/repeats.py`); values show here.
-On the CPU every bit counts; on a GPU additions in any order are no news.
+Does it repeat itself? What it reads was told by runs on fake tensors
+(`capture/observe/repeats.py`); values show here. On the CPU every bit counts; on a GPU additions in
+any order are no news.
+
+What does it need? Where the measured peak agrees with the prediction as `verify` asks of
+predictions, the prediction stays: so no plan depends on the last bytes, which kernels choose by the
+processor. Elsewhere the measured peak counts, to four digits upwards. It is in the plan, and
+planning again goes by that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.byte_text import size
+from remat_gen.ir.costs import Costs
+from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import TraceError, said
+from remat_gen.ir.plan import plan_there
+from remat_gen.plan.in_flight import InFlight
+from remat_gen.plan.output import plan_path
+from remat_gen.problem.step_problem import problem_of
+from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.noise import noise_of_repeats
 from remat_gen.verification.outcome import State, run_steps
+from remat_gen.verification.peak import model_peak
 from remat_gen.verification.repeated_steps import told
+from remat_gen.verification.report import as_predicted
+from remat_gen.verification.step import clear_gradients
 
 _COPIES = 6  # of the state: the model's, its copy, gradients, and what two runs are compared by
+_DIGITS = 4  # of a measured peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +122,67 @@ def _available_bytes() -> int:
     if "MemAvailable" in words:
         return 1024 * int(words["MemAvailable"].split()[0])
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def besides_graph(traced: Traced) -> int:
+    """Return what a step that waits for its backward holds and no graph has."""
+    return traced.waiting_bytes if isinstance(traced, UnitStep) else 0
+
+
+def eager_peak(
+    request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
+) -> EagerPeak:
+    """Return eager's peak; with `reused` costs that which the plan at the output has measured."""
+    plain = Solver(problem_of(traced.graph, costs), "none").plain
+    flight = InFlight(request.in_flight, besides_graph(traced))
+    predicted = flight.of(plain).peak_bytes
+    known = _in_plan(request, predicted) if reused else 0
+    if known:
+        return EagerPeak(known, PeakSource.MEASURED)
+    return judged(predicted, _Original(request, loaded, predicted).peak_bytes())
+
+
+def judged(predicted: int, measured: int | None) -> EagerPeak:
+    """Return the one of both that counts; `measured` is None where no step was run."""
+    if measured is None:
+        return EagerPeak(predicted, PeakSource.PREDICTED)
+    if as_predicted(predicted, measured):
+        return EagerPeak(predicted, PeakSource.CONFIRMED)
+    return EagerPeak(_rounded(measured), PeakSource.MEASURED)
+
+
+def _rounded(nbytes: int) -> int:
+    """Round up to a few digits."""
+    step: int = 10 ** max(len(str(nbytes)) - _DIGITS, 0)
+    return -(-nbytes // step) * step
+
+
+def _in_plan(request: Request, predicted: int) -> int:
+    """Return the measured peak in the plan at the output, made for the same prediction."""
+    plan = plan_there(plan_path(request.output)) if request.output else None
+    if plan is None or plan.predicted.eager_peak_bytes != predicted:
+        return 0
+    return plan.predicted.eager_measured_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Original:
+    request: Request
+    loaded: Loaded
+    predicted: int
+
+    def peak_bytes(self) -> int | None:
+        """Measure the original's second step; return None where it cannot be run."""
+        request, loaded = self.request, self.loaded
+        need = need_to_run(loaded, self.predicted)
+        if request.target or request.fsdp or need is None or not need.fits:
+            return None
+        try:
+            with kept_original(loaded):
+                args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
+                clear_gradients(loaded.model, args, kwargs)
+                flight = request.in_flight
+                found = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=flight)
+        except Exception:  # of the user's own code: `run_twice` says so
+            return None
+        return found.peak_bytes
