@@ -136,9 +136,9 @@ def eager_peak(
     plain = Solver(problem_of(traced.graph, costs), "none").plain
     flight = InFlight(request.in_flight, besides_graph(traced))
     predicted = flight.of(plain).peak_bytes
-    known = _in_plan(request, predicted) if reused else 0
-    if known:
-        return EagerPeak(known, PeakSource.MEASURED)
+    known = _in_plan(request, predicted) if reused else None
+    if known is not None:
+        return known
     return judged(predicted, _Original(request, loaded, predicted).peak_bytes())
 
 
@@ -157,12 +157,15 @@ def _rounded(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def _in_plan(request: Request, predicted: int) -> int:
-    """Return the measured peak in the plan at the output, made for the same prediction."""
+def _in_plan(request: Request, predicted: int) -> EagerPeak | None:
+    """Return what the plan at the output took a share of, if that follows from these costs.
+
+    With another number of threads kernels may need other workspace: as costs, it is not asked anew.
+    """
     plan = plan_there(plan_path(request.output)) if request.output else None
-    if plan is None or plan.predicted.eager_peak_bytes != predicted:
-        return 0
-    return plan.predicted.eager_measured_bytes
+    if plan is None or not plan.asked.budget.endswith("%"):
+        return None
+    return plan.predicted.eager if plan.predicted.eager_peak_bytes == predicted else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,17 @@ def test_planned_again_it_is_the_plan_s(tmp_path: Path, monkeypatch: pytest.Monk
     assert (again.text, again.plan) == (first.text, first.plan)
 
 
+def test_planned_again_with_other_threads_it_is_the_plan_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, output = net(tmp_path, "cumsum"), tmp_path / "net_remat.py"
+    first = planned(path, output=output)
+    monkeypatch.setattr(original_step, "model_peak", None)  # nothing is measured
+    again = planned(path, output=output)
+    assert (again.text, again.plan) == (first.text, first.plan)
+    assert again.eager.source is PeakSource.PREDICTED
+
+
 def test_a_right_prediction_stays(tmp_path: Path) -> None:
     made = planned(net(tmp_path, "cumsum"))
     predicted = made.plan.predicted
