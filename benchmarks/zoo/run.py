@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from more_transformers_models import MORE_TRANSFORMERS
 from record import Record, Status, append, read_records
 from subject import Subject, kinds_in_turn
 from table import page
@@ -29,7 +30,12 @@ from worker import preload, work
 _FORK = multiprocessing.get_context("fork")
 ROOT = Path(__file__).resolve().parents[2]
 SCRATCH = Path(tempfile.gettempdir()) / "remat-gen-zoo"
-PARTS = {"torchvision": TORCHVISION, "timm": TIMM, "transformers": TRANSFORMERS, "torch": TORCH}
+PARTS = {
+    "torchvision": TORCHVISION,
+    "timm": TIMM,
+    "transformers": TRANSFORMERS + MORE_TRANSFORMERS,
+    "torch": TORCH,
+}
 _APART = {"units": UNITS}  # planned otherwise: with records and a page of their own
 
 
