@@ -188,7 +188,7 @@ MORE_TRANSFORMERS: tuple[Subject, ...] = (
         "focal_windows=[3, 3]",
     ),
     _seen("Bit", "embedding_size=16, hidden_sizes=[32, 64], depths=[1, 1], num_groups=4"),
-    _seen("Cvt", "embed_dim=[16, 32, 64], num_heads=[1, 2, 2], depth=[1, 1, 2]"),
+    _seen("Cvt", "embed_dim=[16, 32, 64], num_heads=[1, 2, 2], depth=[1, 2, 3]"),
     of(
         VISION,
         "DPTForSemanticSegmentation",

@@ -104,6 +104,7 @@ def _judged(blank: Record, planned: Generated, report: Report) -> Record:
         predicted_bytes=predicted.peak_bytes,
         measured_bytes=measured.peak_bytes if measured else 0,
         eager_bytes=eager.peak_bytes if eager else 0,
+        eager_predicted_bytes=predicted.eager_peak_bytes,
         time_ratio=round(predicted.time_us / predicted.eager_time_us, 3),
         reruns=predicted.reruns,
         equal="bitwise" if report.bitwise else "within tolerance" if report.ok else "",
