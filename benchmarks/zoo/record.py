@@ -24,7 +24,8 @@ class Record:
 
     `share` is the budget in percent of eager's replayed peak: the one asked for, or the smallest
     feasible one. `eager_bytes` is eager's measured peak, `eager_predicted_bytes` the replayed one
-    (0 in records from before it was kept). `off_bytes` is measured minus predicted peak, `equal` the verdict on the values.
+    (0 in records from before it was kept). `off_bytes` is measured minus predicted peak, `equal`
+    the verdict on the values.
     `units` are the patterns of what was planned, `planned_share` theirs of what backward needs.
     """
 
@@ -64,6 +65,13 @@ class Record:
     def off_bytes(self) -> int:
         """Return measured minus predicted peak."""
         return self.measured_bytes - self.predicted_bytes
+
+    @property
+    def eager_off(self) -> float | None:
+        """Return by what part of it eager's measured peak is not the predicted one."""
+        if not (self.eager_bytes and self.eager_predicted_bytes):
+            return None
+        return abs(self.eager_predicted_bytes / self.eager_bytes - 1)
 
     def line(self) -> str:
         """Return the record as one line of JSON."""

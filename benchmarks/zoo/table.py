@@ -17,6 +17,7 @@ the replayed time over that of nothing run again. Where 60 % is infeasible, as i
 layers with large weights, the smallest feasible budget was asked for. A row is ok if all of this
 is equal, the measured peak within the budget, and the prediction off by at most 1 % or 64 KiB.
 """
+_NEAR = 0.02  # the promise about eager's predicted peak
 _COLUMNS = ("model", "kind", "operations", "budget", "off by", "time", "equal", "result")
 
 
@@ -25,7 +26,7 @@ def page(records: Sequence[Record], listed: int) -> str:
     ordered = sorted(records, key=lambda r: (r.library, r.kind, r.name))
     strategies = ", ".join(sorted({record.strategy for record in records}))
     ran = f"Ran {len(records)} of {listed}, strategy {strategies}.\n"
-    parts = [_HEAD, ran, _counts(ordered), open_rows(ordered)]
+    parts = [_HEAD, ran, _counts(ordered), _eager(ordered), open_rows(ordered)]
     for library, members in groupby(ordered, key=lambda r: r.library):
         parts.append(f"## {library}\n\n{markdown(_COLUMNS, map(_row, members))}")
     return "\n".join(part for part in parts if part)
@@ -46,6 +47,17 @@ def _count_rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
         bitwise = sum(r.equal == "bitwise" for r in members)
         cells = (len(members), *counts, f"{share:.0f} %", asked, bitwise)
         yield (library or "all", *map(str, cells))
+
+
+def _eager(records: Sequence[Record]) -> str:
+    """Return how well eager's own peak was predicted, where both are known; "" where none is."""
+    known = [(off, r.key) for r in records if (off := r.eager_off) is not None]
+    if not known:
+        return ""
+    near = sum(off <= _NEAR for off, _ in known)
+    said = f"Eager's predicted peak is within {_NEAR:.0%} of the measured one for {near} of"
+    far = [f"{key} ({off:.1%})" for off, key in sorted(known, reverse=True) if off > _NEAR]
+    return f"{said} {len(known)} models{': not for ' if far else ''}{', '.join(far)}.\n"
 
 
 def open_rows(records: Sequence[Record]) -> str:

@@ -50,3 +50,11 @@ def test_the_latest_record_of_a_model_counts(tmp_path: Path) -> None:
     append(results, Record("x/a", "kind", Status.OK, "rotor", measured_bytes=1))
     assert [r.status for r in read_records(results).values()] == [Status.OK, Status.OK]
     assert "Not ok" not in page(list(read_records(results).values()), 2)
+
+
+def test_the_page_says_where_eagers_prediction_is_far_off() -> None:
+    near = Record("x/near", "kind", Status.OK, "rotor", eager_bytes=100, eager_predicted_bytes=99)
+    far = Record("x/far", "kind", Status.OK, "rotor", eager_bytes=100, eager_predicted_bytes=90)
+    old = Record("x/old", "kind", Status.OK, "rotor", eager_bytes=100)
+    assert "for 1 of 2 models: not for x/far (10.0%)." in page([near, far, old], 3)
+    assert "Eager's predicted" not in page([old], 1)
