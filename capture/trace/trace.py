@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.as_eager.attention import seeds_on_host
-from remat_gen.capture.as_eager.causal_masks import masks_of_eager
+from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
@@ -352,7 +352,8 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
     Return what a real run finds where forward looks at values.
     """
     try:
-        trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
+        with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
+            trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
     except TraceError as refused:
         looks = recorded(model, call, refused)
         if not looks.is_needed:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from emitting import Emitted, assert_bitwise, at_share, compared, emit
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.as_eager.causal_masks import LIBRARY, watched_positions
+from remat_gen.capture.trace.trace import trace
+from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Operation
 from remat_gen.verification.compare import Match
 
@@ -93,6 +97,28 @@ def test_packed_rows_keep_their_mask(tmp_path: Path, name: str) -> None:
     # where the values show that no mask is needed, eager takes the kernel without one
     expected = Match.TOLERANCE if name == "asked, one sequence" else Match.BITWISE
     assert max(found, key=lambda c: list(Match).index(c.match)).match is expected
+
+
+class Delayed(nn.Module):
+    """It takes no mask, and eager gives it none; its delay is another one in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(_attn_implementation="eager")
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = library.create_bidirectional_mask(
+            config=self.config, inputs_embeds=x, attention_mask=None
+        )
+        y = self.up(x)
+        y = y if mask is None else y.view(mask.shape)
+        return y.roll(-int(y.sum()), dims=1).square().mean()
+
+
+def test_a_refusal_is_not_about_a_mask_that_eager_has_not() -> None:
+    with pytest.raises(TraceError, match="becomes a Python number"):
+        trace(Delayed(), (torch.randn(4, 12, 8),), {})
 
 
 def test_the_library_is_left_as_it_was(tmp_path: Path) -> None:
