@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.looking import Looking, Sized, positions
-from remat_gen.capture.values.looks import Answer, Kind, Look
+from remat_gen.capture.values.looks import Answer, Kind, Look, Numbers
 from remat_gen.capture.values.recorded import Looks
 
 
@@ -40,15 +41,14 @@ class Answering(Looking):
         look = self._look(Kind.WHOLE)
         return read() if look is None else copy.deepcopy(look.value)
 
-    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
+    def made(self, make: Callable[[], Any], sized: Sized | None) -> Any:
         """Return what the real run found: made anew where its size is enough, or a constant."""
         look = self._look(Kind.SHAPE)
         if look is None:
             return make()
-        numbers, dtype, device, shape = look.value
         if sized is not None:
-            return sized(shape[0])
-        return torch.tensor(numbers, dtype=dtype, device=device).view(shape)
+            return sized(look.value.shape[0])
+        return pytree.tree_map_only(Numbers, Numbers.again, look.value)
 
     def text(self, tensor: Tensor, write: Callable[[], str]) -> str:
         """Return the text of the real run, or of where a tensor's numbers come from."""

@@ -48,8 +48,8 @@ class Looking:
         """Return all numbers of a tensor, as `read` does where they are there."""
 
     @abstractmethod
-    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
-        """Return a tensor whose shape depends on values, as `make` does where they are there.
+    def made(self, make: Callable[[], Any], sized: Sized | None) -> Any:
+        """Return what has a shape that depends on values, as `make` does where they are there.
 
         `sized` makes it of a number of rows that is known, where an operator can.
         """

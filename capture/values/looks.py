@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from remat_gen.capture.process.libraries import is_library_file
 from remat_gen.capture.refuse.places import Place, place_of
@@ -37,7 +38,7 @@ class Kind(Enum):
     ITEM = "item"  # `t.item()`: a number, which may be only compared
     NUMBER = "number"  # `int(t)`, `x[t]`, and what C++ does by itself
     WHOLE = "whole"  # `t.tolist()`, `t.numpy()`
-    SHAPE = "shape"  # `t.nonzero()`
+    SHAPE = "shape"  # `t.nonzero()`, and `t.unique()`, which has several results
     TEXT = "text"  # f"{t}", for messages
     SELECT = "select"  # `x[mask]`, where it may only be asked how much that is
     PICK = "pick"  # `x[t]`, of one number: stays a tensor
@@ -49,6 +50,26 @@ class Answer(Enum):
     KNOWN = "known"  # it is the same in each step
     CHECKED = "checked"  # goes on as the example does, and each step compares
     COMPARED = "compared"  # a number that may be compared: those results are checked
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A tensor that a real run found, by its numbers."""
+
+    numbers: Any
+    dtype: torch.dtype
+    device: torch.device
+    shape: torch.Size
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Numbers:
+        """Read a tensor."""
+        return cls(tensor.tolist(), tensor.dtype, tensor.device, tensor.shape)
+
+    def again(self) -> Tensor:
+        """Return such a tensor."""
+        made = torch.tensor(self.numbers, dtype=self.dtype, device=self.device)
+        return made.view(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from remat_gen.capture.values.compared import Selected, refuse_number, text_of
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking, Sized
-from remat_gen.capture.values.looks import INPUT, Answer, Key, Kind, Look, run_looking
+from remat_gen.capture.values.looks import INPUT, Answer, Key, Kind, Look, Numbers, run_looking
 from remat_gen.ir.errors import TraceError
 
 COIN = (
@@ -229,10 +229,11 @@ class _Recording(Looking):
         self._note(Kind.WHOLE, tensor, copy.deepcopy(value))
         return value
 
-    def made(self, make: Callable[[], Tensor], sized: Sized | None) -> Tensor:
+    def made(self, make: Callable[[], Any], sized: Sized | None) -> Any:
         """Note a look, and return what is there."""
         value = make()
-        self._note(Kind.SHAPE, value, (value.tolist(), value.dtype, value.device, value.shape))
+        first = pytree.tree_leaves(value)[0]
+        self._note(Kind.SHAPE, first, pytree.tree_map_only(Tensor, Numbers.of, value))
         return value
 
     def text(self, tensor: Tensor, write: Callable[[], str]) -> str:

@@ -17,6 +17,9 @@ CONSTANT = {
     "a mask": "on = torch.eye(8)[1:4].any(0)\nreturn (x[:, on] * x.flatten()[:3]).sum()",
     "a mask of two dimensions": "return (x[:, :6][torch.tril(torch.ones(6, 6)).bool()] ** 2).sum()",
     "positions": "at = torch.nonzero(torch.arange(8) % 2).squeeze(1)\nreturn x[:, at].sum()",
+    "kinds": "for kind in (torch.arange(6) // 2).unique():\n    x = x * (kind + 1)\n"
+    "kinds, which, counts = torch.tensor([2.5, 1.5, 2.5]).unique(return_inverse=True, "
+    "return_counts=True)\nreturn (x[:, which] * (kinds * counts).sum()).sum()",
     "an array": "import numpy as np\nweights = np.asarray(torch.arange(3.0))\n"
     "return self.head(x * float(weights.sum()))",
     "sizes": "end = torch.tensor([2, 3]).cumsum(0)\n"
