@@ -18,7 +18,7 @@ from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
 from remat_gen.capture.observe.reading_outputs import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
-from remat_gen.capture.process.questions import watched_questions
+from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
 from remat_gen.capture.values.answered import Answering
@@ -52,7 +52,7 @@ class Returned:
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
-    saves; `positions` what transformers asked of them; `asked` whether the user's own code asks if
+    saves; `positions` what transformers asked of them; `asked` who asks if
     it is compiled; `masks` what nn.Transformer asked of its masks.
     """
 
@@ -62,7 +62,7 @@ class Returned:
     seeded: bool = False
     saving: tuple[LeftOut, ...] = ()
     positions: Positions = field(default_factory=Positions)
-    asked: bool = False
+    asked: Asked = field(default_factory=Asked)
     masks: Masks = field(default_factory=Masks)
 
     @property
@@ -143,7 +143,7 @@ def run_on_fakes(
         returned,
         saving=tuple(saving.values()),
         positions=positions,
-        asked=asked.by_user,
+        asked=asked,
         masks=masks,
     )
 
@@ -170,7 +170,7 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
     returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=tuple(saving.values()), asked=asked.by_user)
+    return replace(returned, saving=tuple(saving.values()), asked=asked)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

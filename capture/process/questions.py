@@ -2,7 +2,8 @@
 
 Dynamo says yes to `torch.compiler.is_compiling()`: the plan would be of a branch that eager mode
 never takes. Libraries keep that answer, by which they leave out looks at values that no trace can
-take; where the user's own code asks, its numbers are what counts.
+take, unless their other branch is what fails; where the user's own code asks, its numbers are what
+counts.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ QUESTIONS: tuple[tuple[ModuleType, str], ...] = (
 
 @dataclass(slots=True)
 class Asked:
-    """Whether the user's own code has asked."""
+    """Whether the user's own code has asked, and whether a library has."""
 
     by_user: bool = False
+    by_library: bool = False
 
 
 @contextmanager
@@ -50,21 +52,32 @@ def watched_questions() -> Iterator[Asked]:
 
 def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
     def noted() -> bool:
-        asked.by_user |= not is_library_file(sys._getframe(1).f_code.co_filename)
+        if is_library_file(sys._getframe(1).f_code.co_filename):
+            asked.by_library = True
+        else:
+            asked.by_user = True
         return question()
 
     return noted
 
 
-def first_as_eager(asked: bool, trace: Callable[[], T]) -> T:
+def first_as_eager(asked: Asked, trace: Callable[[], T]) -> T:
     """Trace with a plain step's answers if the user has asked; else, and where that fails, without.
 
-    What eager mode runs may look at values: then there is no other trace than a compiler's.
+    What eager mode runs may look at values: then there is no other trace than a compiler's. Where
+    that fails though nobody but a library has asked, as LongT5's for want of the mask that it makes
+    in a plain step, the plain step's answers come last.
     """
-    if asked:
+    if asked.by_user:
         with suppress(TraceError), _answered_as_eager():
             return trace()
-    return trace()
+    try:
+        return trace()
+    except TraceError:
+        if asked.by_library and not asked.by_user:
+            with suppress(TraceError), _answered_as_eager():
+                return trace()
+        raise
 
 
 @contextmanager

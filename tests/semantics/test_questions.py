@@ -43,3 +43,27 @@ for name in {QUESTIONS[:2]}:
     assert compiled(torch.zeros(())) == 1, name
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+LIBRARY = """\
+import torch
+
+
+def mask(x):
+    return None if torch.compiler.is_compiling() else torch.ones(x.shape[-1])
+"""
+
+
+def test_a_library_whose_compiled_branch_fails_is_traced_as_in_a_plain_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LongT5 makes no mask where it is compiled, and then reads its shape."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "asking_library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(folder))
+    forward = (
+        "import asking_library\nx = self.body(x)\nmask = asking_library.mask(x)\n"
+        "return self.head(x.sin() * mask.view(mask.shape))"
+    )
+    assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
