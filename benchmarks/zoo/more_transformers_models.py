@@ -90,10 +90,7 @@ MORE_TRANSFORMERS: tuple[Subject, ...] = (
     _causal("Granite", GROUPED),
     _causal("Olmo2", GROUPED),
     _causal("Nemotron", GROUPED),
-    _causal(
-        "XGLM",
-        f"{VOCABULARY}, d_model=32, ffn_dim=64, num_layers=2, attention_heads=2",
-    ),
+    _causal("XGLM", f"{VOCABULARY}, d_model=32, ffn_dim=64, num_layers=2, attention_heads=2"),
     _causal("BioGpt", ROPE),
     _causal("CodeGen", f"{_GPT}, n_head=4, rotary_dim=4"),
     _causal(
@@ -176,8 +173,7 @@ MORE_TRANSFORMERS: tuple[Subject, ...] = (
         "depths=[1, 1, 1], key_dim=[8, 8, 8]",
     ),
     _seen(
-        "EfficientNet",
-        "image_size=64, width_coefficient=0.25, depth_coefficient=1.0, hidden_dim=320",
+        "EfficientNet", "image_size=64, width_coefficient=0.25, depth_coefficient=1, hidden_dim=320"
     ),
     _seen(
         "Hiera", "image_size=[64, 64], embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2]"
