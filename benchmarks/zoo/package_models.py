@@ -15,10 +15,14 @@ _VOLUMES = "(torch.randn(2, 1, 32, 32, 32),)"
 _LATENTS = '{"sample": torch.randn(4, 4, 16, 16), "timestep": torch.tensor([1, 5, 9, 20])}'
 
 
+def _subject(package: str, name: str, kind: str, imports: str, model: str, inputs: str) -> Subject:
+    return Subject("packages", f"{package}.{name}", kind, imports, model, inputs)
+
+
 def _of(package: str, kind: str, module: str, rows: dict[str, tuple[str, str]]) -> list[Subject]:
     """Return a package's models: the arguments of each, and its inputs."""
     return [
-        Subject(
+        _subject(
             package,
             name,
             kind,
@@ -56,17 +60,18 @@ _VIT_PYTORCH = {
         "lg_enc_heads=2, lg_enc_mlp_dim=32, cross_attn_depth=1, cross_attn_heads=2"
     ),
     "pit.PiT": (
-        "image_size=64, patch_size=14, dim=32, num_classes=10, depth=(1, 1), heads=2, mlp_dim=64"
+        "image_size=56, patch_size=14, dim=32, num_classes=10, depth=(1, 1), heads=2, mlp_dim=64"
     ),
     "levit.LeViT": (
         "image_size=64, num_classes=10, stages=2, dim=(32, 48), depth=1, heads=(2, 3), mlp_mult=2"
     ),
-    "local_vit.LocalViT": _PATCHES,
+    "vit_with_patch_dropout.ViT": f"{_PATCHES}, patch_dropout=0.25",
     "rvt.RvT": _PATCHES,
-    "crossformer.CrossFormer": "num_classes=10, dim=(16, 24, 32, 48), depth=(1, 1, 1, 1)",
+    "crossformer.CrossFormer": "num_classes=10, dim=(32, 64, 128, 256), depth=(1, 1, 1, 1)",
     "scalable_vit.ScalableViT": (
         "num_classes=10, dim=16, heads=(1, 2, 2, 4), depth=(1, 1, 1, 1), "
-        "ssa_dim_key=(16, 16, 16, 16), reduction_factor=(4, 2, 1, 1), window_size=(8, 4, None, None)"
+        "ssa_dim_key=(16, 16, 16, 16), reduction_factor=(4, 2, 1, 1), "
+        "window_size=(8, 4, None, None)"
     ),
     "twins_svt.TwinsSVT": (
         "num_classes=10, s1_emb_dim=16, s2_emb_dim=24, s3_emb_dim=32, s4_emb_dim=48, s3_depth=1"
@@ -85,7 +90,9 @@ _VIT_PYTORCH = {
         "num_classes=10, dim=16, dim_head=8, depth=(1, 1), window_size=4, mbconv_expansion_rate=2"
     ),
     "vit_with_patch_merger.ViT": f"{_PATCHES}, patch_merge_layer=1, patch_merge_num_tokens=4",
-    "regionvit.RegionViT": "num_classes=10, dim=(16, 24, 32, 48), depth=(1, 1, 1, 1), window_size=2",
+    "regionvit.RegionViT": (
+        "num_classes=10, dim=(16, 24, 32, 48), depth=(1, 1, 1, 1), window_size=7"
+    ),
     "sep_vit.SepViT": (
         "num_classes=10, dim=16, dim_head=8, heads=(1, 2), depth=(1, 1), window_size=4"
     ),
@@ -94,13 +101,17 @@ _VIT_PYTORCH = {
 }
 
 
+_SIZES = {"cvt": 128, "scalable_vit": 256, "pit": 56} | dict.fromkeys(
+    ("twins_svt", "crossformer", "regionvit", "sep_vit"), 224
+)
+
+
 def _vit_pytorch() -> Iterator[Subject]:
     for path, arguments in _VIT_PYTORCH.items():
         module, _, name = path.partition(".")
         imports = f"from vit_pytorch.{module} import {name}"
-        size = 256 if module in ("cvt", "twins_svt", "crossformer", "scalable_vit") else 64
-        inputs = images(224 if module == "regionvit" else size, batch=2)
-        yield Subject("vit-pytorch", path, "vision", imports, f"{name}({arguments})", inputs)
+        inputs = images(_SIZES.get(module, 64), batch=2)
+        yield _subject("vit-pytorch", path, "vision", imports, f"{name}({arguments})", inputs)
 
 
 _UNET2D = (
@@ -167,7 +178,7 @@ _DIFFUSERS = {
     ),
     "UNet1DModel": (
         "sample_size=64, in_channels=4, out_channels=4, block_out_channels=(16, 32), "
-        "extra_in_channels=16, down_block_types=('DownBlock1DNoSkip', 'DownBlock1D'), "
+        "extra_in_channels=32, down_block_types=('DownBlock1DNoSkip', 'DownBlock1D'), "
         "up_block_types=('UpBlock1D', 'UpBlock1DNoSkip')",
         '{"sample": torch.randn(4, 4, 64), "timestep": torch.tensor([1, 5, 9, 20])}',
     ),
@@ -194,13 +205,13 @@ def _x_transformers() -> Iterator[Subject]:
     for name, options in kinds.items():
         layers = f"attn_layers=Decoder({_LAYERS}, {options})"
         model = f"AutoregressiveWrapper(TransformerWrapper({_WRAPPED}, {layers}))"
-        yield Subject("x-transformers", name, "decoder", imports, model, _TOKENS)
+        yield _subject("x-transformers", name, "decoder", imports, model, _TOKENS)
     imports = "from x_transformers import ViTransformerWrapper, Encoder"
     model = (
         "ViTransformerWrapper(image_size=32, patch_size=8, num_classes=10, "
         f"attn_layers=Encoder({_LAYERS}))"
     )
-    yield Subject("x-transformers", "vision", "vision", imports, model, images(32))
+    yield _subject("x-transformers", "vision", "vision", imports, model, images(32))
 
 
 _MODELS_OF_SEGMENTATION = (
@@ -212,8 +223,8 @@ def _segmentation() -> Iterator[Subject]:
     for name in _MODELS_OF_SEGMENTATION:
         imports = f"from segmentation_models_pytorch import {name}"
         model = f"{name}('resnet18', encoder_weights=None, classes=3)"
-        inputs = images(64, batch=2)
-        yield Subject("segmentation-models", name, "segmentation", imports, model, inputs)
+        inputs = images(256 if name == "PAN" else 64, batch=2)
+        yield _subject("segmentation-models", name, "segmentation", imports, model, inputs)
 
 
 _CHANNELS = "spatial_dims=3, in_channels=1, out_channels=2"
@@ -228,7 +239,10 @@ _MONAI = {
         _VOLUMES,
     ),
     "SegResNet": ("spatial_dims=3, init_filters=8, in_channels=1, out_channels=2", _VOLUMES),
-    "SwinUNETR": ("in_channels=1, out_channels=2, feature_size=12, depths=(1, 1, 1, 1)", _VOLUMES),
+    "SwinUNETR": (
+        "in_channels=1, out_channels=2, feature_size=12, depths=(1, 1, 1, 1)",
+        "(torch.randn(1, 1, 64, 64, 64),)",
+    ),
     "UNETR": (
         "in_channels=1, out_channels=2, img_size=(32, 32, 32), feature_size=4, hidden_size=24, "
         "mlp_dim=48, num_heads=2",
@@ -241,7 +255,8 @@ _MONAI = {
         _VOLUMES,
     ),
     "VarAutoEncoder": (
-        f"spatial_dims=3, in_shape=(1, 32, 32, 32), out_channels=1, latent_size=4, {_STEPS}",
+        "spatial_dims=3, in_shape=(1, 32, 32, 32), out_channels=1, latent_size=4, "
+        "channels=(4, 8, 16), strides=(1, 2, 2)",
         _VOLUMES,
     ),
     "MILModel": (
@@ -279,7 +294,7 @@ _SEQUENCES = {
     ),
     "linformer": ("LinformerLM", f"num_tokens=96, seq_len=64, {_LONG}, k=16", _TOKENS),
     "nystrom_attention": ("Nystromformer", f"{_LONG}, dim_head=16, num_landmarks=16", _WIDE),
-    "minGRU_pytorch": ("minGRULM", "num_tokens=96, dim=32, depth=2", _TOKENS),
+    "minGRU_pytorch": ("minGRU", "dim=32", _WIDE),
     "conformer": ("Conformer", f"{_LONG}, dim_head=16, conv_kernel_size=7", _WIDE),
     "g_mlp_pytorch": ("gMLP", "num_tokens=96, dim=32, depth=2, seq_len=64", _TOKENS),
     "pytorch_tcn": ("TCN", "num_inputs=8, num_channels=[16, 16, 16]", "(torch.randn(4, 8, 64),)"),
@@ -330,7 +345,7 @@ _SEQUENCES = {
     ),
     "lambda_networks": (
         "LambdaLayer",
-        "dim=16, dim_out=16, n=64, dim_k=8, heads=2, dim_u=1",
+        "dim=16, dim_out=16, n=8, dim_k=8, heads=2, dim_u=1",
         "(torch.randn(4, 16, 8, 8),)",
     ),
     "pytorch_tabnet.tab_network": (
@@ -356,15 +371,17 @@ _SEQUENCES = {
         "num_state_vectors=16",
         _TOKENS,
     ),
-    "kornia.models": (
-        "VisionTransformer",
-        "image_size=32, patch_size=8, embed_dim=32, depth=2, num_heads=2",
-        images(32),
+    "kornia.models.tiny_vit": (
+        "TinyViT",
+        "img_size=64, num_classes=10, embed_dims=[16, 32, 48, 64], depths=[1, 1, 1, 1], "
+        "num_heads=[1, 2, 3, 4], window_sizes=[2, 2, 2, 2], drop_path_rate=0.0",
+        images(64),
     ),
     "e3nn.nn.models.v2106.gate_points_networks": (
         "SimpleNetwork",
         "irreps_in='3x0e', irreps_out='1x0e', max_radius=2.0, num_neighbors=3.0, num_nodes=5.0",
-        '({"pos": torch.randn(12, 3), "x": torch.randn(12, 3), "batch": torch.zeros(12, dtype=torch.long)},)',
+        '({"pos": torch.randn(12, 3), "x": torch.randn(12, 3), '
+        '"batch": torch.zeros(12, dtype=torch.long)},)',
     ),
     "point_transformer_pytorch": (
         "PointTransformerLayer",
@@ -379,8 +396,8 @@ def _each() -> Iterator[Subject]:
     for module, (name, arguments, inputs) in _SEQUENCES.items():
         package = module.partition(".")[0].replace("_", "-")
         imports = f"from {module} import {name}"
-        yield Subject(package, name, "package", imports, f"{name}({arguments})", inputs)
-    yield Subject(
+        yield _subject(package, name, "package", imports, f"{name}({arguments})", inputs)
+    yield _subject(
         "open-clip",
         "CLIP",
         "multimodal",
@@ -390,13 +407,13 @@ def _each() -> Iterator[Subject]:
         "layers=2))",
         "(torch.randn(4, 3, 32, 32), torch.randint(1, 96, (4, 16)))",
     )
-    yield Subject(
+    yield _subject(
         "pytorchcv",
         "resnext14_16x4d",
         "convolutional",
         "from pytorchcv.model_provider import get_model",
         "get_model('resnext14_16x4d', num_classes=10)",
-        images(64, batch=2),
+        images(224, batch=2),
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 from more_transformers_models import MORE_TRANSFORMERS
+from package_models import PACKAGES
 from record import Record, Status, append, read_records
 from subject import Subject, kinds_in_turn
 from table import page
@@ -35,6 +36,9 @@ PARTS = {
     "timm": TIMM,
     "transformers": TRANSFORMERS + MORE_TRANSFORMERS,
     "torch": TORCH,
+    "transformers": TRANSFORMERS,
+    "torch": TORCH,
+    "packages": PACKAGES,
 }
 _APART = {"units": UNITS}  # planned otherwise: with records and a page of their own
 
