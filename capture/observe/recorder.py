@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 import types
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from remat_gen.capture.process.libraries import (
 )
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
+_IDENTIFIER = uuid.uuid4.__code__
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
 
@@ -64,7 +66,7 @@ class Recorder(Reached):
     def _called(self, frame: types.FrameType, event: str, function: Any) -> None:
         code = frame.f_code
         if event == "c_call":
-            self.drew |= function is os.urandom and acts_for_forward(frame)
+            self.drew |= function is os.urandom and _draws_for_forward(frame)
         elif event == "call" and code is _ENVIRONMENT:
             self._note_variable(frame)
         elif event == "call" and code not in self._seen:
@@ -141,6 +143,15 @@ class Recorder(Reached):
         for path, owner in self._owners():
             if isinstance(owner, nn.Module) and not is_of_library(owner.forward):
                 self._enter_function(owner.forward, f"{path}.forward".lstrip("."), plain=False)
+
+
+def _draws_for_forward(frame: types.FrameType) -> bool:
+    """Tell whether the system's random numbers are drawn for what forward does.
+
+    A library draws names for what it keeps (einx for axes): identifiers, which decide nothing.
+    """
+    names = frame.f_code is _IDENTIFIER and not acts_for_user(frame)
+    return acts_for_forward(frame) and not names
 
 
 def _put_back(space: dict[str, Any], name: str, stands: Any, value: Any) -> None:

@@ -17,6 +17,7 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
 from remat_gen.capture.units.computed_precision import computing_in
@@ -144,7 +145,7 @@ def own_step(loaded: Loaded) -> Iterator[nn.Module]:
     state = State.of(model)
     gradients = [(p, p.grad) for p in model.parameters()]
     try:
-        with loaded.importable(), kept_generators(), quiet():
+        with kept_state(model), loaded.importable(), kept_generators(), quiet():
             yield model
     except (TraceError, UsageError):
         raise

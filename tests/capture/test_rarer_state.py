@@ -292,6 +292,9 @@ def test_parameters_that_the_model_does_not_have(tmp_path: Path, held: str, resu
         traced(tmp_path, text)
 
 
+IDENTIFIER = """
+exec(compile("def identifier():\\n    return uuid.uuid4().hex", "<library>", "exec"))
+"""
 PLANNED = {
     "cached property": (
         "types.SimpleNamespace(a=2.0)",
@@ -319,6 +322,7 @@ PLANNED = {
         "0",
         "import logging\nlogging.getLogger('remat_gen_test').debug('seen')\nreturn h.sum()",
     ),
+    "identifier that a library draws": ("0", "return (h * len(identifier())).sum()"),
     "layers without parameters in a list": ("[nn.ReLU()]", "return self.st[0](h).sum()"),
 }
 
@@ -328,6 +332,7 @@ def test_what_only_looks_like_state_is_planned(tmp_path: Path, held: str, forwar
     twice = "    @functools.cached_property\n    def twice(self):\n        return 2 * self.st.a\n\n"
     text = source(f"{LINEAR}\nself.st = {held}", H + forward, before=BEFORE)
     text = text.replace("    def forward(self, x):\n", f"{twice}    def forward(self, x):\n")
+    text = text.replace("class Own(", f"{IDENTIFIER}\n\nclass Own(", 1)
     assert traced(tmp_path, text).graph.operations
 
 

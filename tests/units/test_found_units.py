@@ -124,6 +124,20 @@ def test_a_check_that_other_weights_fail_is_no_refusal(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], p) for name, p in loaded.model.named_parameters())
 
 
+def test_a_buffer_that_forward_makes_is_taken_away(tmp_path: Path) -> None:
+    """The buffers that the model has again were compared with those that it had."""
+    source = tmp_path / "routed.py"
+    text = (MODELS / "routed.py").read_text()
+    made = "self.said: list[float] = []"
+    filled = "self.register_buffer('ramp', x.detach().mean(0), persistent=False)"
+    check = "self.said = [x.detach().mean().item()]"
+    empty = "self.register_buffer('ramp', None, persistent=False)"
+    text = text.replace(made, f"{made}\n        {empty}")
+    source.write_text(text.replace(check, f"{check}\n        {filled}"))
+    loaded = load(source, device="cpu")
+    assert watch(loaded) and loaded.model.ramp is None
+
+
 def test_layers_that_are_called_with_other_sizes_are_named(tmp_path: Path) -> None:
     source = tmp_path / "routed.py"
     again = "x = self.h[0](self.h[2](x))"
