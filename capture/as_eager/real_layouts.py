@@ -19,6 +19,7 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.as_eager.view_strides import VIEWS, with_strides_of_views
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.process.replaced import replaced
 
@@ -39,6 +40,9 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
         mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = dispatch(mode, func, types, args, kwargs)
+        if func in VIEWS and isinstance(result, Tensor) and _all_have_hints(result, args[0]):
+            with mode:
+                return with_strides_of_views(result, args[0])
         rule = RULES.get(func)
         if rule is None or result is NotImplemented:
             return result
@@ -71,8 +75,7 @@ def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any
 
 
 def _restrided(mode: FakeTensorMode, rule: Rule, fake: Tensor, args: Sequence[Any]) -> Tensor:
-    known = [arg for arg in (fake, *args) if isinstance(arg, Tensor)]
-    if not all(map(_has_hints, known)):
+    if not _all_have_hints(fake, *args):
         return fake
     example, *examples = pytree.tree_map_only(Tensor, _at_example, (fake, *args))
     strides = tuple(rule(example, examples))
@@ -89,6 +92,10 @@ def _empty(fake: Tensor, strides: tuple[int, ...]) -> Tensor:
     order = sorted(range(fake.ndim), key=lambda dim: -strides[dim])
     dense = torch.empty([fake.shape[dim] for dim in order], dtype=fake.dtype, device=fake.device)
     return dense.permute([order.index(dim) for dim in range(fake.ndim)])
+
+
+def _all_have_hints(*args: Any) -> bool:
+    return all(_has_hints(arg) for arg in args if isinstance(arg, Tensor))
 
 
 def _has_hints(tensor: Tensor) -> bool:
