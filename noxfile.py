@@ -19,6 +19,26 @@ ZOO = (
     "accelerate==1.15.0",
     "vit-pytorch==1.26.11",
     "torch-geometric==2.8.1",
+    *"""
+    diffusers==0.42.1 x-transformers==2.31.10 segmentation-models-pytorch==0.6.0 monai==1.6.1
+    open-clip-torch==3.3.0 vector-quantize-pytorch==1.32.0 denoising-diffusion-pytorch==2.3.4
+    perceiver-pytorch==0.11.0 performer-pytorch==1.1.4 reformer-pytorch==1.4.4 linformer==0.2.3
+    linear-attention-transformer==0.19.1 sinkhorn-transformer==0.11.4 local-attention==1.11.2
+    nystrom-attention==0.0.14 minGRU-pytorch==0.2.1 conformer==0.3.2 g-mlp-pytorch==0.1.5
+    mlp-mixer-pytorch==0.3.1 pytorch-tcn==1.2.3 mambapy==1.2.0 timesformer-pytorch==0.4.1
+    siren-pytorch==0.1.7 egnn-pytorch==0.2.8 soft-moe-pytorch==0.1.9 st-moe-pytorch==0.1.8
+    axial-attention==0.6.1 lambda-networks==0.4.0 pytorch-tabnet==4.1.0 efficientnet-pytorch==0.7.1
+    native-sparse-attention-pytorch==0.2.3 block-recurrent-transformer-pytorch==0.4.4
+    kornia==0.9.0 e3nn==0.6.0 point-transformer-pytorch==0.1.5 pytorchcv==0.0.74
+    """.split(),
+    # what they import besides
+    *"""
+    einx==0.4.3 loguru==0.7.3 axial-positional-embedding==0.3.12 product-key-memory==0.3.0
+    kornia-rs==0.2.0 opt-einsum==3.4.0 opt-einsum-fx colt5-attention==0.11.2 beartype==0.23.1
+    hyper-connections==0.4.11 torch-einops-utils==0.2.0 mixture-of-experts==0.2.3
+    taylor-series-linear-attention==0.2.0 rotary-embedding-torch==0.9.1 ema-pytorch
+    scikit-learn joblib threadpoolctl ftfy wcwidth huggingface-hub importlib-metadata frozendict
+    """.split(),
 )
 
 nox.options.sessions = ["tests"]

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from more_transformers_models import MORE_TRANSFORMERS
-from package_models import PACKAGES
+from lists.diffusion_packages import DIFFUSION
+from lists.more_transformers_models import MORE_TRANSFORMERS
+from lists.sequence_packages import SEQUENCES
+from lists.timm_models import TIMM
+from lists.torch_models import TORCH
+from lists.torchvision_models import TORCHVISION
+from lists.transformers_models import TRANSFORMERS
+from lists.unit_models import UNITS
+from lists.vision_packages import VISION
 from record import Record, Status, append, read_records
 from subject import Subject, kinds_in_turn
 from table import page
-from timm_models import TIMM
-from torch_models import TORCH
-from torchvision_models import TORCHVISION
-from transformers_models import TRANSFORMERS
-from unit_models import UNITS
 from unit_table import unit_page
 from worker import preload, work
 
@@ -36,9 +38,7 @@ PARTS = {
     "timm": TIMM,
     "transformers": TRANSFORMERS + MORE_TRANSFORMERS,
     "torch": TORCH,
-    "transformers": TRANSFORMERS,
-    "torch": TORCH,
-    "packages": PACKAGES,
+    "packages": VISION + DIFFUSION + SEQUENCES,
 }
 _APART = {"units": UNITS}  # planned otherwise: with records and a page of their own
 

@@ -19,8 +19,8 @@ from torch._prims_common import compute_elementwise_output_strides, suggest_memo
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.as_eager.view_strides import VIEWS, with_strides_of_views
 from remat_gen.capture.device.absent import AbsentDevice
+from remat_gen.capture.fx.view_strides import VIEWS, with_strides_of_views
 from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten

@@ -7,7 +7,8 @@ off, as in the list beside; every other option that is not about size is the lib
 from __future__ import annotations
 
 from subject import Subject
-from transformers_models import (
+
+from lists.transformers_models import (
     AUDIO,
     AUDIO_KIND,
     BART,

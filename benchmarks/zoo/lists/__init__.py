@@ -1,0 +1,1 @@
+"""The models of the zoo, by where they come from."""
