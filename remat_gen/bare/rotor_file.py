@@ -47,8 +47,7 @@ def is_rotors(text: str) -> bool:
     stripped = _stripped(text)
     if not stripped.startswith("{"):
         return re.match(r"\[\s*[\[(]\s*[^\[(\s]|\d+\s*\n", stripped) is not None
-    plain = coding.parse(text)
-    return plain.keys() >= {"fw"} or plain.keys() >= {"fweigth"}
+    return not {"fw", "fweigth"}.isdisjoint(coding.parse(text))
 
 
 def parse_chain(text: str) -> ChainProfile:
