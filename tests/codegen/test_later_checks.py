@@ -14,6 +14,7 @@ import torch
 from emitting import HEAD, keep_all, model_costs
 from emitting_parts import target_of
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load
 from remat_gen.capture.load.stand_in import on_gpu
 from remat_gen.capture.trace.trace import trace_loaded
@@ -51,7 +52,7 @@ def test_they_raise_behind_backward(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_text(SOURCE, encoding="utf-8")
     loaded = load(path, None, None, "cpu")
     traced = trace_loaded(loaded, None)
-    traced = replace(traced, graph=on_gpu(traced.graph, GPU))
+    traced = replace(traced, graph=on_gpu(traced.graph, AbsentDevice(GPU)))
     problem = problem_of(traced.graph, model_costs(traced))
     target = replace(target_of(loaded, output), device=GPU)
     text = emit_body(target, traced, problem, keep_all(problem))
