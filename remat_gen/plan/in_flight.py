@@ -48,18 +48,17 @@ class InFlight:
 
 def plan_in_flight(
     pinned: Pinned,
-    limit: int,
+    budget: int,
     flight: InFlight,
     search: Callable[[Pinned, int], Planned],
     elsewhere: Sequence[Elsewhere] = (),
 ) -> Planned:
-    """Search a schedule that keeps several steps in flight within a limit, `elsewhere`, too.
+    """Search a schedule that keeps several steps in flight within a budget, `elsewhere`, too.
 
     Raises:
         InfeasibleBudgetError: none was found.
     """
     eager = Solver(pinned.problem, "none").plain
-    budget = limit
     found: list[Planned] = []
     retained, failed = flight.bound(eager, budget), False
     for _ in range(_ROUNDS):

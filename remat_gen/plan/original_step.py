@@ -37,7 +37,7 @@ from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.noise import noise_of_repeats
-from remat_gen.verification.outcome import State, run_steps
+from remat_gen.verification.outcome import State, left_as_it_was, run_steps
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.repeated_steps import told
 from remat_gen.verification.report import as_predicted
@@ -66,16 +66,9 @@ def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> Need | None:
 
 @contextlib.contextmanager
 def kept_original(loaded: Loaded) -> Iterator[State]:
-    """Have the model's state and gradients as they were when its step has been run."""
-    model, state = loaded.model, State.of(loaded.model)
-    gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
-    try:
-        with loaded.importable(), kept_generators(), quiet():
-            yield state
-    finally:
-        state.restore(model)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
+    """Run the model's step, and have all that it changes as it was."""
+    with left_as_it_was(loaded.model) as state, loaded.importable(), kept_generators(), quiet():
+        yield state
 
 
 def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:

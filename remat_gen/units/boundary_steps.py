@@ -17,7 +17,6 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.units.boundary import BoundaryRun, Phase
 from remat_gen.capture.units.computed_precision import computing_in
@@ -28,7 +27,7 @@ from remat_gen.capture.units.step_memory import Inside, between_units, times_bet
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.ir.errors import TraceError, UsageError, said
-from remat_gen.verification.outcome import State
+from remat_gen.verification.outcome import left_as_it_was
 from remat_gen.verification.step import backward_step, forward_step
 
 _TIMED = 3  # steps; of each part the quickest counts
@@ -142,17 +141,11 @@ def own_step(loaded: Loaded) -> Iterator[nn.Module]:
             "units are planned by running the model's step, which has no values here: leave out "
             "--target"
         )
-    state = State.of(model)
-    gradients = [(p, p.grad) for p in model.parameters()]
     try:
-        with kept_state(model), loaded.importable(), kept_generators(), quiet():
+        with left_as_it_was(model), loaded.importable(), kept_generators(), quiet():
             yield model
     except (TraceError, UsageError):
         raise
     except Exception as error:  # of the user's own code
         words = f"the model's own step fails: {type(error).__name__}: {said(error)}"
         raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in words)) from error
-    finally:
-        state.restore(model)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient

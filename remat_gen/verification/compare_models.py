@@ -14,6 +14,7 @@ from torch import nn
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.state import kept_state
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
@@ -100,7 +101,7 @@ class _Subject:
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
-        with self.as_used(model) as used:
+        with kept_state(model), self.as_used(model) as used:
             return model_peak(used, args, kwargs, self.device, in_flight=self.in_flight)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
@@ -257,7 +258,9 @@ def _time(
 ) -> TimeRatio | None:
     if pairs <= 0:
         return None
-    return time_ratio(subject.step(original), subject.step(planned), subject.device, pairs)
+    steps = subject.step(original), subject.step(planned)
+    with kept_state(original), kept_state(planned):
+        return time_ratio(*steps, subject.device, pairs)
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
+from remat_gen.capture.process.state import kept_state
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
 # (kind, name) of each thing, in an order that does not depend on the model's code.
@@ -56,6 +58,20 @@ class State:
                 target[name].copy_(tensor)
 
 
+@contextlib.contextmanager
+def left_as_it_was(model: nn.Module) -> Iterator[State]:
+    """Have a model's state and gradients back; buffers that its forward makes are taken away."""
+    state = State.of(model)
+    gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
+    try:
+        with kept_state(model):
+            yield state
+    finally:
+        state.restore(model)
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
+
+
 def run_steps(
     model: nn.Module,
     state: State,
@@ -67,17 +83,19 @@ def run_steps(
 ) -> list[Outcome]:
     """Run training steps from a given state and seed; gradients accumulate from one to the next.
 
-    The inputs are copied first, so that a step that writes into them harms nobody.
+    The inputs are copied first, so that a step that writes into them harms nobody. Buffers that
+    forward makes are seen in what is left behind, and taken away: a run begins without them.
     """
     args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
     state.restore(model)
     clear_gradients(model, args, kwargs)
     outcomes: list[Outcome] = []
-    for step in range(steps):
-        torch.manual_seed(seed + step)
-        outputs = training_step(model, args, kwargs)
-        outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
-        del outputs
+    with kept_state(model):
+        for step in range(steps):
+            torch.manual_seed(seed + step)
+            outputs = training_step(model, args, kwargs)
+            outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
+            del outputs
     return outcomes
 
 

@@ -38,6 +38,11 @@ def test_a_file_has_one_target(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("launch_us = 5.0", "launch_us = 0", "gpu.launch_us: is 0; write a number above 0"),
+        (
+            "launch_us = 5.0",
+            "launch_us = 5.0\ncompute_capability = [9]",
+            "gpu.compute_capability: is [9]; write two numbers",
+        ),
         ("launch_us = 5.0", "launch_us = nan", "write a number above 0"),
         ("launch_us = 5.0", "launch_us = true", "write a number above 0"),
         ("launch_us = 5.0", "", "gpu: has no launch_us"),

@@ -9,7 +9,7 @@ import torch
 from planned_units import MODELS, PATTERNS, peak, plan, same_bits
 from torch import Tensor, nn
 
-from remat_gen import RematError, generate
+from remat_gen import RematError, generate, verify
 from remat_gen.capture.load.load import load
 from remat_gen.capture.units.chosen_units import Choice, patterns_of, starred
 from remat_gen.capture.units.watched_modules import Watched, Watching
@@ -124,8 +124,9 @@ def test_a_check_that_other_weights_fail_is_no_refusal(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], p) for name, p in loaded.model.named_parameters())
 
 
-def test_a_buffer_that_forward_makes_is_taken_away(tmp_path: Path) -> None:
-    """The buffers that the model has again were compared with those that it had."""
+@pytest.fixture
+def with_buffer(tmp_path: Path) -> Path:
+    """Return a model whose forward makes a buffer, between its units."""
     source = tmp_path / "routed.py"
     text = (MODELS / "routed.py").read_text()
     made = "self.said: list[float] = []"
@@ -134,8 +135,21 @@ def test_a_buffer_that_forward_makes_is_taken_away(tmp_path: Path) -> None:
     empty = "self.register_buffer('ramp', None, persistent=False)"
     text = text.replace(made, f"{made}\n        {empty}")
     source.write_text(text.replace(check, f"{check}\n        {filled}"))
-    loaded = load(source, device="cpu")
+    return source
+
+
+def test_a_buffer_that_forward_makes_is_taken_away(with_buffer: Path) -> None:
+    """The buffers that the model has again were compared with those that it had."""
+    loaded = load(with_buffer, device="cpu")
     assert watch(loaded) and loaded.model.ramp is None
+
+
+def test_a_buffer_between_units_is_made_in_each_run(with_buffer: Path) -> None:
+    """Its step was neither measured nor compared: the second run found a buffer too many."""
+    made = generate(with_buffer, budget="80%", units=["h.*"], effort="quick")
+    assert made.output is not None and "measured" in str(made).partition("\n")[0]
+    report = verify(made.output, time_steps=1)
+    assert report.ok and report.bitwise, report.rows()
 
 
 def test_layers_that_are_called_with_other_sizes_are_named(tmp_path: Path) -> None:
