@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from cli_runs import Remat
 
+from remat_gen.capture.device.absent import HOPPER, UNKNOWN, AbsentDevice
 from remat_gen.capture.profile.calibrate import target_text
 from remat_gen.capture.profile.targets import find_target, read_targets
 
@@ -29,6 +31,15 @@ def test_this_cpu_is_measured_into_a_target(folder: Path, remat: Remat) -> None:
     assert target_text("my_cpu", found) == text  # nothing is lost, and nothing else is said
     planned = remat("small.py", "--target", "my-cpu.toml", "--budget", "75%")
     assert planned.code == 0, planned.err
+
+
+def test_a_gpus_capability_is_written_and_read(tmp_path: Path) -> None:
+    known = find_target("h100")
+    path = tmp_path / "mine.toml"
+    path.write_text(target_text("mine", known), encoding="utf-8")
+    assert find_target(str(path)).absent == known.absent == AbsentDevice("cuda", HOPPER)
+    unknown = target_text("mine", replace(known, compute_capability=UNKNOWN))
+    assert "compute_capability" not in unknown
 
 
 def test_refusals(folder: Path, remat: Remat) -> None:
