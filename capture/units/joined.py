@@ -150,7 +150,7 @@ class _Join:
             self._enter(call, Phase.BACKWARD, i, order)
             self._run(call, Phase.BACKWARD)
             kept = [*map(call.prefixed, call.handed), *_read_again(call)]
-            read = [*_gradients(call), *kept, *self._ending(i)]
+            read = [*_handed_back(call), *kept, *self._ending(i)]
             self._leave(call.name, Phase.BACKWARD, read, order)
         first = self.calls[0].graph
         alike = all(_lengths(call.graph) == _lengths(first) for call in self.calls)
@@ -302,8 +302,11 @@ def _read_again(call: Call) -> list[str]:
     return [call.prefixed(t) for t in held if not graph.storage_of(t).kind.outside]
 
 
-def _gradients(call: Call) -> list[str]:
-    return [call.prefixed(g.tensor) for g in call.graph.gradients if g.tensor]
+def _handed_back(call: Call) -> list[str]:
+    """Return the gradients of what a call is handed; those of its parameters leave by themselves."""
+    own = {i.tensor for i in call.graph.inputs if i.kind is Kind.PARAMETER}
+    given = (g for g in call.graph.gradients if g.of not in own)
+    return [call.prefixed(g.tensor) for g in given if g.tensor]
 
 
 def _lengths(graph: Graph) -> list[tuple[str, int, int]]:

@@ -68,7 +68,7 @@ class Given:
             "forward_only": [tensor for tensor in words if tensor not in read],
             "borrowed": borrowed,
         }
-        return {name: _list([words[t] for t in found]) for name, found in lists.items() if found}
+        return {name: word_list([words[t] for t in found]) for name, found in lists.items() if found}
 
     def _word(self, found: Input, start: int) -> str:
         """Write `attn.qkv.weight`, called `qkv_weight`, or `name=path`; `model:path` elsewhere."""
@@ -113,7 +113,7 @@ def of_model(graph: Graph, body: Body) -> list[Input]:
     return [i for i in read_in_order(graph, body) if i.kind is not Kind.INPUT]
 
 
-def _list(words: list[str]) -> str:
+def word_list(words: list[str]) -> str:
     """Write a list of words: split at spaces, where none has one."""
     if not all(_ONE.fullmatch(word) for word in words):
         return f"[{', '.join(map(quoted, words))}]"

@@ -6,8 +6,10 @@ import builtins
 import keyword
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from remat_gen.codegen.classes.arrange import BlockClass, KeptNames
+from remat_gen.codegen.classes.block_parameters import word_list
 from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
 from remat_gen.codegen.classes.roles import kept_by_others
 from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
@@ -36,6 +38,7 @@ class BlockText:
     tangents: tuple[str, ...]
     unplanned: tuple[str, ...]
     gradients: tuple[str, ...]
+    turns: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class Writer:
     def write(self, name: str, title: str) -> BlockText:
         """Return the text of the class."""
         body = self.block_class.body
+        early = {*chain(*body.backward.turns)}
         return BlockText(
             name=name,
             title=title,
@@ -92,7 +96,10 @@ class Writer:
             gradients=tuple(
                 f"g.{self.names[argument]} = {self.fill(text)}"
                 for argument, text in body.backward.returns.items()
-                if argument not in self.gradient_of.values()
+                if argument not in self.gradient_of.values() and argument not in early
+            ),
+            turns=tuple(
+                word_list([self.names[argument] for argument in turn]) for turn in body.backward.turns
             ),
         )
 
@@ -181,6 +188,8 @@ class Writer:
             return f"self.{mark.name}"
         if mark.kind == "compiled":
             return self.functions[mark.name]
+        if mark.kind == "leaving":
+            return f"g.{self.names[mark.name]}"
         if mark.kind == "argument":
             return f"p.{self.names[mark.name]}"
         if mark.kind != "kept":

@@ -102,7 +102,7 @@ class _Helpers:
     def _rewrite(self, function: Function) -> Function:
         statements = tuple(replace(s, text=self._shared(s.text)) for s in function.statements)
         returns = {key: self._shared(text) for key, text in function.returns.items()}
-        return Function(statements, returns)
+        return replace(function, statements=statements, returns=returns)
 
     def _shared(self, text: str) -> str:
         return _CHAIN.sub(self._call, text)

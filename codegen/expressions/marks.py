@@ -7,6 +7,7 @@ the same work must read the same. A mark is `⟦kind:owner:name⟧`, with charac
     argument  a parameter, buffer or input  tangent  an incoming gradient
     length    a length of the inputs that varies      compiled  a function that is compiled
     number    a number that is another one in each block of a class
+    leaving   a gradient that is handed over, by the argument that it is of
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ def compiled(key: str) -> Mark:
 def number(name: str) -> Mark:
     """Mark a number that each block of a class is handed by this name."""
     return Mark("number", -1, name)
+
+
+def leaving(name: str) -> Mark:
+    """Mark the gradient of an argument, where it is handed over."""
+    return Mark("leaving", -1, name)
 
 
 def written(size: Size | int) -> str:

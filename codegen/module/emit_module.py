@@ -52,6 +52,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
+_TURNS = "\n    turns = "  # in one whose gradients leave in several turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
+        turns=_TURNS in blocks,
         ones=bool(ones_of(shared.lengths)),
         numbers=numbers,
         regenerate=quoted(target.command),
@@ -210,7 +212,8 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
 
 def kept_text(blocks: Sequence[str]) -> str:
     """Return the class that all blocks are derived from."""
-    return render("kept.py.jinja", constant=_CONSTANT in "".join(blocks))
+    text = "".join(blocks)
+    return render("kept.py.jinja", constant=_CONSTANT in text, turns=_TURNS in text)
 
 
 def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:

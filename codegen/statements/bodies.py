@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions.expressions import BATCH_NORMS, Expressions
-from remat_gen.codegen.expressions.marks import Mark, argument, assigned, tangent
+from remat_gen.codegen.expressions.marks import Mark, argument, assigned, find, leaving, tangent
 from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.free_names import VERSION
 from remat_gen.codegen.statements.gradient_reach import Reach, apart, partly_reached, reach_of
 from remat_gen.codegen.statements.in_place import InPlace
 from remat_gen.codegen.statements.journeys import Journeys
-from remat_gen.codegen.statements.lifetimes import moments
+from remat_gen.codegen.statements.lifetimes import hand_over_moments, moments
 from remat_gen.codegen.statements.linear_gradients import Gradients, linear_gradients
 from remat_gen.codegen.statements.moments import Now
 from remat_gen.codegen.statements.statements import Body, Function, Statement
-from remat_gen.ir.graph import Graph, Kind, Operation, Output, Trait, refs_in
+from remat_gen.ir.graph import Gradient, Graph, Kind, Operation, Output, Trait, refs_in
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
@@ -62,6 +62,8 @@ class BodyWriter:
     aliases: dict[int, list[Mark]] = field(default_factory=dict)  # other variables of its memory
     statements: list[Statement] = field(default_factory=list)
     returns: dict[str, str] = field(default_factory=dict)
+    turns: list[tuple[str, ...]] = field(default_factory=list)  # gradients handed over
+    hand_overs: frozenset[int] = field(init=False)  # moments before which that is done
     copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
     partly: dict[str, tuple[int, ...]] = field(init=False)
     reach: Reach = field(init=False)
@@ -79,7 +81,13 @@ class BodyWriter:
         self.partly = partly_reached(self.graph)
         self.reach = reach_of(self.graph)
         self.journeys = Journeys(self.now)
-        self.gradients = linear_gradients(self.graph, self.problem, self.schedule)
+        self.hand_overs = hand_over_moments(self.problem, self.schedule)
+        found = linear_gradients(self.graph, self.problem, self.schedule)
+        self.gradients = {m: g for m, g in found.items() if not self._is_cut(m, g)}
+
+    def _is_cut(self, first: int, gradients: Gradients) -> bool:
+        """Tell whether gradients leave between some that one call would compute."""
+        return not self.hand_overs.isdisjoint(range(first + 1, gradients.last + 1))
 
     def run(self) -> tuple[Body, ...]:
         count = self.schedule.block_count
@@ -117,7 +125,7 @@ class BodyWriter:
     # -- segments ------------------------------------------------------------------------
 
     def _begin_segment(self, segment: int) -> None:
-        self.statements, self.returns, self.copied = [], {}, set()
+        self.statements, self.returns, self.copied, self.turns = [], {}, set(), []
         self.aliases.clear()
         if segment == self.schedule.block_count:
             for v in self.problem.given:
@@ -143,7 +151,7 @@ class BodyWriter:
         statements = list(self.statements)
         while statements and _only_locals_die(statements[-1]):
             statements.pop()  # they die with the function anyway
-        return Function(tuple(statements), dict(self.returns))
+        return Function(tuple(statements), dict(self.returns), tuple(self.turns))
 
     def _leave_outputs(self) -> None:
         read_later = self.now.outputs_read_in_backward()
@@ -173,7 +181,7 @@ class BodyWriter:
 
     def _leave_gradients(self, segment: int) -> None:
         for gradient in self.graph.gradients:
-            if gradient.tensor is None:
+            if gradient.tensor is None or gradient.of in self.returns:
                 continue
             storage = self.graph.storage_of(gradient.tensor)
             if self.now.leaves_in(storage.name, segment):
@@ -181,10 +189,28 @@ class BodyWriter:
                 if storage.name in self.copied or storage.kind is not Kind.GRADIENT:
                     text += ".clone()"  # two parameters must not share one gradient
                 self.copied.add(storage.name)
-                if gradient.of in self.partly:
-                    outputs = ", ".join(map(str, self.partly[gradient.of]))
-                    text += f" if gradient_came(step, {outputs}) else None"
-                self.returns[gradient.of] = text
+                self.returns[gradient.of] = text + self._if_it_came(gradient)
+
+    def _if_it_came(self, gradient: Gradient) -> str:
+        outputs = ", ".join(map(str, self.partly.get(gradient.of, ())))
+        return f" if gradient_came(step, {outputs}) else None" if outputs else ""
+
+    def _hand_over(self, segment: int) -> None:
+        """Let autograd have the gradients of parameters that are there: they are read no more."""
+        before, handed = len(self.returns), 0
+        for gradient in self.graph.gradients:
+            if gradient.tensor is None or gradient.of in self.returns:
+                continue
+            v = self.now.index.get(self.graph.storage_of(gradient.tensor).name, -1)
+            if v < 0 or not self.problem.values[v].leaves or not self.now.made_in(segment, v):
+                continue
+            text = self.expressions.tensor(gradient.tensor) + self._if_it_came(gradient)
+            self.returns[gradient.of] = text
+            handed += self.problem.values[v].nbytes
+            if [text] != [str(mark) for mark in find(text) if mark.kind == "value"]:
+                self.statements.append(Statement(f"{leaving(gradient.of)} = {text}"))
+        self.turns.append(tuple(self.returns)[before:])
+        self.statements.append(Statement("yield", handed=handed))
 
     def _release_held(self, segment: int) -> None:
         """Let go of incoming gradients that were kept for a later block, after their last use."""
@@ -196,6 +222,8 @@ class BodyWriter:
     # -- steps ---------------------------------------------------------------------------
 
     def _step(self, segment: int, step: Step | None) -> None:
+        if self.now.moment in self.hand_overs:
+            self._hand_over(segment)
         if gradients := self.gradients.get(self.now.moment):
             self.together, self.outer, self.statements = gradients, self.statements, []
         if isinstance(step, Run):

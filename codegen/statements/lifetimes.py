@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from remat_gen.solver.law.hand_overs import hand_overs
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
@@ -97,3 +98,16 @@ def moments(schedule: Schedule) -> Iterator[tuple[int, int, Step | None]]:
         for step in segment.steps or (None,):
             yield moment, index, step
             moment += 1
+
+
+def hand_over_moments(problem: Problem, schedule: Schedule) -> frozenset[int]:
+    """Return the moments before which gradients leave, in the middle of a backward segment."""
+    starts: dict[int, int] = {}
+    for moment, segment, _ in moments(schedule):
+        starts.setdefault(segment, moment)
+    return frozenset(
+        starts[index] + i
+        for index, segment in enumerate(schedule.segments)
+        if segment.backward
+        for i in hand_overs(problem, segment.steps)
+    )

@@ -16,7 +16,7 @@ class Statement:
     `again` names what it rematerialises, `remade` bytes of it; `retained` bytes of what it makes
     stay for backward: those that it `keeps`, where that is not all. Where `blocks` are given, it
     is theirs alone of all that the class serves. `sent` bytes begin their way to the host, and
-    `fetched` ones theirs back.
+    `fetched` ones theirs back. `handed` bytes are gradients that leave.
     """
 
     text: str = ""
@@ -29,18 +29,20 @@ class Statement:
     blocks: tuple[int, ...] = ()
     sent: int = 0
     fetched: int = 0
+    handed: int = 0
 
     @property
     def verb(self) -> str:
         """Return what stands behind the line, before the bytes, or ""."""
-        words = ("retain", self.retained), ("offload", self.sent), ("fetch", self.fetched)
+        moved = ("offload", self.sent), ("fetch", self.fetched), ("hand over", self.handed)
+        words = (("retain", self.retained), *moved)
         found = next((word for word, nbytes in words if nbytes), "free" if self.nbytes else "")
         return "re-run" if self.again else found
 
     @property
     def nbytes(self) -> int:
         """Return the bytes that stand behind the line."""
-        moved = self.sent or self.fetched
+        moved = self.sent or self.fetched or self.handed
         return self.remade or self.retained or moved or sum(nbytes for _, nbytes in self.frees)
 
 
@@ -49,10 +51,12 @@ class Function:
     """One half of a block: statements, and the expressions that it returns.
 
     `returns` are the model's outputs (forward of the last block), or by argument the gradients.
+    Those of the arguments in `turns` are handed over by a `yield` each, before the function ends.
     """
 
     statements: tuple[Statement, ...]
     returns: Mapping[str, str]
+    turns: tuple[tuple[str, ...], ...] = ()
 
     def marks(self) -> list[Mark]:
         """Return the marks in order of appearance, with repetitions; what is freed comes last."""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from remat_gen.solver.law.hand_overs import hand_overs
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.replay import freed_next
@@ -120,7 +121,10 @@ class _Walk:
                 self.backward_at = len(self.runs)
                 for v in self.problem.given:
                     self._begin(v, None, again=False)
+            ends = hand_overs(self.problem, segment.steps) if segment.backward else frozenset()
             for position, step in enumerate(segment.steps):
+                if position in ends:
+                    self._hand_over()
                 match step:
                     case Run(p):
                         self._write_over(p, freed_next(segment, position))
@@ -169,6 +173,10 @@ class _Walk:
     def _free(self, v: int) -> None:
         stay = self.open.pop(v)
         self.stays.append(replace(stay, end=len(self.runs)))
+
+    def _hand_over(self) -> None:
+        for v in [v for v in self.open if self.problem.values[v].leaves]:
+            self._free(v)
 
     def _release(self, index: int, last_use: dict[int, int]) -> None:
         held = [v for v in self.open if self.problem.values[v].held is Held.SEGMENT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from remat_gen.capture.device.kinds import kind_of
@@ -33,7 +34,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     bound = {operation.name: _cost_of(operation, costs) for operation in graph.operations}
     if costs.launch_bound:  # the host's times add up to the step's, whatever the device's are
         bound = {n: replace(c, time_us=c.host_us or c.time_us) for n, c in bound.items()}
-    held = _held(graph)
+    held, leaving = _held(graph), _leaving(graph)
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     fills = {name: index[storage] for name, storage in filled(graph).items()}
@@ -59,6 +60,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
                 name,
                 0 if name in host else _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
                 held.get(name, plain.Held.FREE),
+                leaves=name in leaving,
             )
             for name in index
         ),
@@ -149,6 +151,21 @@ def _held(graph: Graph) -> dict[str, plain.Held]:
         if output.tensor:
             held[graph.tensors[output.tensor].storage] = plain.Held.STEP
     return held
+
+
+def _leaving(graph: Graph) -> frozenset[str]:
+    """Return the storages that are a parameter's gradient and nothing else.
+
+    A parameter of a unit that is called twice waits for both of its gradients.
+    """
+    paths = {i.tensor: i.path for i in graph.inputs if i.kind is Kind.PARAMETER}
+    own = [g for g in graph.gradients if g.tensor and g.of in paths]
+    returned = Counter(graph.tensors[str(g.tensor)].storage for g in graph.gradients if g.tensor)
+    times = Counter(paths[g.of] for g in own)
+    read = {storage for operation in graph.operations for storage in graph.reads(operation)}
+    alone = (graph.tensors[str(g.tensor)].storage for g in own if times[paths[g.of]] == 1)
+    made = (s for s in alone if graph.storages[s].kind is Kind.GRADIENT)
+    return frozenset(s for s in made if returned[s] == 1 and s not in read)
 
 
 def _rounded(nbytes: int, alignment: int) -> int:

@@ -26,7 +26,8 @@ class Value:
     """A storage of `nbytes` (already rounded as the device's allocator rounds).
 
     `recompute`: it must not be there when backward begins (see `pins`). `travels`: a schedule may
-    send it to the host and fetch it again.
+    send it to the host and fetch it again. `leaves`: it is a parameter's gradient that nothing
+    reads, and may be gone before the segment that holds it ends (see `hand_overs`).
     """
 
     name: str
@@ -34,6 +35,7 @@ class Value:
     held: Held = Held.FREE
     recompute: bool = False
     travels: bool = False
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ The memory model is that of the emitted code on the device's allocator:
   dropped when it returns;
 - `Free` takes effect at once; only FREE-held values can be freed, and none twice;
 - SEGMENT-held values need no `Free`: each is released when a backward segment ends, the first that
-  ends after it was made (a given one: the first of all) and after its last use;
+  ends after it was made (a given one: the first of all) and after its last use; those that leave,
+  behind the next `hand_overs`;
 - STEP-held values are never freed;
 - `ordered` operations run first in the order in which they stand;
 - a value that travels is sent in forward and fetched in backward (see `host_copies`): the time is
@@ -19,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from remat_gen.solver.law.hand_overs import hand_overs
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Operation, Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send
@@ -111,7 +113,10 @@ class _Machine:
                 self._refuse_kept()
                 self.retained = self.nbytes
                 self._add(self.problem.given)
+            ends = hand_overs(self.problem, segment.steps) if segment.backward else frozenset()
             for position, step in enumerate(segment.steps):
+                if position in ends:
+                    self._hand_over()
                 match step:
                     case Run(p):
                         self._run(index, position, p, segment)
@@ -209,6 +214,11 @@ class _Machine:
         for v in sorted(self.resident):
             held = self.problem.values[v].held is Held.SEGMENT
             if held and last_use.get(v, -1) <= index and not self._kept(v, last_use):
+                self._drop(v)
+
+    def _hand_over(self) -> None:
+        if not self.keep_gradients:
+            for v in [v for v in self.resident if self.problem.values[v].leaves]:
                 self._drop(v)
 
     def _kept(self, v: int, last_use: dict[int, int]) -> bool:
