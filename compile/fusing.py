@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.expressions.expressions import Expressions
 from remat_gen.codegen.expressions.marks import compiled
 from remat_gen.codegen.statements.bodies import BodyWriter
 from remat_gen.codegen.statements.in_place import InPlace
+from remat_gen.codegen.statements.lifetimes import hand_over_moments, moments
 from remat_gen.codegen.statements.long_sums import in_two_steps
 from remat_gen.codegen.statements.statements import Body, Statement
 from remat_gen.compile.part_text import PartText, write_part
 from remat_gen.ir.graph import Graph
+from remat_gen.solver.compiled import fused
 from remat_gen.solver.compiled.fused import PartFigures, fuse
 from remat_gen.solver.compiled.parts import Ends, Part, ends_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
-from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.schedule import Run, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,26 @@ def write_fused(
         replays = (replay(made.problem, made.schedule, keep_gradients=k) for k in (False, True))
         judged = [(made.problem, found) for found in replays]
         writer.in_place = InPlace(graph, problem, schedule, judged)
+        writer.hand_overs = _between_calls(schedule, writer, made)
     bodies = writer.run()
     return Fused(bodies, dict(writer.texts))
+
+
+def _between_calls(schedule: Schedule, writer: FusingWriter, made: fused.Fused) -> frozenset[int]:
+    """Return the moments of a schedule before which gradients leave: never inside of a part."""
+    inside = {
+        moment
+        for first, part in writer.parts.items()
+        for moment in range(first + 1, first + part.stop - part.start)
+    }
+    outside = (moment for moment in _runs(schedule) if moment not in inside)
+    starts = dict(zip(_runs(made.schedule), outside, strict=True))
+    return frozenset(starts[m] for m in hand_over_moments(made.problem, made.schedule))
+
+
+def _runs(schedule: Schedule) -> Iterator[int]:
+    """Yield the moments of a schedule at which an operation runs."""
+    return (moment for moment, _, step in moments(schedule) if isinstance(step, Run))
 
 
 @dataclass(slots=True)

@@ -63,13 +63,21 @@ def call_names(paths: Sequence[str]) -> list[str]:
     return names
 
 
-def joined(calls: Sequence[Call], held: Sequence[int], device: str, layers: Layers) -> Graph:
+def joined(
+    calls: Sequence[Call],
+    held: Sequence[int],
+    device: str,
+    layers: Layers,
+    *,
+    sharded: bool = False,
+) -> Graph:
     """Join the graphs of a step's calls; `held` are the bytes that eager holds in each phase.
 
     The phases are the calls in forward, then in backward in reverse order. What a unit hands to
-    another is a value of its own: it is what the other one keeps of its inputs.
+    another is a value of its own: it is what the other one keeps of its inputs. Where units are
+    `sharded`, FSDP2 reduces the gradients of their parameters when a unit is left: all are there.
     """
-    return _Join(calls, _levels_apart(calls, held), device).graph(layers)
+    return _Join(calls, _levels_apart(calls, held), device, sharded).graph(layers)
 
 
 def across_the_turn(calls: Sequence[Call], held: Sequence[int]) -> int:
@@ -126,6 +134,7 @@ class _Join:
     calls: Sequence[Call]
     levels: list[tuple[int, int, int]]
     device: str
+    sharded: bool
     inputs: list[Input] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
@@ -150,7 +159,7 @@ class _Join:
             self._enter(call, Phase.BACKWARD, i, order)
             self._run(call, Phase.BACKWARD)
             kept = [*map(call.prefixed, call.handed), *_read_again(call)]
-            read = [*_handed_back(call), *kept, *self._ending(i)]
+            read = [*_handed_back(call, all_of_them=self.sharded), *kept, *self._ending(i)]
             self._leave(call.name, Phase.BACKWARD, read, order)
         first = self.calls[0].graph
         alike = all(_lengths(call.graph) == _lengths(first) for call in self.calls)
@@ -302,9 +311,9 @@ def _read_again(call: Call) -> list[str]:
     return [call.prefixed(t) for t in held if not graph.storage_of(t).kind.outside]
 
 
-def _handed_back(call: Call) -> list[str]:
+def _handed_back(call: Call, *, all_of_them: bool) -> list[str]:
     """Return the gradients of what a call is handed; those of its parameters leave by themselves."""
-    own = {i.tensor for i in call.graph.inputs if i.kind is Kind.PARAMETER}
+    own = {i.tensor for i in call.graph.inputs if i.kind is Kind.PARAMETER and not all_of_them}
     given = (g for g in call.graph.gradients if g.of not in own)
     return [call.prefixed(g.tensor) for g in given if g.tensor]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import nn
 
@@ -29,6 +30,7 @@ class EagerParts:
     `held_bytes` has a number for each call of a unit in forward, then in backward. The others have
     one more: the first is of what comes before the first phase. `incoming` has the strides of the
     gradients that came into what each call returned. `turn_bytes` are held where forward has ended.
+    `sharded` is for units that FSDP2 shards.
     """
 
     held_bytes: tuple[int, ...]
@@ -36,6 +38,7 @@ class EagerParts:
     times_us: tuple[float, ...] = ()
     incoming: tuple[tuple[Strides, ...], ...] = ()
     turn_bytes: int = 0
+    sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
     ]
     eager = _with_copies(eager, calls)
     device = loaded.device.type
-    graph = joined(calls, eager.held_bytes, device, OUTERMOST)
-    graph = joined(calls, eager.held_bytes, device, layers_of(loaded.model, graph))
+    join = partial(joined, calls, eager.held_bytes, device, sharded=eager.sharded)
+    graph = join(layers_of(loaded.model, join(OUTERMOST)))
     return UnitStep(
         graph=graph,
         call=describe_call(loaded.model, loaded.args, loaded.kwargs),

@@ -101,6 +101,7 @@ def measure_eager_parts(
         highest_bytes=tuple(max(0, part.highest_bytes) for part in between),
         times_us=tuple(map(min, zip(*times, strict=True))),
         turn_bytes=max(0, turn.before_bytes),
+        sharded=bool(sharding),
         incoming=tuple(first.incoming[call] for call in range(first.calls)),
     )
 

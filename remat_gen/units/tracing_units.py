@@ -36,8 +36,9 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     Raises:
         RematError: as `trace_units`.
     """
-    dtype = parse_sharding(units.fsdp).parameters
+    sharding = parse_sharding(units.fsdp)
+    dtype = sharding.parameters
     computed = as_computed(loaded, dtype)
     examples = record_calls(computed, units.patterns, dtype)
-    eager, kinds = EagerParts(units.held_bytes), Kinds(computed, units.static)
+    eager, kinds = EagerParts(units.held_bytes, sharded=bool(sharding)), Kinds(computed, units.static)
     return unit_step(computed, examples, eager, kinds)
