@@ -26,7 +26,9 @@ from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import Layers
 
-_OF_BLOCKS = frozenset("at backward borrowed constant forward forward_only parameters turns".split())
+_OF_BLOCKS = frozenset(
+    "at backward borrowed constant forward forward_only parameters turns".split()
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

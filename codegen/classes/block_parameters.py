@@ -68,7 +68,9 @@ class Given:
             "forward_only": [tensor for tensor in words if tensor not in read],
             "borrowed": borrowed,
         }
-        return {name: word_list([words[t] for t in found]) for name, found in lists.items() if found}
+        return {
+            name: word_list([words[t] for t in found]) for name, found in lists.items() if found
+        }
 
     def _word(self, found: Input, start: int) -> str:
         """Write `attn.qkv.weight`, called `qkv_weight`, or `name=path`; `model:path` elsewhere."""

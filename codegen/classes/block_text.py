@@ -99,7 +99,8 @@ class Writer:
                 if argument not in self.gradient_of.values() and argument not in early
             ),
             turns=tuple(
-                word_list([self.names[argument] for argument in turn]) for turn in body.backward.turns
+                word_list([self.names[argument] for argument in turn])
+                for turn in body.backward.turns
             ),
         )
 

@@ -40,5 +40,8 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     dtype = sharding.parameters
     computed = as_computed(loaded, dtype)
     examples = record_calls(computed, units.patterns, dtype)
-    eager, kinds = EagerParts(units.held_bytes, sharded=bool(sharding)), Kinds(computed, units.static)
+    eager, kinds = (
+        EagerParts(units.held_bytes, sharded=bool(sharding)),
+        Kinds(computed, units.static),
+    )
     return unit_step(computed, examples, eager, kinds)

@@ -25,6 +25,12 @@ def mixed() -> Pair:
 
 
 @pytest.fixture(scope="session")
+def wide() -> Pair:
+    """Return a model whose blocks hand over gradients in the middle of their backward."""
+    return make_pair("wide")
+
+
+@pytest.fixture(scope="session")
 def open_ended() -> Pair:
     """Return a model without a loss: two heads, an input that needs a gradient."""
     return make_pair_of(

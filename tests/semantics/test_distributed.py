@@ -17,7 +17,11 @@ WORKER = Path(__file__).with_name("ddp_worker.py")
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 @pytest.mark.parametrize(
     ("name", "ways"),
-    [("deep", ["plain", "bucket views", "static graph"]), ("mixed", ["unused"])],
+    [
+        ("deep", ["plain", "bucket views", "static graph"]),
+        ("wide", ["plain", "static graph", "unused"]),
+        ("mixed", ["unused"]),
+    ],
 )
 def test_gradients_are_those_of_eagers_ddp(
     name: str, ways: list[str], request: pytest.FixtureRequest
