@@ -312,7 +312,7 @@ def _read_again(call: Call) -> list[str]:
 
 
 def _handed_back(call: Call, *, all_of_them: bool) -> list[str]:
-    """Return the gradients of what a call is handed; those of its parameters leave by themselves."""
+    """Return the gradients of what a call is handed; its parameters' leave by themselves."""
     own = {i.tensor for i in call.graph.inputs if i.kind is Kind.PARAMETER and not all_of_them}
     given = (g for g in call.graph.gradients if g.of not in own)
     return [call.prefixed(g.tensor) for g in given if g.tensor]

@@ -1,4 +1,4 @@
-"""Gradients that leave in the middle of a block's backward: eager's, in eager's order, none later."""
+"""Gradients that leave in the middle of a block's backward: eager's, and none waits longer."""
 
 from __future__ import annotations
 
