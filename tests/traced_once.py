@@ -59,7 +59,7 @@ def _trace_loaded(
     if loaded.inputs_name == GIVEN or loaded.stands_for:
         return trace_loaded(loaded, wanted, fixed)
     key = *_key(loaded, wanted), fixed
-    if key not in _found:
+    if key not in _found or _found[key].first:  # which is of the one model
         _found[key] = trace_loaded(loaded, wanted, fixed)
     found = _found[key]
     return replace(found, reads=replace(found.reads, file=vars(loaded.module)))

@@ -17,6 +17,10 @@ from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 
 
+class ReplacedError(TraceError):
+    """Forward puts another tensor in place of a buffer."""
+
+
 def refuse_hooks(model: nn.Module) -> None:
     """Refuse hooks on submodules: the planned forward calls none.
 
@@ -157,10 +161,10 @@ def refuse_replaced(names: tuple[str, ...]) -> None:
     """Refuse a forward that puts another tensor in place of a buffer: the trace loses it.
 
     Raises:
-        TraceError: there is such a buffer or parameter.
+        ReplacedError: there is such a buffer or parameter.
     """
     if names:
-        raise TraceError(
+        raise ReplacedError(
             f"forward puts another tensor in place of self.{names[0]}, which a planned forward "
             f"would not do: write into it (self.{names[0]}.copy_(...)); where this happens in the "
             "first step only, run the model once in build_model()"

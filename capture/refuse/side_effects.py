@@ -47,6 +47,18 @@ def refused_side_effects(model: nn.Module) -> Iterator[None]:
         _restore(model, attributes)
 
 
+@contextlib.contextmanager
+def refused_shared_changes(model: nn.Module) -> Iterator[None]:
+    """Run a forward, and refuse if it changed a class or a global variable.
+
+    Raises:
+        KeptError: it did.
+    """
+    shared = _shared(model)
+    yield
+    _refuse(_changed_shared(shared, _shared(model)), drew=False)
+
+
 def _refuse(changed: str, drew: bool) -> None:
     if changed:
         raise KeptError(

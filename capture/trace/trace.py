@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ from remat_gen.capture.refuse.refusals import (
     refuse_written,
 )
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
+from remat_gen.capture.trace.first_run import FirstRun, first_run
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
@@ -70,7 +72,8 @@ class Traced:
     library on submodules. `pinned` says why the batch is the example's alone, where one was looked
     for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
     numbers are the same. `values` names the buffers whose values decided what was traced, `kept`
-    what forward keeps on the model and a planned step does not.
+    what forward keeps on the model and a planned step does not. `first` where
+    its first run makes buffers that the trace takes as there.
     """
 
     graph: Graph
@@ -85,11 +88,16 @@ class Traced:
     left_out: tuple[LeftOut, ...] = ()
     values: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    first: FirstRun | None = None
 
     @property
     def dynamic(self) -> tuple[str, ...]:
         """Return the dimensions that may be smaller than the example's: `("ids:0", …)`."""
         return tuple(f"{path}:{dim}" for n in self.graph.lengths for path, dim in n.dims)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Let the model have for a while what the trace takes as there."""
+        return self.first.held() if self.first else nullcontext()
 
 
 @in_large_chunk
@@ -102,6 +110,8 @@ def trace(
     dynamic: Iterable[str] | None = (),
     stands_for: AbsentDevice | None = None,
     fixed: Iterable[str] = (),
+    *,
+    settles: bool = True,
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
@@ -109,7 +119,8 @@ def trace(
     batch where there is one and the model allows it, else none, and the result says why. The
     numbers of `fixed` inputs are the same in each step, so that forward may read them. Fake
     tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
-    afterwards that it is there.
+    afterwards that it is there. Where forward makes buffers in its first step, the trace is of
+    a later one, if it `settles`.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -125,15 +136,16 @@ def trace(
     layouts = layouts_of_kernels(stands_for)
     with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         with refused_autocast("forward", stands_for):
-            returned, reads, looks = _returned(model, call, _globals_of(source_file))
+            observed, first = _settled(model, call, _globals_of(source_file), settles=settles)
+        returned, reads, looks = observed
         if stands_for:
             _refuse_host_draws(model, call, looks)
-        refuse_replaced(returned.replaced)
         refuse_seeds(returned.seeded)
         refuse_hooked_saving(returned.saving)
         source = str(source_file.resolve()) if source_file else ""
-        step = _Step(model, call, returned, reads, source, stands_for, looks)
-        with masks_of_eager(returned.positions), looks_of_eager(returned.masks):
+        step = _Step(model, call, returned, reads, source, stands_for, looks, first)
+        there = first.held() if first else nullcontext()
+        with there, masks_of_eager(returned.positions), looks_of_eager(returned.masks):
             return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
 
 
@@ -168,6 +180,7 @@ class _Step:
     file: str
     stands_for: AbsentDevice | None
     looks: Looks | None
+    first: FirstRun | None
 
     @property
     def looked_at(self) -> Call | None:
@@ -218,6 +231,8 @@ class _Step:
 
     def varying(self, lengths: tuple[Length, ...]) -> Traced:
         """Trace it for lengths up to the example's."""
+        if self.first:
+            self.first.refuse_shorter(self.model, self.call, lengths)
         joint, sizes, shapes = trace_lengths(
             self.model,
             self.call,
@@ -236,6 +251,8 @@ class _Step:
         drop_copies_of_statistics(nodes)
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks)
         refuse_written(graph, self.call.fixed)
+        if self.first:
+            self.first.refuse_written(graph)
         if not any(output.tangent for output in graph.outputs):
             raise TraceError("no output of the model requires grad: there is no backward to plan")
         if self.stands_for:
@@ -255,6 +272,7 @@ class _Step:
             left_out=self._left_out(),
             values=joint.assumed,
             kept=self.looks.left if self.looks else (),
+            first=self.first,
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:
@@ -273,6 +291,25 @@ def _globals_of(source_file: Path | None) -> dict[str, Any]:
     place = str(source_file.resolve()) if source_file else None
     modules = (m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == place)
     return next((vars(module) for module in modules if place), {})
+
+
+def _settled(
+    model: nn.Module, call: Call, file: dict[str, Any], *, settles: bool
+) -> tuple[tuple[Returned, Reads, Looks | None], FirstRun | None]:
+    """Run forward as `_returned`; where its first run makes buffers, when they are there."""
+    try:
+        found = _returned(model, call, file)
+        refuse_replaced(found[0].replaced)
+        return found, None
+    except TraceError as refused:  # also for a buffer that is not there
+        if not settles:
+            raise
+        first = first_run(model, call, refused)
+    with first.held():
+        returned, reads, looks = _returned(model, call, file)
+        reads = first.compared(model, reads)
+    refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
+    return (returned, reads, looks), first
 
 
 def _returned(

@@ -202,10 +202,10 @@ def _as_dynamic_as_possible(
     where = (unit, example.args, example.kwargs, loaded.path)
     if dims:
         try:
-            return trace(*where, dims, loaded.stands_for)
+            return trace(*where, dims, loaded.stands_for, settles=False)
         except TraceError:
             pass
-    return trace(*where, (), loaded.stands_for)
+    return trace(*where, (), loaded.stands_for, settles=False)
 
 
 def batch_dims(unit: nn.Module, loaded: Loaded, example: Example) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -35,18 +35,22 @@ class Tables:
     """What a plan takes for granted, as lines of Python dicts by the paths of modules.
 
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
-    describes the rest; `also` what forward itself makes of some.
+    describes the rest; `also` what forward itself makes of some. `fresh` describes what is another
+    thing until forward has run once.
     """
 
     modules: list[str]
     values: list[str]
     held: list[str]
     also: list[tuple[str, str]]
+    fresh: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, model: nn.Module, reads: Reads) -> Tables:
-        """Describe a model, and what its forward reads, as it is now."""
-        return cls.of_units(model, {"": reads})
+    def of(cls, model: nn.Module, reads: Reads, fresh: Mapping[str, str]) -> Tables:
+        """Describe a model, and what its forward reads, as it is now; and as it was `fresh`."""
+        modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
+        rows = _lines(modules, {path: (quoted(words),) for path, words in fresh.items()})
+        return replace(cls.of_units(model, {"": reads}), fresh=rows)
 
     @classmethod
     def of_units(cls, model: nn.Module, units: Mapping[str, Reads]) -> Tables:

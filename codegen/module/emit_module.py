@@ -112,7 +112,8 @@ def emit_body(
     if named:
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
-    tables = Tables.of(target.model, traced.reads)
+    fresh = traced.first.words(target.model, traced.reads) if traced.first else {}
+    tables = Tables.of(target.model, traced.reads, fresh)
     fixed = tuple(rows_of_fixed(traced.call.fixed))
     shared = Shared(
         tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs), fixed=fixed

@@ -44,3 +44,4 @@ class ForwardText:
     rungs: tuple[ProgramLines, ...] = ()
     fixed: str = ""  # a dict of the inputs whose numbers are compared
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
+    settles: bool = False  # where forward makes buffers in its first step

@@ -71,6 +71,7 @@ class ForwardWriter:
             imports=own.imports,
             rungs=tuple(self._rungs(own, frame)) if self.others else (),
             recorded=", ".join(self._recorded()),
+            settles=self.traced.first is not None,
         )
 
     def _recorded(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -86,7 +87,8 @@ class BatchSteps:
             return 0
 
     def _resident(self, batch: int) -> Resident:
-        found = resident(self.loaded)
+        with self._traced.held() if self._traced else nullcontext():
+            found = resident(self.loaded)
         return replace(found, inputs_bytes=-(-found.inputs_bytes * batch // self.example))
 
     def problem(self, batch: int) -> Problem:

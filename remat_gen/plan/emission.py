@@ -202,7 +202,8 @@ def module_text(
     budget_bytes = plan.asked.budget_bytes
     parts = planned_parts(traced.graph, problems, schedule, plan.compiled, budget_bytes)
     rungs = programs_of_rungs(traced.graph, plan, problem)
-    body = emit_body(target, traced, problem, schedule, parts, rungs)
+    with traced.held():
+        body = emit_body(target, traced, problem, schedule, parts, rungs)
     return with_header(body, _heading(plan, problem))
 
 

@@ -65,6 +65,7 @@ class Generated:
     conditions: tuple[str, ...]
     values: tuple[str, ...]
     kept: tuple[str, ...]
+    made: tuple[str, ...]
     original: str
     waiting_bytes: int
     pinned: Pinned
@@ -98,7 +99,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     refuse_unknown_lengths(request.rungs, traced.graph.lengths, traced.pinned)
     if request.auto_rungs and not traced.graph.lengths:
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
-    breakdown = _breakdown(request, loaded)
+    with traced.held():
+        breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
     from remat_gen.plan.original_step import besides_graph, eager_peak
@@ -135,6 +137,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         conditions=conditions_of(traced.graph),
         values=traced.values,
         kept=traced.kept,
+        made=traced.first.made if traced.first else (),
         original=original,
         waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,

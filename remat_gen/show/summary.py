@@ -169,6 +169,10 @@ def _as_in_example(generated: Generated) -> list[str]:
         lines.append(f"conditions  {listed}: each step compares{when}")
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
+    if generated.made:
+        listed = ", ".join(generated.made[:_NAMED])
+        more = f" and {len(generated.made) - _NAMED} more" * (len(generated.made) > _NAMED)
+        lines.append(f"first step  makes {listed}{more}: forward runs ahead, for buffers alone")
     if generated.kept:
         listed = ", ".join(generated.kept[:_NAMED])
         more = f" and {len(generated.kept) - _NAMED} more" * (len(generated.kept) > _NAMED)
@@ -262,6 +266,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "conditions": list(generated.conditions),
         "values": list(generated.values),
         "not_kept": list(generated.kept),
+        "made": list(generated.made),
         "original": generated.original,
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,

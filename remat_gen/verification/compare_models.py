@@ -14,7 +14,7 @@ from torch import nn
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
-from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
@@ -101,7 +101,7 @@ class _Subject:
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
-        with kept_state(model), self.as_used(model) as used:
+        with first_step_undone(model), self.as_used(model) as used:
             return model_peak(used, args, kwargs, self.device, in_flight=self.in_flight)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
@@ -259,7 +259,7 @@ def _time(
     if pairs <= 0:
         return None
     steps = subject.step(original), subject.step(planned)
-    with kept_state(original), kept_state(planned):
+    with first_step_undone(original), first_step_undone(planned):
         return time_ratio(*steps, subject.device, pairs)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
-from remat_gen.capture.process.state import kept_state
+from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
 # (kind, name) of each thing, in an order that does not depend on the model's code.
@@ -64,7 +64,7 @@ def left_as_it_was(model: nn.Module) -> Iterator[State]:
     state = State.of(model)
     gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
     try:
-        with kept_state(model):
+        with first_step_undone(model):
             yield state
     finally:
         state.restore(model)
@@ -90,7 +90,7 @@ def run_steps(
     state.restore(model)
     clear_gradients(model, args, kwargs)
     outcomes: list[Outcome] = []
-    with kept_state(model):
+    with first_step_undone(model):
         for step in range(steps):
             torch.manual_seed(seed + step)
             outputs = training_step(model, args, kwargs)

@@ -457,7 +457,7 @@ _EMA = LINEAR + "\nself.register_buffer('ema', torch.zeros(8))"
 
 
 @pytest.mark.limit(
-    "a buffer that `forward` replaces (`self.ema = …`)",
+    "a buffer that `forward` replaces by another one in each step (`self.ema = …`)",
     "refused with its name; `self.ema.copy_(…)`",
 )
 def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
@@ -467,37 +467,6 @@ def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
         traced(tmp_path, source(_EMA, forward))
     written = forward.replace("self.ema = 0.9 * self.ema + x.mean(0)", "self.ema.copy_(x.mean(0))")
     assert traced(tmp_path, source(_EMA, written)).graph.mutations
-
-
-@pytest.mark.limit(
-    "a buffer that only the first step makes",
-    "refused; run the model once in `build_model()`",
-)
-def test_a_buffer_that_is_replaced_once_needs_one_run_in_build_model(tmp_path: Path) -> None:
-    """As timm's ConViT does, whose buffer has its shape from the first step on."""
-    forward = (
-        "if self.ema.shape != x.shape:\n    self.ema = torch.ones_like(x)\n"
-        "return (self.lin(x) - self.ema).sum()"
-    )
-    text = source(_EMA, forward)
-    with pytest.raises(TraceError, match=r"run the model once in build_model\(\)"):
-        traced(tmp_path, text)
-    warm = "    model = Net()\n    model(*example_inputs())\n    return model\n"
-    assert traced(tmp_path, text.replace("    return Net()\n", warm)).strict
-
-
-def test_a_buffer_that_is_none_until_the_first_step_too(tmp_path: Path) -> None:
-    """As the positions of x-transformers' ALiBi, whose first step registers them."""
-    init = "self.lin = nn.Linear(8, 8)\nself.register_buffer('bias', None)"
-    forward = (
-        "if self.bias is None:\n    self.register_buffer('bias', -torch.arange(8.0))\n"
-        "return (self.lin(x) + self.bias).sum()"
-    )
-    text = source(init, forward)
-    with pytest.raises(TraceError, match=r"self\.bias.*run the model once in build_model\(\)"):
-        traced(tmp_path, text)
-    warm = "    model = Net()\n    model(*example_inputs())\n    return model\n"
-    assert traced(tmp_path, text.replace("    return Net()\n", warm)).strict
 
 
 @pytest.mark.limit("sparse parameters and buffers", "refused where `forward` reads them")

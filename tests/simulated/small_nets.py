@@ -140,4 +140,15 @@ return x.square().mean()
         "return self.layer(self.layer(x)).square().mean()",
         "torch.randn(4, 16, 32)",
     ),
+    "a table made in the first step": _net(
+        _MLP + "\nself.register_buffer('table', None)",
+        """
+if self.table is None:
+    self.table = torch.arange(64.0, device=x.device)
+for layer in self.layers:
+    x = F.dropout(F.relu(layer(x) - self.table)) + x
+return x.square().mean()
+""",
+        "torch.randn(64, 64)",
+    ),
 }

@@ -1,0 +1,94 @@
+"""Runs of a forward for real, compared to the bit: whether the first one does as later ones."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.device.kinds import KINDS
+from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.observe.assumed import layout_of
+from remat_gen.capture.process.copies import copied
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.trace.gradient_graph import gradient_graph
+
+
+@contextlib.contextmanager
+def values_kept(model: nn.Module) -> Iterator[None]:
+    """Have the values that parameters and buffers have now at the end."""
+    tensors = [t for t in (*model.parameters(), *model.buffers()) if t.layout is torch.strided]
+    copies = [t.detach().clone() for t in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.copy_(copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a run leaves behind: results, buffers, random streams, and the graph of gradients."""
+
+    leaves: list[Any]
+    buffers: dict[str, Tensor]
+    streams: list[Tensor]
+    gradients: list[object]
+
+    @classmethod
+    def of(cls, model: nn.Module, call: Call) -> Run:
+        """Run a forward on copies of its arguments; buffers are then as they were before."""
+        args, kwargs = pytree.tree_map_only(Tensor, copied, (call.args, call.kwargs))
+        given = pytree.tree_leaves((args, kwargs))
+        names = {id(p): name for name, p in model.named_parameters()}
+        names |= {id(x): str(i) for i, x in enumerate(given) if isinstance(x, Tensor)}
+        with kept_generators(), quiet(), values_kept(model):
+            torch.manual_seed(0)
+            with saved_tensors_hooks(_nothing, _nothing):
+                leaves = pytree.tree_leaves(model(*args, **kwargs))
+            gradients = gradient_graph(leaves, names)
+            buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
+            streams = [state.clone() for kind in KINDS for _, state in kind.rng_states()]
+        return cls([_plain(leaf) for leaf in leaves], buffers, streams, gradients)
+
+    def does_as(self, other: Run) -> bool:
+        """Tell whether another run did the same, to the bit."""
+        pairs = zip(
+            (*self.leaves, *self.buffers.values(), *self.streams),
+            (*other.leaves, *other.buffers.values(), *other.streams),
+            strict=False,
+        )
+        counts = [(len(r.leaves), [*r.buffers], len(r.streams)) for r in (self, other)]
+        return (
+            counts[0] == counts[1]
+            and self.gradients == other.gradients
+            and all(_same(a, b) for a, b in pairs)
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return type(one) is type(other) and repr(one) == repr(other)
+    if layout_of(one) != layout_of(other):
+        return False
+    return one.layout is not torch.strided or torch.equal(_bits(one), _bits(other))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+
+def _nothing(_: object) -> Any:
+    """Save nothing for backward: there is none."""
