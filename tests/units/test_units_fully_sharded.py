@@ -22,12 +22,20 @@ from remat_gen.verification.step import training_step
 LAYERS = 3
 SETTLED_S = 0.02  # after which gloo's threads have let go of what they were given
 WIDER = {"WIDTH = 16": "WIDTH = 64", "(4, 12)": "(4, 64)"}
+WITH_TURNS = {"WIDTH = 16": "WIDTH = 256", "(4, 12)": "(2, 64)"}
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module", params=[2, "2:bfloat16:float32"], ids=["float32", "mixed"])
+@pytest.fixture(
+    scope="module",
+    params=[(2, "70%", WIDER), ("2:bfloat16:float32", "70%", WIDER), (2, "80%", WITH_TURNS)],
+    ids=["float32", "mixed", "turns"],
+)
 def sharded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Pair:
-    return plan(tmp_path_factory.mktemp("sharded"), "deep", "70%", WIDER, fsdp=request.param)
+    fsdp, budget, widths = request.param
+    made = plan(tmp_path_factory.mktemp("sharded"), "deep", budget, widths, fsdp=fsdp)
+    assert ("yield  # hand over" in made.generated.text) == (widths is WITH_TURNS)
+    return made
 
 
 def test_what_fsdp_holds_is_part_of_the_peak(sharded: Pair) -> None:
