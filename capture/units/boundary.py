@@ -44,6 +44,7 @@ class BoundaryRun:
 
     `begins` hears of each call before it runs, `ends` of what it returns. `phases` are those of the
     step, in order, `incoming` are the strides of gradients that came into each call's results.
+    `shared_bytes` are those of the units' parameters that eager reads as well.
     """
 
     units: Mapping[str, nn.Module]
@@ -54,6 +55,7 @@ class BoundaryRun:
     calls: int = 0
     running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
+    shared_bytes: int = 0
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

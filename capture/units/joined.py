@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from remat_gen.ir.graph import (
     Argument,
@@ -68,16 +69,18 @@ def joined(
     held: Sequence[int],
     device: str,
     layers: Layers,
+    waiting: Mapping[int, Sequence[str]] = MappingProxyType({}),
     *,
     sharded: bool = False,
 ) -> Graph:
     """Join the graphs of a step's calls; `held` are the bytes that eager holds in each phase.
 
     The phases are the calls in forward, then in backward in reverse order. What a unit hands to
-    another is a value of its own: it is what the other one keeps of its inputs. Where units are
-    `sharded`, FSDP2 reduces the gradients of their parameters when a unit is left: all are there.
+    another is a value of its own: it is what the other one keeps of its inputs. Gradients that are
+    `waiting` are there until the backward of a call, by its number. Where units are `sharded`,
+    FSDP2 reduces the gradients of their parameters when a unit is left: all are there.
     """
-    return _Join(calls, _levels_apart(calls, held), device, sharded).graph(layers)
+    return _Join(calls, _levels_apart(calls, held), device, waiting, sharded).graph(layers)
 
 
 def across_the_turn(calls: Sequence[Call], held: Sequence[int]) -> int:
@@ -134,6 +137,7 @@ class _Join:
     calls: Sequence[Call]
     levels: list[tuple[int, int, int]]
     device: str
+    waiting: Mapping[int, Sequence[str]]
     sharded: bool
     inputs: list[Input] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
@@ -159,6 +163,7 @@ class _Join:
             self._enter(call, Phase.BACKWARD, i, order)
             self._run(call, Phase.BACKWARD)
             kept = [*map(call.prefixed, call.handed), *_read_again(call)]
+            kept += self.waiting.get(2 * n - 1 - i, ())
             read = [*_handed_back(call, all_of_them=self.sharded), *kept, *self._ending(i)]
             self._leave(call.name, Phase.BACKWARD, read, order)
         first = self.calls[0].graph

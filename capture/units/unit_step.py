@@ -16,6 +16,7 @@ from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
 from remat_gen.capture.units.joined import Call, across_the_turn, call_names, joined
+from remat_gen.capture.units.shared_parameters import waiting
 from remat_gen.capture.units.sums_apart import later_summands
 from remat_gen.capture.units.unit_kinds import Examples, Kind, Kinds
 from remat_gen.ir.costs import Cost, Costs
@@ -85,7 +86,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
     eager = _with_copies(eager, calls)
     device = loaded.device.type
     join = partial(joined, calls, eager.held_bytes, device, sharded=eager.sharded)
-    graph = join(layers_of(loaded.model, join(OUTERMOST)))
+    graph = join(layers_of(loaded.model, join(OUTERMOST)), waiting(loaded.model, calls))
     return UnitStep(
         graph=graph,
         call=describe_call(loaded.model, loaded.args, loaded.kwargs),

@@ -109,6 +109,7 @@ def _operation(
         signature=signature(graph, operation),
         layer=graph.layers.of(operation.module),
         ordered=backward and (Trait.RANDOM in operation.traits or _updates(graph, operation)),
+        outside=backward and operation.target == LEAVE,
         node=operation.node if backward and operation.target != _SUMS_UP else None,
     )
 
@@ -154,18 +155,13 @@ def _held(graph: Graph) -> dict[str, plain.Held]:
 
 
 def _leaving(graph: Graph) -> frozenset[str]:
-    """Return the storages that are a parameter's gradient and nothing else.
-
-    A parameter of a unit that is called twice waits for both of its gradients.
-    """
-    paths = {i.tensor: i.path for i in graph.inputs if i.kind is Kind.PARAMETER}
-    own = [g for g in graph.gradients if g.tensor and g.of in paths]
-    returned = Counter(graph.tensors[str(g.tensor)].storage for g in graph.gradients if g.tensor)
-    times = Counter(paths[g.of] for g in own)
+    """Return the storages that are a parameter's gradient and nothing else."""
+    parameters = {i.tensor for i in graph.inputs if i.kind is Kind.PARAMETER}
+    given = [(g.of, graph.tensors[g.tensor].storage) for g in graph.gradients if g.tensor]
+    times = Counter(storage for _, storage in given)
     read = {storage for operation in graph.operations for storage in graph.reads(operation)}
-    alone = (graph.tensors[str(g.tensor)].storage for g in own if times[paths[g.of]] == 1)
-    made = (s for s in alone if graph.storages[s].kind is Kind.GRADIENT)
-    return frozenset(s for s in made if returned[s] == 1 and s not in read)
+    made = {s for of, s in given if of in parameters and graph.storages[s].kind is Kind.GRADIENT}
+    return frozenset(s for s in made - read if times[s] == 1)
 
 
 def _rounded(nbytes: int, alignment: int) -> int:

@@ -23,12 +23,13 @@ from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
+from remat_gen.capture.units.shared_parameters import bytes_read
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import left_as_it_was
-from remat_gen.verification.step import backward_step, forward_step
+from remat_gen.verification.step import backward_step, forward_step, leaves_of
 
 _TIMED = 3  # steps; of each part the quickest counts
 _SEEDS = 64  # of steps that are tried where units are left out at random
@@ -84,6 +85,7 @@ def measure_eager_parts(
         torch.manual_seed(examples.seed)
         with run.installed():
             outputs = forward_step(model, loaded.args, loaded.kwargs)
+            run.shared_bytes = bytes_read(leaves_of(outputs), parameters)
             with turning("turn"):
                 pass
             backward_step(outputs, model, loaded.args, loaded.kwargs)
@@ -91,14 +93,22 @@ def measure_eager_parts(
 
     device = loaded.device
     with own_step(loaded) as own, as_used(own, examples.units, sharding, device) as model:
+        units = map(model.get_submodule, examples.units)
+        parameters = {p for unit in units for p in unit.parameters()}
         first = step(_unmarked)
         _refuse_other_order(first, examples)
         times = [times_between(step, device) for _ in range(_TIMED)]
         between = between_units(step, device)
         turn, _ = between_units(partial(step, _unmarked), device)
+    # a gradient of those that eager reads, too, waits for the others: it may be there in backward
+    waits = [first.shared_bytes * (i >= first.calls) for i in range(len(between))]
     return EagerParts(
-        held_bytes=tuple(max(0, part.before_bytes) for part in between[:-1]),
-        highest_bytes=tuple(max(0, part.highest_bytes) for part in between),
+        held_bytes=tuple(
+            max(0, b.before_bytes) + w for b, w in zip(between, waits[:-1], strict=False)
+        ),
+        highest_bytes=tuple(
+            max(0, b.highest_bytes) + w for b, w in zip(between, waits, strict=True)
+        ),
         times_us=tuple(map(min, zip(*times, strict=True))),
         turn_bytes=max(0, turn.before_bytes),
         sharded=bool(sharding),

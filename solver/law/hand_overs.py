@@ -24,12 +24,15 @@ def hand_overs(problem: Problem, steps: Sequence[Step]) -> frozenset[int]:
     """
     runs = [(i, step.operation) for i, step in enumerate(steps) if isinstance(step, Run)]
     found: list[int] = []
+    ended: list[int] = []
     large = False  # one waits
     for i, p in runs:
         made = [problem.values[v] for v in problem.operations[p].outputs]
         sizes = [value.nbytes for value in made if value.leaves]
-        if large and not sizes:
+        if problem.operations[p].outside:
+            ended.append(i)
+        elif large and not sizes:
             found.append(i)
             large = False
         large = large or any(size >= LARGE_BYTES for size in sizes)
-    return frozenset(found if large else found[:-1])
+    return frozenset([*ended, *(found if large else found[:-1])])

@@ -50,6 +50,8 @@ class Operation:
     `node` numbers the node of eager's autograd that a backward operation is a part of; that node
     holds `saved`, which no part of it need read. `fills` are the zeros that eager writes into.
 
+    One that runs `outside` of blocks is eager's: gradients of the block before it have left then.
+
     The result is written `over` an input, of as many bytes, where one is named: a backward
     operation's that no other operation reads and nobody holds. Both are never there at once.
     """
@@ -68,6 +70,7 @@ class Operation:
     node: int | None = None
     saved: tuple[int, ...] = ()
     fills: int | None = None
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
