@@ -38,8 +38,8 @@ def waiting(model: nn.Module, calls: Sequence[Call]) -> dict[int, list[str]]:
 def bytes_read(outputs: Iterable[object], parameters: Collection[nn.Parameter]) -> int:
     """Return the bytes of those parameters that a graph of autograd leads to."""
     tensors = (output for output in outputs if isinstance(output, torch.Tensor))
-    seen = {output.grad_fn for output in tensors} - {None}
-    nodes = [*seen]
+    nodes = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(nodes)
     found: set[int] = set()
     while nodes:
         node = nodes.pop()
