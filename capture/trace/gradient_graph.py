@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -18,19 +18,26 @@ def gradient_graph(leaves: list[Any], names: Mapping[int, str]) -> list[object]:
     `names` has those of parameters and arguments by identity.
     """
     roots = [leaf.grad_fn if isinstance(leaf, Tensor) else None for leaf in leaves]
-    numbers: dict[Any, int] = {}
-    waiting = [root for root in reversed(roots) if root is not None]
-    while waiting:
-        node = waiting.pop()
-        if node not in numbers:
-            numbers[node] = len(numbers)
-            waiting += [to for to, _ in reversed(node.next_functions) if to is not None]
+    numbers = {node: i for i, node in enumerate(nodes_behind(leaves))}
     said: list[object] = [None if root is None else numbers[root] for root in roots]
     for node in numbers:
         to = [(numbers.get(other), place) for other, place in node.next_functions]
         leaf = names.get(id(getattr(node, "variable", None)))
         said.append((node.name(), leaf, to, _saved_numbers(node)))
     return said
+
+
+def nodes_behind(leaves: Iterable[object]) -> dict[Any, None]:
+    """Return the nodes that tensors lead to, in the order in which they are found."""
+    roots = [leaf.grad_fn for leaf in leaves if isinstance(leaf, Tensor)]
+    found: dict[Any, None] = {}
+    waiting: list[Any] = [root for root in reversed(roots) if root is not None]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found[node] = None
+            waiting += [to for to, _ in reversed(node.next_functions) if to is not None]
+    return found
 
 
 def _saved_numbers(node: Any) -> dict[str, object]:

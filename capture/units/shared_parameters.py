@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-import torch
 from torch import nn
 
+from remat_gen.capture.trace.gradient_graph import nodes_behind
 from remat_gen.capture.units.joined import Call
 from remat_gen.ir.graph import Kind
 
@@ -37,14 +37,5 @@ def waiting(model: nn.Module, calls: Sequence[Call]) -> dict[int, list[str]]:
 
 def bytes_read(outputs: Iterable[object], parameters: Collection[nn.Parameter]) -> int:
     """Return the bytes of those parameters that a graph of autograd leads to."""
-    tensors = (output for output in outputs if isinstance(output, torch.Tensor))
-    nodes = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    seen = set(nodes)
-    found: set[int] = set()
-    while nodes:
-        node = nodes.pop()
-        found.add(id(getattr(node, "variable", None)))
-        more = {after for after, _ in node.next_functions if after is not None} - seen
-        seen |= more
-        nodes += more
+    found = {id(getattr(node, "variable", None)) for node in nodes_behind(outputs)}
     return sum(p.nbytes for p in parameters if id(p) in found)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.trace.gradient_graph import nodes_behind
 from remat_gen.ir.graph import Gradient, Graph, Input, Kind, Operation, Phase, Ref, Storage
 
 _ADD = "aten.add.Tensor"
@@ -141,17 +142,10 @@ def edge_of(tensor: torch.Tensor) -> Edge | None:
 
 def readers_of(returned: object) -> dict[Edge, set[object]]:
     """Return by edge the nodes that send gradients along it, for what a model returned."""
-    leaves = (t for t in pytree.tree_leaves(returned) if isinstance(t, torch.Tensor))
-    waiting = [edge[0] for edge in map(edge_of, leaves) if edge]
     readers: dict[Edge, set[object]] = {}
-    seen = set(waiting)
-    while waiting:
-        node = waiting.pop()
+    for node in nodes_behind(pytree.tree_leaves(returned)):
         for edge in _edges(node):
             readers.setdefault(edge, set()).add(node)
-            if edge[0] not in seen:
-                seen.add(edge[0])
-                waiting.append(edge[0])
     return readers
 
 
