@@ -7,10 +7,15 @@ from enum import StrEnum
 
 
 class PeakSource(StrEnum):
-    """`CONFIRMED` is the predicted number, where eager's step was measured and agrees with it."""
+    """Where the number is from.
+
+    `PREDICTED` is the replay with nothing run again, `CONFIRMED` the same where eager's step was
+    measured and agrees with it; `FOLLOWED` is what eager's own step holds without values.
+    """
 
     PREDICTED = "predicted"
     CONFIRMED = "measured as predicted"
+    FOLLOWED = "predicted on tensors without values"
     MEASURED = "measured"
 
 
@@ -23,7 +28,7 @@ class EagerPeak:
 
     def __str__(self) -> str:
         """Name it: "eager's measured peak"."""
-        if self.source is PeakSource.CONFIRMED:
+        if self.source in (PeakSource.CONFIRMED, PeakSource.FOLLOWED):
             return f"eager's peak, {self.source}"
         return f"eager's {self.source} peak"
 

@@ -108,7 +108,9 @@ class Predicted:
     `highest_bytes` is the peak at the smaller lengths `highest_at` ("a batch of 1") where kernels
     need so much more workspace that it is above `peak_bytes`. `sent_bytes` go to the host, and
     `waits_us` of the time wait for copies. `eager_measured_bytes` is set where the budget is a
-    share of eager's peak, and that was measured to be another than `eager_peak_bytes`.
+    share of eager's peak, and that was measured to be another than `eager_peak_bytes`;
+    `eager_followed_bytes` where nothing was measured, and eager's step on tensors without values
+    takes more or less than that.
     """
 
     peak_bytes: int
@@ -123,12 +125,15 @@ class Predicted:
     sent_bytes: int = 0
     waits_us: float = 0.0
     eager_measured_bytes: int = 0
+    eager_followed_bytes: int = 0
 
     @property
     def eager(self) -> EagerPeak:
-        """Return eager's peak: as measured, where that is not as predicted."""
+        """Return eager's peak: as measured or followed, where that is not as replayed."""
         if self.eager_measured_bytes:
             return EagerPeak(self.eager_measured_bytes, PeakSource.MEASURED)
+        if self.eager_followed_bytes:
+            return EagerPeak(self.eager_followed_bytes, PeakSource.FOLLOWED)
         return EagerPeak(self.eager_peak_bytes, PeakSource.PREDICTED)
 
 

@@ -23,9 +23,9 @@ class Record:
     """The outcome of one model. `error` says why it is not ok, `notes` what is remarkable.
 
     `share` is the budget in percent of eager's replayed peak: the one asked for, or the smallest
-    feasible one. `eager_bytes` is eager's measured peak, `eager_predicted_bytes` the replayed one
-    (0 in records from before it was kept). `off_bytes` is measured minus predicted peak, `equal`
-    the verdict on the values.
+    feasible one. `eager_bytes` is eager's measured peak, `eager_predicted_bytes` what would count
+    where no step is measured (0 in records from before it was kept). `off_bytes` is measured minus
+    predicted peak, `equal` the verdict on the values.
     `units` are the patterns of what was planned, `planned_share` theirs of what backward needs.
     """
 

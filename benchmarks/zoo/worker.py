@@ -19,9 +19,11 @@ from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import EmitError, InfeasibleBudgetError, RematError
+from remat_gen.plan.original_step import predicted_peak
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.generated_module import verify_file
 from remat_gen.terminal.progress import Silent
+from remat_gen.verification.followed_step import followed
 from remat_gen.verification.report import Report
 from remat_gen.verification.step import training_step
 
@@ -37,9 +39,10 @@ def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -
     if why := _why_eager_fails(source):
         return replace(blank, status=Status.NO_SUBJECT, error=why)
     try:
-        planned, notes = _generate(source, budget, Strategy(blank.strategy), units)
+        planned, notes, eager = _generate(source, budget, Strategy(blank.strategy), units)
         output = source.with_name(f"{source.stem}_remat.py")
-        return _judged(replace(blank, notes=notes), planned, verify_file(output))
+        blank = replace(blank, notes=notes, eager_predicted_bytes=eager)
+        return _judged(blank, planned, verify_file(output))
     except RematError as error:
         ours = isinstance(error, EmitError)
         return replace(blank, status=Status.FAILED if ours else Status.REFUSED, error=_one(error))
@@ -58,27 +61,31 @@ def _why_eager_fails(source: Path) -> str:
 
 def _generate(
     source: Path, budget: str, strategy: Strategy, units: tuple[str, ...]
-) -> tuple[Generated, str]:
-    """Generate at a budget, or at the smallest feasible one."""
+) -> tuple[Generated, str, int]:
+    """Generate at a budget, or at the smallest feasible one; predict eager's peak, too."""
     output = source.with_name(f"{source.stem}_remat.py")
     limit = parse_budget(budget)
     request = Request(source, limit, output, device="cpu", strategy=strategy, units=units)
+    loaded, traces, notes = load(source, device="cpu"), list[Any](), ""
     with ExitStack() as stack:
-        for work in ("trace.trace.trace", "profile.profile.profile") if not units else ():
-            stack.enter_context(_once(work))
+        if not units:
+            stack.enter_context(_once("trace.trace.trace", traces))
+            stack.enter_context(_once("profile.profile.profile", []))
         try:
-            return generate(request, Silent()), ""
+            made = generate(request, Silent(), loaded)
         except InfeasibleBudgetError as error:
-            smallest = error.smallest_bytes
-            again = replace(request, limit=parse_budget(str(smallest)))
-            return generate(again, Silent()), f"{budget} is infeasible: smallest budget"
+            notes = f"{budget} is infeasible: smallest budget"
+            again = replace(request, limit=parse_budget(str(error.smallest_bytes)))
+            made = generate(again, Silent(), loaded)
+    eager = made.plan.predicted.eager_peak_bytes
+    exact = followed(loaded, traces[0], made.plan.measured()) if traces else None
+    return made, notes, predicted_peak(eager, exact.peak_bytes if exact else None).nbytes
 
 
-def _once(name: str) -> AbstractContextManager[object]:
+def _once(name: str, answers: list[Any]) -> AbstractContextManager[object]:
     """Let a function of capture answer from memory when it is called again."""
     module, _, attribute = f"remat_gen.capture.{name}".rpartition(".")
     work = getattr(importlib.import_module(module), attribute)
-    answers: list[Any] = []
 
     def remembered(*args: Any, **kwargs: Any) -> Any:
         if not answers:
@@ -104,7 +111,6 @@ def _judged(blank: Record, planned: Generated, report: Report) -> Record:
         predicted_bytes=predicted.peak_bytes,
         measured_bytes=measured.peak_bytes if measured else 0,
         eager_bytes=eager.peak_bytes if eager else 0,
-        eager_predicted_bytes=predicted.eager_peak_bytes,
         time_ratio=round(predicted.time_us / predicted.eager_time_us, 3),
         reruns=predicted.reruns,
         equal="bitwise" if report.bitwise else "within tolerance" if report.ok else "",

@@ -89,6 +89,7 @@ class Traced:
     values: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     first: FirstRun | None = None
+    looks: Looks | None = None
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -273,6 +274,7 @@ class _Step:
             values=joint.assumed,
             kept=self.looks.left if self.looks else (),
             first=self.first,
+            looks=self.looks,
         )
 
     def _left_out(self) -> tuple[LeftOut, ...]:

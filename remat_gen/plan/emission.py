@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,9 +72,7 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=solver_of(solution),
-        predicted=replace(
-            predicted_of(planned, costs), eager_measured_bytes=measured.eager_measured_bytes
-        ),
+        predicted=measured.with_eager(predicted_of(planned, costs)),
         compiled=planned.fusion.compiled() if planned.fusion else None,
         offload=measured.copies,
         units=_units(measured, planned),

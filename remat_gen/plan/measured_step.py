@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remat_gen.ask.budget import Breakdown, Budget
 from remat_gen.ask.pin_patterns import Pinned, pin
@@ -12,7 +12,7 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
-from remat_gen.ir.plan import HostCopies
+from remat_gen.ir.plan import HostCopies, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
 from remat_gen.plan.original_step import besides_graph
 from remat_gen.plan.output import plan_path
@@ -51,11 +51,14 @@ class MeasuredStep:
         assert isinstance(self.request.limit, Budget)
         return self.request.limit.resolve(self.eager.nbytes if self.eager else 0)
 
-    @property
-    def eager_measured_bytes(self) -> int:
-        """Return eager's measured peak where that is what counts, else 0."""
-        measured = self.eager is not None and self.eager.source is PeakSource.MEASURED
-        return self.eager.nbytes if self.eager and measured else 0
+    def with_eager(self, replayed: Predicted) -> Predicted:
+        """Return predictions with eager's peak, where that is not the replayed one."""
+        match self.eager:
+            case EagerPeak(nbytes, PeakSource.MEASURED):
+                return replace(replayed, eager_measured_bytes=nbytes)
+            case EagerPeak(nbytes, PeakSource.FOLLOWED):
+                return replace(replayed, eager_followed_bytes=nbytes)
+        return replayed
 
 
 def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:

@@ -7,7 +7,8 @@ any order are no news.
 What does it need? Where the measured peak agrees with the prediction as `verify` asks of
 predictions, the prediction stays: so no plan depends on the last bytes, which kernels choose by the
 processor. Elsewhere the measured peak counts, to four digits upwards. It is in the plan, and
-planning again goes by that.
+planning again goes by that. Where nothing is measured, the step is followed on tensors without
+values; that counts where it is more than a percent from the replay.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
@@ -36,6 +38,7 @@ from remat_gen.plan.output import plan_path
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.followed_step import followed
 from remat_gen.verification.noise import noise_of_repeats
 from remat_gen.verification.outcome import State, left_as_it_was, run_steps
 from remat_gen.verification.peak import model_peak
@@ -45,6 +48,7 @@ from remat_gen.verification.step import clear_gradients
 
 _COPIES = 6  # of the state: the model's, its copy, gradients, and what two runs are compared by
 _DIGITS = 4  # of a measured peak
+_NEAR = 0.01  # the replay stays, by which a plan without re-runs is within 100 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +132,29 @@ def eager_peak(
     """Return eager's peak; with `reused` costs that which the plan at the output has measured."""
     plain = Solver(problem_of(traced.graph, costs), "none").plain
     flight = InFlight(request.in_flight, besides_graph(traced))
-    predicted = flight.of(plain).peak_bytes
-    known = _in_plan(request, predicted) if reused else None
+    replayed = flight.of(plain).peak_bytes
+    known = _in_plan(request, replayed) if reused else None
     if known is not None:
         return known
-    return judged(predicted, _Original(request, loaded, predicted).peak_bytes())
-
-
-def judged(predicted: int, measured: int | None) -> EagerPeak:
-    """Return the one of both that counts; `measured` is None where no step was run."""
+    measured = _Original(request, loaded, replayed).peak_bytes()
     if measured is None:
-        return EagerPeak(predicted, PeakSource.PREDICTED)
-    if as_predicted(predicted, measured):
-        return EagerPeak(predicted, PeakSource.CONFIRMED)
+        there = followed(loaded, traced, costs)
+        exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
+        return predicted_peak(replayed, exact)
+    return judged(replayed, measured)
+
+
+def predicted_peak(replayed: int, exact: int | None) -> EagerPeak:
+    """Return the one of both predictions that counts; `exact` is None where none was followed."""
+    if exact is None or abs(exact - replayed) <= _NEAR * replayed:
+        return EagerPeak(replayed, PeakSource.PREDICTED)
+    return EagerPeak(exact, PeakSource.FOLLOWED)
+
+
+def judged(replayed: int, measured: int) -> EagerPeak:
+    """Return the one of both that counts."""
+    if as_predicted(replayed, measured):
+        return EagerPeak(replayed, PeakSource.CONFIRMED)
     return EagerPeak(_rounded(measured), PeakSource.MEASURED)
 
 
@@ -171,7 +185,9 @@ class _Original:
         """Measure the original's second step; return None where it cannot be run."""
         request, loaded = self.request, self.loaded
         need = need_to_run(loaded, self.predicted)
-        if request.target or request.fsdp or need is None or not need.fits:
+        asked = isinstance(request.limit, Budget) and request.limit.percent is not None
+        absent = request.target or request.fsdp
+        if not asked or absent or need is None or not need.fits:
             return None
         try:
             with kept_original(loaded):

@@ -106,10 +106,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     from remat_gen.plan.original_step import besides_graph, eager_peak
 
     copies = _copies(request, loaded, stages) if request.offload else None
-    eager = None
-    if isinstance(request.limit, Budget) and request.limit.percent is not None:
-        with stages("eager"):
-            eager = eager_peak(request, loaded, traced, costs, reused=reused)
+    with stages("eager"):
+        eager = eager_peak(request, loaded, traced, costs, reused=reused)
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs
@@ -131,7 +129,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         plan_file=plan_file,
         breakdown=breakdown,
         costs_reused=reused,
-        eager=eager or plan.predicted.eager,
+        eager=eager,
         lengths=traced.pinned or ", ".join(map(str, traced.graph.lengths)),
         left_out=traced.left_out,
         conditions=conditions_of(traced.graph),

@@ -13,12 +13,12 @@ import remat_gen
 from remat_gen.capture.load.load import load
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.plan import original_step
-from remat_gen.plan.original_step import judged
+from remat_gen.plan.original_step import judged, predicted_peak
 from remat_gen.plan.pipeline import Generated
 from remat_gen.show.summary import summary_json
 from remat_gen.verification.peak import model_peak
 
-# The formula of a product's gradient is written in several statements, which no trace tells apart.
+# The formula of a product's gradient asks for zeros first: without values it is the longer one.
 NET = """
 import torch
 from torch import Tensor, nn
@@ -112,11 +112,11 @@ def test_a_step_that_does_not_fit_gets_the_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(original_step, "_available_bytes", lambda: 0)
-    assert planned(net(tmp_path)).eager.source is PeakSource.PREDICTED
+    assert planned(net(tmp_path)).eager.source is PeakSource.FOLLOWED
 
 
 def test_bytes_need_no_measurement(tmp_path: Path) -> None:
-    assert planned(net(tmp_path), "10MB").eager.source is PeakSource.PREDICTED
+    assert planned(net(tmp_path), "10MB").eager.source is PeakSource.FOLLOWED
 
 
 def test_what_does_not_fit_is_told_in_shares_of_the_same(tmp_path: Path) -> None:
@@ -125,13 +125,25 @@ def test_what_does_not_fit_is_told_in_shares_of_the_same(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("predicted", "measured", "found"),
+    ("replayed", "measured", "found"),
     [
-        (10**9, None, EagerPeak(10**9, PeakSource.PREDICTED)),
         (10**9, 1_010_000_000, EagerPeak(10**9, PeakSource.CONFIRMED)),
         (10**9, 1_011_111_111, EagerPeak(1_012_000_000, PeakSource.MEASURED)),
         (1000, 66_000, EagerPeak(1000, PeakSource.CONFIRMED)),  # less than predictions promise
     ],
 )
-def test_which_counts(predicted: int, measured: int | None, found: EagerPeak) -> None:
-    assert judged(predicted, measured) == found
+def test_which_counts(replayed: int, measured: int, found: EagerPeak) -> None:
+    assert judged(replayed, measured) == found
+
+
+@pytest.mark.parametrize(
+    ("exact", "found"),
+    [
+        (None, EagerPeak(1000, PeakSource.PREDICTED)),
+        (1010, EagerPeak(1000, PeakSource.PREDICTED)),  # examples keep their bytes
+        (1011, EagerPeak(1011, PeakSource.FOLLOWED)),
+        (900, EagerPeak(900, PeakSource.FOLLOWED)),
+    ],
+)
+def test_which_prediction_counts(exact: int | None, found: EagerPeak) -> None:
+    assert predicted_peak(1000, exact) == found

@@ -1,0 +1,72 @@
+"""Watch every allocation of tensors without values: what a step holds, operation by operation.
+
+Fake tensors have storages that live and die as real ones do, whoever holds them: a variable of
+Python's, a node of autograd, a temporary in C++. What a kernel needs inside it is not seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# an operator, and the shape and dtype ("float32") of each of its tensors
+Call: TypeAlias = tuple[str, tuple[tuple[tuple[int, ...], str], ...]]
+
+
+class FakeMemory(TorchDispatchMode):
+    """Counts bytes while it is entered; `workspace` is what calls need inside them."""
+
+    def __init__(self, workspace: Mapping[Call, int], alignment: int = 1) -> None:
+        TorchDispatchMode.__init__(self)
+        self.live_bytes = self.peak_bytes = 0
+        self._workspace, self._alignment = workspace, alignment
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        _types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator; memory that it is given was there before, or is known."""
+        given = _tensors((args, kwargs))
+        for tensor in given:
+            self._know(tensor, counted=False)
+        result = func(*args, **(kwargs or {}))
+        for tensor in _tensors(result):
+            self._know(tensor, counted=True)
+        inside = self._workspace.get((str(func), tuple(map(_kind, given))), 0)
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes + inside)
+        return result
+
+    def _know(self, tensor: Tensor, *, counted: bool) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._storages:
+            return
+        nbytes = -(-storage.nbytes() // self._alignment) * self._alignment if counted else 0
+
+        def died(_: object) -> None:
+            del self._storages[key]
+            self.live_bytes -= nbytes
+
+        self._storages[key] = weakref.ref(storage, died)
+        self.live_bytes += nbytes
+
+
+def _kind(tensor: Tensor) -> tuple[tuple[int, ...], str]:
+    return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+
+
+def _tensors(value: object) -> list[Tensor]:
+    """Return the tensors in a value that have memory."""
+    leaves = pytree.tree_leaves(value)
+    found = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.layout is torch.strided]
+    return [tensor for tensor in found if tensor.device.type != "meta"]
