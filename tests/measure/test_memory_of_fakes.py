@@ -1,0 +1,67 @@
+"""Bytes of tensors without values are those of real ones, whoever holds them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from remat_gen.capture.profile.memory_of_fakes import FakeMemory
+
+MANY = 4 * 1000  # bytes of a thousand numbers
+
+
+def test_what_dies_is_gone_and_views_are_free() -> None:
+    with FakeTensorMode():
+        given = torch.empty(1000)
+        with FakeMemory({}) as memory:
+            twice = given * 2
+            thrice = twice.view(10, 100)[1:] * 3
+            assert memory.live_bytes == MANY + MANY * 9 // 10
+            del twice, thrice
+            given.add_(1)
+    assert (memory.live_bytes, memory.peak_bytes) == (0, MANY + MANY * 9 // 10)
+
+
+def test_autograd_holds_what_it_saves() -> None:
+    with FakeTensorMode():
+        given = torch.empty(1000, requires_grad=True)
+        with FakeMemory({}) as memory:
+            total = given.exp().sin().sum()
+            assert memory.live_bytes == MANY + 4  # the result of exp, which both nodes save
+            del total
+    assert memory.live_bytes == 0
+
+
+def test_workspace_is_that_of_the_same_call() -> None:
+    call = ("aten.mul.Tensor", (((1000,), "float32"), ((1000,), "float32")))
+    with FakeTensorMode():
+        given = torch.empty(1000)
+        with FakeMemory({call: 512}) as memory:
+            given * given
+        assert memory.peak_bytes == MANY + 512
+        with FakeMemory({call: 512}) as memory:
+            given.double() * given
+        assert memory.peak_bytes == 4 * MANY
+
+
+def test_storages_are_rounded_up() -> None:
+    with FakeTensorMode(), FakeMemory({}, alignment=512) as memory:
+        torch.empty(1)
+    assert memory.peak_bytes == 512
+
+
+def test_a_kernel_runs_where_its_fake_refuses() -> None:
+    """Torch's fake of a grouped product is a GPU's, for 16 bits."""
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        rows, weights = torch.empty(8, 16), torch.empty(2, 16, 32)
+        ends = torch.empty(2, dtype=torch.int32)
+        with FakeMemory({}) as memory:
+            made = torch.ops.aten._grouped_mm(rows, weights, ends)
+    assert made.shape == (8, 32) and made.fake_mode is mode
+    assert memory.live_bytes == 4 * 8 * 32
+
+
+def test_what_depends_on_values_is_not_made_up() -> None:
+    with FakeTensorMode(), FakeMemory({}), pytest.raises(RuntimeError):
+        torch.empty(4).sum().item()
