@@ -48,11 +48,14 @@ class Transfer:
             or renamer.old(self.names[p]) not in old
         )
 
-    def reruns_in(self, layer: str) -> tuple[tuple[str, ...], ...]:
-        """Return what an old layer runs again, its own operations without its name."""
+    def course(self, layer: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Return the backward operations of an old layer in order, and what runs again before each.
+
+        They go without its name, that two layers may be compared.
+        """
         prefix = f"{layer}."
         return tuple(
-            tuple(name.removeprefix(prefix) for name in again)
+            (anchor.removeprefix(prefix), tuple(name.removeprefix(prefix) for name in again))
             for anchor, again in self.reruns.items()
             if self.layer_of(anchor) == layer
         )

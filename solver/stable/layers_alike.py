@@ -124,8 +124,13 @@ class _Row:
         """Return the layers that are made of the same."""
         layers = [layer for layer, other in transfer.new_kinds.items() if other == kind]
         firsts: dict[object, str] = {}
-        again = {x: tuple(filter(None, transfer.reruns_in(x))) for x in layers}
-        like = {x: firsts.setdefault(again[x], x) for x in layers}
+        courses = [transfer.course(layer) for layer in layers]
+        common = set.intersection(*({name for name, _ in course} for course in courses))
+        like = {}
+        for layer, course in zip(layers, courses, strict=True):
+            # at the ends of a row a gradient less is added up: that alone makes no kind
+            said = tuple(run for run in course if run[0] in common or run[1])
+            like[layer] = firsts.setdefault(said, layer)
         return cls(transfer, layers, like)
 
     def kinds(self, way: Source) -> int:

@@ -116,7 +116,7 @@ class WarmStart:
         """Return old layers made of the same as a new one: one for each schedule, by frequency."""
         kind = self.transfer.new_kinds[layer]
         alike = [old for old, other in self.transfer.old_kinds.items() if other == kind]
-        schedules = {old: self.transfer.reruns_in(old) for old in alike}
+        schedules = {old: self.transfer.course(old) for old in alike}
         often = Counter(schedules.values())
         firsts = {schedule: old for old, schedule in reversed(schedules.items())}
         ordered = sorted(firsts, key=lambda schedule: -often[schedule])

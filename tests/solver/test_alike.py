@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from committed_problems import gpt, written
 
+from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solution, Solver
 from remat_gen.solver.stable.layer_transfer import Transfer
-from remat_gen.solver.stable.layers_alike import TOLERANCE
+from remat_gen.solver.stable.layers_alike import TOLERANCE, LayersAlike
 
 
 def solved(problem: Problem, percent: int, effort: Effort, *, alike: bool) -> Solution:
@@ -20,8 +24,18 @@ def solved(problem: Problem, percent: int, effort: Effort, *, alike: bool) -> So
 
 def kinds(problem: Problem, solution: Solution) -> int:
     """Return how many kinds of layers a schedule has."""
-    transfer = Transfer(problem, written(problem, solution.schedule), ())
-    return len({tuple(filter(None, transfer.reruns_in(layer))) for layer in transfer.new_kinds})
+    return len(set(courses(problem, solution.schedule).values()))
+
+
+def courses(problem: Problem, schedule: Schedule) -> dict[str, object]:
+    """Return what each layer does in backward, in order, but for what not all layers do."""
+    transfer = Transfer(problem, written(problem, schedule), ())
+    found = {layer: transfer.course(layer) for layer in transfer.new_kinds}
+    common = set.intersection(*({name for name, _ in course} for course in found.values()))
+    return {
+        layer: tuple(run for run in course if run[0] in common or run[1])
+        for layer, course in found.items()
+    }
 
 
 @pytest.mark.parametrize("percent", [80, 70, 60, 50, 40])
@@ -38,6 +52,25 @@ def test_layers_alike_fit_and_are_about_as_quick(layers: int, percent: int) -> N
     assert (found.slower is not None) == changed
     assert kinds(problem, found) < kinds(problem, best) or not changed
     assert found.lower_bound_us == best.lower_bound_us
+
+
+def test_layers_that_differ_in_their_order_alone_are_made_alike() -> None:
+    """Two operations in another order would be a class of its own to read, too."""
+    problem = gpt(5)
+    subject = subject_of(problem)
+    names = [operation.name for operation in problem.operations]
+    first, second = names.index("h.4.d_down.x"), names.index("h.4.d_down.w")
+    swap = {first: second, second: first}
+    plain = subject.plain()
+    moved = Program(tuple(tuple(swap.get(p, p) for p in segment) for segment in plain.segments))
+    contest = Contest(subject, 2 * subject.eager().peak_bytes)
+    contest.offer("exact", moved)
+    assert contest.best is not None
+    assert len(set(courses(problem, contest.best.schedule).values())) == 2
+    kept = LayersAlike(subject, Effort.NORMAL).kept(contest)
+    assert kept is not None
+    assert len(set(courses(problem, kept.schedule).values())) == 1
+    assert kept.replay.time_us == contest.best.replay.time_us
 
 
 def test_some_schedules_have_fewer_kinds_of_layers() -> None:
