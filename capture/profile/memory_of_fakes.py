@@ -2,6 +2,9 @@
 
 Fake tensors have storages that live and die as real ones do, whoever holds them: a variable of
 Python's, a node of autograd, a temporary in C++. What a kernel needs inside it is not seen.
+
+Autograd adds a second gradient into the first, where nobody else has that: not so under a mode that
+watches. Such a sum counts once it is known that its first operand lives on.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+_TWO = 2  # operands
 # an operator, and the shape and dtype ("float32") of each of its tensors
 Call: TypeAlias = tuple[str, tuple[tuple[tuple[int, ...], str], ...]]
 
@@ -30,9 +34,17 @@ class FakeMemory(TorchDispatchMode):
 
     def __init__(self, workspace: Mapping[Call, int], alignment: int = 1) -> None:
         TorchDispatchMode.__init__(self)
-        self.live_bytes = self.peak_bytes = 0
+        self.live_bytes = self._highest = 0
         self._workspace, self._alignment = workspace, alignment
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._nodes: dict[int, int] = {}  # of autograd, by what they made
+        self._sum: tuple[weakref.ref[torch.UntypedStorage], int] | None = None
+
+    @property
+    def peak_bytes(self) -> int:
+        """Return the highest number of bytes so far."""
+        self._judge_sum()
+        return self._highest
 
     def __torch_dispatch__(
         self,
@@ -42,6 +54,7 @@ class FakeMemory(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Run an operator; memory that it is given was there before, or is known."""
+        self._judge_sum()
         given = _tensors((args, kwargs))
         for tensor in given:
             self._know(tensor, counted=False)
@@ -49,8 +62,25 @@ class FakeMemory(TorchDispatchMode):
         for tensor in _tensors(result):
             self._know(tensor, counted=True)
         inside = self._workspace.get((str(func), tuple(map(_kind, given))), 0)
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes + inside)
+        if self._sums_up(func, given):
+            self._sum = self._storages[given[0].untyped_storage()._cdata], self.live_bytes + inside
+        else:
+            self._highest = max(self._highest, self.live_bytes + inside)
         return result
+
+    def _sums_up(self, func: object, given: Sequence[Tensor]) -> bool:
+        """Tell whether autograd may add up gradients: the first is another node's."""
+        if func is not torch.ops.aten.add.Tensor or len({_kind(tensor) for tensor in given}) != 1:
+            return False
+        maker = self._nodes.get(given[0].untyped_storage()._cdata)
+        return len(given) == _TWO and maker is not None and maker != _node()
+
+    def _judge_sum(self) -> None:
+        if self._sum is not None:
+            first, nbytes = self._sum
+            if first() is not None:
+                self._highest = max(self._highest, nbytes)
+            self._sum = None
 
     def _know(self, tensor: Tensor, *, counted: bool) -> None:
         storage = tensor.untyped_storage()
@@ -61,10 +91,20 @@ class FakeMemory(TorchDispatchMode):
 
         def died(_: object) -> None:
             del self._storages[key]
+            self._nodes.pop(key, None)
             self.live_bytes -= nbytes
 
         self._storages[key] = weakref.ref(storage, died)
+        node = _node()
+        if counted and node is not None:
+            self._nodes[key] = node
         self.live_bytes += nbytes
+
+
+def _node() -> int | None:
+    """Return the number of the node of autograd that runs, if one does."""
+    node = torch._C._current_autograd_node()
+    return None if node is None else node._sequence_nr()
 
 
 def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

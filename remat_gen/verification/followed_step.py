@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.as_eager.causal_masks import masks_of_eager
+from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
@@ -59,7 +61,8 @@ def followed(loaded: Loaded, traced: Traced, costs: Costs) -> Followed | None:
 
 def _step(model: nn.Module, traced: Traced, watch: FakeMemory) -> Followed:
     args, kwargs = traced.call.args, traced.call.kwargs
-    with context_of(model):
+    positions, masks = traced.returned.positions, traced.returned.masks
+    with context_of(model), masks_of_eager(positions), looks_of_eager(masks):
         returned = run_on_fakes(model, args, kwargs, traced.looks, watch)
     retained = watch.live_bytes
     leaves = pytree.tree_leaves(returned.value)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from one_thread import one_thread as one_thread
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
 
+from remat_gen.capture.profile.memory_events import recorded_memory
 from remat_gen.capture.profile.memory_of_fakes import FakeMemory
 
 MANY = 4 * 1000  # bytes of a thousand numbers
@@ -31,6 +37,41 @@ def test_autograd_holds_what_it_saves() -> None:
             assert memory.live_bytes == MANY + 4  # the result of exp, which both nodes save
             del total
     assert memory.live_bytes == 0
+
+
+def added_in_place(given: Tensor) -> Tensor:
+    twice = given * 2
+    return (twice * 5).sum() + (twice * 3).sum()
+
+
+def held_elsewhere(given: Tensor) -> Tensor:
+    """What is added up first is another tensor's gradient, too."""
+    one, other = given[:1].expand(1000), given[1:2].expand(1000)
+    early = (one * 3).sum()
+    return early + ((one + other) * 3).sum()
+
+
+def own_formula(given: Tensor) -> Tensor:
+    return functional.mish(given * 2).sum() + given.norm(dim=0)
+
+
+@pytest.mark.parametrize("forward", [added_in_place, held_elsewhere, own_formula])
+def test_the_peak_of_backward_is_that_of_real_tensors(
+    forward: Callable[[Tensor], Tensor], one_thread: None
+) -> None:
+    real = torch.ones(1000, requires_grad=True)
+    real.grad = torch.zeros(1000)
+    total = forward(real)
+    with recorded_memory() as recording:
+        total.backward()
+    with FakeTensorMode():
+        given = torch.empty(1000, requires_grad=True)
+        given.grad = torch.empty(1000)
+        total = forward(given)
+        with FakeMemory({}) as memory:
+            total.backward()
+    highest = max(event.total_bytes for event in recording.events)
+    assert abs(memory.peak_bytes - highest) < 100  # single numbers
 
 
 def test_workspace_is_that_of_the_same_call() -> None:
