@@ -30,8 +30,9 @@ from remat_gen.capture.values.looks import INPUT, Answer, Key, Kind, Look, Numbe
 from remat_gen.ir.errors import TraceError
 
 COIN = (
-    "what runs depends on a random number that forward draws (as LayerDrop and stochastic depth "
-    "do), and a plan has one course: set that rate to 0 (layerdrop, drop_path_rate)"
+    "what runs depends on a random number that forward draws, and a plan has one course: where a "
+    "rate decides (layerdrop, drop_path_rate), set it to 0; else draw before forward, and pass "
+    "what is drawn as an argument"
 )
 
 

@@ -34,7 +34,7 @@ AT_A_LINE = {
     "coin": (
         "y = self.lin(x)\nif torch.rand(()) > 0.5:\n    y = 2 * y\nreturn y.sum()",
         "if torch.rand",
-        "set that rate to 0",
+        "set it to 0; else draw before forward",
         "",
     ),
     "item": (

@@ -31,7 +31,7 @@ REFUSED = {
     "a coin beside an input": (
         "if torch.rand(2)[0].item() < 0.5:\n    y = -y\nreturn y.sum()",
         "if torch.rand",
-        "set that rate to 0",
+        "set it to 0; else draw before forward",
     ),
     "an example that is refused": (
         "if x.abs().max() < 99:\n    raise ValueError('too small')\nreturn y.sum()",

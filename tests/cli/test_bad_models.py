@@ -132,7 +132,7 @@ BAD = {
             "return self.fc(x).sum()",
             "y = self.fc(x).sum()\n        return y if torch.rand(()) > 0 else -y",
         ),
-        ["model.py:11", "set that rate to 0"],
+        ["model.py:11", "where a rate decides"],
     ),
 }
 
