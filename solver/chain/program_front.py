@@ -25,7 +25,7 @@ from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest, s
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import MeasuredProgram, started
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
-from remat_gen.solver.improve.work_limits import work_for
+from remat_gen.solver.improve.work_limits import Work, work_for
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Progress, silent
 from remat_gen.solver.law.units import in_units
@@ -71,21 +71,23 @@ def build_front(
     strategy: str,
     progress: Progress = silent,
     effort: Effort = Effort.NORMAL,
+    rotor: Front | None = None,
 ) -> Front:
-    """Search all programs of a strategy.
+    """Search all programs of a strategy; rockmate's begin with rotor's, if they are known.
 
     `progress` hears "solve block" before each of z3's answers, "chain", "program" and "improve".
     """
     problem, unit = in_units(problem)
-    chain = partition(problem)
-    arrays = arrays_of(problem)
+    chain, arrays = partition(problem), arrays_of(problem)
     eager = started_from(arrays, keep_all(problem, chain))
     front = Front(problem, arrays, unit, chain, eager, [], 0, 0)
     if strategy != "per-layer":
         front.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
         front.candidates.append(started_from(arrays, per_layer(problem, chain)))
-    if strategy in ("rotor", "rockmate"):
+    if rotor is not None:
+        front.candidates += rotor.candidates
+    elif strategy in ("rotor", "rockmate"):
         for each in (chain, *_finer(problem, chain, (SINGLE,))):
             _add_simple(front, each, progress)
     if strategy == "rockmate":
@@ -93,12 +95,17 @@ def build_front(
             _add_solved(front, each, progress)
     front.candidates = pareto(front.candidates)
     if strategy == "rockmate":
-        least = front.smallest()
-        more = lowered(least, started(arrays, least), eager.time_us, IN_SEGMENTS)
-        front.candidates = pareto(front.candidates + more)
-        work = work_for(len(problem.operations), effort)
-        front.ladder = BudgetGrid(arrays, eager, front.candidates, work, IN_SEGMENTS)
+        _climb(front, work_for(len(problem.operations), effort))
     return front
+
+
+def _climb(front: Front, work: Work) -> None:
+    """Add programs of ever lower peak, and set up the improvement of all."""
+    least = front.smallest()
+    trial = started(front.arrays, least)
+    more = lowered(least, trial, front.eager.time_us, IN_SEGMENTS)
+    front.candidates = pareto(front.candidates + more)
+    front.ladder = BudgetGrid(front.arrays, front.eager, front.candidates, work, IN_SEGMENTS)
 
 
 def _finer(problem: Problem, chain: Chain, limits: Sequence[int]) -> Iterator[Chain]:

@@ -42,15 +42,23 @@ class Entrant(Protocol):
 class FrontEntrant:
     """A strategy of `program_front.py`; all but per-layer know the given order of bare graphs."""
 
-    def __init__(self, subject: Subject, name: str, progress: Progress, effort: Effort) -> None:
-        """Set up; the front is built when it is first asked for."""
-        self.subject, self.name = subject, name
+    def __init__(
+        self,
+        subject: Subject,
+        name: str,
+        progress: Progress,
+        effort: Effort,
+        rotor: FrontEntrant | None = None,
+    ) -> None:
+        """Set up; the front is built when it is first asked for, `rotor`'s before rockmate's."""
+        self.subject, self.name, self.rotor = subject, name, rotor
         self.progress, self.effort = progress, effort
 
     @cached_property
     def front(self) -> Front:
         """Return all programs of the strategy."""
-        return build_front(self.subject.staged, self.name, self.progress, self.effort)
+        rotor = self.rotor.front if self.rotor else None
+        return build_front(self.subject.staged, self.name, self.progress, self.effort, rotor)
 
     def enter(self, contest: Contest) -> None:
         """Offer the plain program, then the front's quickest one that fits."""

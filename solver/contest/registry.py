@@ -61,12 +61,13 @@ def entrant_for(
 
 def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     size, near = len(subject.problem.operations), NEAR[effort]
+    rotor = FrontEntrant(subject, "rotor", progress, effort)
     return Auto(
         subject,
         short=ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None,
         stages=StagesEntrant(subject, effort, near) if size in SKETCHED else None,
-        rotor=FrontEntrant(subject, "rotor", progress, effort),
-        rockmate=FrontEntrant(subject, "rockmate", progress, effort),
+        rotor=rotor,
+        rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
         long=ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None,
         near=near,
         progress=progress,

@@ -54,6 +54,8 @@ def _inside(timeline: Timeline) -> Ints:
 
 def _held_stays(timeline: Timeline, stays: Ints) -> tuple[Ints, Ints, Ints, list[tuple[int, int]]]:
     """Return held values with begin and end of their stays, and what re-runs make twice."""
+    if not len(stays):
+        return stays, stays, stays, []
     values = timeline.values[stays]
     begin = timeline.made_at[stays]
     end = _releases(timeline, stays)

@@ -51,6 +51,7 @@ class ProblemArrays:
     kinds_of: list[object]
     recompute: Flags
     any_recompute: bool
+    ordered: Flags
 
 
 def arrays_of(problem: Problem) -> ProblemArrays:
@@ -85,6 +86,7 @@ def arrays_of(problem: Problem) -> ProblemArrays:
         [o.signature or p for p, o in enumerate(operations)],
         np.array([value.recompute for value in values], dtype=np.bool_),
         any(value.recompute for value in values),
+        np.array([o.ordered for o in operations], dtype=np.bool_),
     )
 
 

@@ -11,12 +11,10 @@ it makes, so that every run reads what it read before.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 import numpy as np
 
 from remat_gen.solver.improve.memory_excess import over_budget
-from remat_gen.solver.improve.problem_arrays import MADE, READ
+from remat_gen.solver.improve.problem_arrays import MADE, Ints
 from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.run_timeline import Timeline
 
@@ -52,40 +50,32 @@ def _moves(timeline: Timeline, x: int) -> list[tuple[int, int]]:
     made_here = here[timeline.made_at] & timeline.from_run
     late = np.flatnonzero(idle & made_here & (first_read > x))
     early = np.flatnonzero(idle & here[timeline.last_at] & (timeline.last_at > x))
-    found: dict[tuple[int, int], int] = {}
-    for stay in late.tolist():
-        y = int(timeline.made_at[stay])
-        found[y, span(timeline, y)[1]] = int(arrays.nbytes[timeline.values[stay]])
-    for stay in early.tolist():
-        y = int(timeline.last_at[stay])
-        found[y, max(x, span(timeline, y)[0])] = int(arrays.nbytes[timeline.values[stay]])
+    low, high = spans(timeline)
+    y = np.concatenate((timeline.made_at[late], timeline.last_at[early]))
+    z = np.concatenate((high[y[: len(late)]], np.maximum(x, low[y[len(late) :]])))
+    nbytes = arrays.nbytes[timeline.values[np.concatenate((late, early))]]
+    found = dict(zip(zip(y.tolist(), z.tolist(), strict=True), nbytes.tolist(), strict=True))
     moves = [(y, z) for y, z in found if (y < x <= z) or (z <= x < y)]
     return sorted(moves, key=lambda move: (-found[move], move))[:TRIED]
 
 
-def span(timeline: Timeline, y: int) -> tuple[int, int]:
-    """Return the first and the last position at which the run at y may stand instead."""
-    operation = timeline.arrays.problem.operations[timeline.run_list[y]]
-    segment = int(timeline.segments[y])
-    if segment < timeline.first_backward or operation.ordered:
-        return y, y
-    low, high = int(timeline.starts[segment]), int(timeline.starts[segment + 1]) - 1
-    touches = timeline.touch_list
-    for u in operation.inputs:
-        own = bisect_left(touches, timeline.key(u, y, READ))
-        made = own
-        while touches[made] & 1 == READ:
-            made -= 1
-        low = max(low, timeline.place(touches[made]) + (1 if timeline.ran(touches[made]) else 0))
-        again = own + 1
-        while again < len(touches) and touches[again] & 1 == READ:
-            again += 1
-        if again < len(touches) and timeline.value(touches[again]) == u:
-            high = min(high, timeline.place(touches[again]) - 1)
-    for v in operation.outputs:
-        own = bisect_left(touches, timeline.key(v, y, MADE))
-        if own + 1 < len(touches) and timeline.value(touches[own + 1]) == v:
-            high = min(high, timeline.place(touches[own + 1]) - 1)
-        if own and timeline.value(touches[own - 1]) == v:
-            low = max(low, timeline.place(touches[own - 1]) + 1)
-    return min(low, y), max(high, y)
+def spans(timeline: Timeline) -> tuple[Ints, Ints]:
+    """Return the first and the last position at which each run may stand instead."""
+    place, stays = timeline.touch_positions, timeline.stays
+    low, high = timeline.starts[timeline.segments], timeline.starts[timeline.segments + 1] - 1
+    made = (timeline.touches & 1) == MADE
+    again = np.append(~timeline.newest[1:], False)  # its value is made once more
+    until = np.where(again, np.roll(timeline.made_at, -1) - 1, timeline.length)
+    read, stay = place[~made], stays[~made]
+    np.maximum.at(low, read, (timeline.made_at + timeline.from_run)[stay])
+    np.minimum.at(high, read, until[stay])
+    makes = np.flatnonzero(made & timeline.from_run[stays])
+    values = np.append(timeline.touch_values, -1)
+    after = makes[values[makes + 1] == values[makes]]
+    before = makes[values[makes - 1] == values[makes]]
+    np.minimum.at(high, place[after], place[after + 1] - 1)
+    np.maximum.at(low, place[before], place[before - 1] + 1)
+    here = np.arange(timeline.length)
+    still = timeline.segments < timeline.first_backward
+    still |= timeline.arrays.ordered[timeline.runs]
+    return np.where(still, here, np.minimum(low, here)), np.where(still, here, np.maximum(high, here))

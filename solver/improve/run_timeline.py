@@ -188,16 +188,15 @@ class Timeline:
         """Return the position of each touch."""
         return self.position(self.touches)
 
+    @cached_property
+    def stays(self) -> Ints:
+        """Return the stay of each touch."""
+        found: Ints = ((self.touches & 1) == MADE).cumsum() - 1
+        return found
+
     def value(self, touch: int) -> int:
         """Return the value of a touch."""
         return touch >> PLACE_BITS
-
-    def ran(self, touch: int) -> bool:
-        """Tell whether a run made what a touch makes: given values appear by themselves."""
-        position = self.place(touch)
-        if position == self.length:
-            return False
-        return self.arrays.producers.get(self.value(touch)) == self.run_list[position]
 
     def place(self, touch: int) -> int:
         """Return the position of a touch."""
