@@ -118,12 +118,12 @@ def _finer(problem: Problem, chain: Chain, limits: Sequence[int]) -> Iterator[Ch
 def _solved_chains(problem: Problem, chain: Chain) -> Iterator[Chain]:
     """Yield the chains whose blocks z3 solves.
 
-    Of what is a chain of single operations, only the finer ones: z3 takes minutes for its long
-    blocks, which rotor's own recurrence goes through as a whole.
+    Of what is a chain of single operations, only the coarsest of the finer ones: z3 takes minutes
+    for its long blocks, which rotor's own recurrence goes through as a whole.
     """
     finer = list(_finer(problem, chain, FINE_LIMITS))
     singles = len(partition(problem, SINGLE).blocks) * SINGLES >= problem.forward_count
-    yield from finer if finer and singles else (chain, *finer)
+    yield from finer[:1] if finer and singles else (chain, *finer)
 
 
 def _add_simple(front: Front, chain: Chain, progress: Progress) -> None:

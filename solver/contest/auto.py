@@ -34,6 +34,7 @@ Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
 
 WIDE = 250  # operations of a bare graph: repairs take long there
 REPAIRED = 2  # attempts at a smallest budget that are repaired all the same
+ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 
 
@@ -118,8 +119,9 @@ class Auto:
         What was searched stays; more of it cannot take less than the bound that ended it.
         """
         if units not in self.smaller:
-            long = self.long if len(self.subject.whole.operations) <= FINE else None
-            waiting: list[Searching | None] = [self.short, self.stages, self.rotor, long]
+            fine = len(self.subject.whole.operations) <= FINE
+            waiting: list[Searching | None] = [self.short or self.stages, self.rotor]
+            waiting += [self.long] * fine
             self.smaller[units] = Contest(self.subject, units * self.subject.unit), waiting
         found, waiting = self.smaller[units]
         while waiting and found.own_bound_us < enough_us:
@@ -131,18 +133,19 @@ class Auto:
 
         Another search may find one of a lower peak, unless the graph is small and it is proved.
         """
-        self.progress("smallest budget", 1, 2)
+        self.progress("smallest budget", 1, ATTEMPTS)
         if self.short is not None and self.short.proves_smallest:
             return self.short.smallest(self.subject.plain())
         known = [self.subject.plain(), self.rotor.smallest()]
         if not self._too_large():
             known.append(self.rockmate.smallest())
-        self.progress("smallest budget", 2, 2)
         least = min(known, key=self._peak_bytes)
         numbers = count()
 
         def attempt(units: int) -> Program | None:
-            return self._attempt(units, next(numbers))
+            number = next(numbers)
+            self.progress("smallest budget", min(number + 2, ATTEMPTS), ATTEMPTS)
+            return self._attempt(units, number)
 
         return Bisection(self.subject, attempt, quick=False).least(least)
 

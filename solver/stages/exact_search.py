@@ -25,7 +25,6 @@ ALL = "all schedules"
 FEW = 24  # operations: a search over states mostly ends
 SMALL = 32  # operations: more work on states still may
 SMALL_SHARE = 5  # times as much of it
-REORDERS = 3  # how often the best schedule's order is solved again while that helps
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
 AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
@@ -141,9 +140,9 @@ class _Search:
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
     def _stages(self, work: int, *, in_blocks: bool) -> None:
-        """Solve by stages; where that ends open, also in the last plan's order, and the best one's.
+        """Solve by stages; where that ends open, also in the last plan's order.
 
-        Those find schedules where the order that all schedules have in common says too little.
+        That finds schedules where the order that all schedules have in common says too little.
         """
         order = first_runs(self.graph, in_blocks=in_blocks)
         staged = self._staged(order, work)
@@ -151,13 +150,6 @@ class _Search:
         if staged.plan is None or self._closed():
             return
         self._staged(order.in_order(sequence_of(order, staged.plan)), work // 4)
-        for _ in range(REORDERS):
-            known = self.best.judged
-            if known is None or self._closed():
-                return
-            self._staged(order.in_order(list(dict.fromkeys(known.runs))), work // 8)
-            if self.best.judged is known:
-                return
 
     def _staged(self, order: FirstRuns, work: int) -> StageRefinement:
         staged = StageRefinement(
