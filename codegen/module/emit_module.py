@@ -19,6 +19,7 @@ from remat_gen.capture.load.step_context import Autocast
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.block_text import RESERVED
 from remat_gen.codegen.classes.shared_views import share_views
+from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.assumption_tables import Tables, rows_of_fixed
@@ -39,7 +40,6 @@ from remat_gen.codegen.module.merge import (
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter, ones_of
 from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
-from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.expressions import BATCH_NORMS, Expressions
-from remat_gen.codegen.expressions.marks import Mark, argument, assigned, find, leaving, tangent
-from remat_gen.codegen.statements.called_kernels import kernels_of
+from remat_gen.codegen.expressions.marks import Mark, argument, assigned, tangent
 from remat_gen.codegen.statements.free_names import VERSION
-from remat_gen.codegen.statements.gradient_reach import Reach, apart, partly_reached, reach_of
+from remat_gen.codegen.statements.gradient_reach import Reach, apart, reach_of
 from remat_gen.codegen.statements.in_place import InPlace
 from remat_gen.codegen.statements.journeys import Journeys
+from remat_gen.codegen.statements.leaving import Leaving
 from remat_gen.codegen.statements.lifetimes import hand_over_moments, moments
 from remat_gen.codegen.statements.linear_gradients import Gradients, linear_gradients
 from remat_gen.codegen.statements.moments import Now
 from remat_gen.codegen.statements.statements import Body, Function, Statement
-from remat_gen.ir.graph import Gradient, Graph, Kind, Operation, Output, Trait, refs_in
+from remat_gen.ir.graph import Graph, Operation, Trait, refs_in
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
@@ -61,11 +61,8 @@ class BodyWriter:
     taken_over: dict[int, int] = field(default_factory=dict)  # by value, what is written over it
     aliases: dict[int, list[Mark]] = field(default_factory=dict)  # other variables of its memory
     statements: list[Statement] = field(default_factory=list)
-    returns: dict[str, str] = field(default_factory=dict)
-    turns: list[tuple[str, ...]] = field(default_factory=list)  # gradients handed over
-    hand_overs: frozenset[int] = field(init=False)  # moments before which that is done
-    copied: set[str] = field(default_factory=set)  # storages that leave as a gradient already
-    partly: dict[str, tuple[int, ...]] = field(init=False)
+    leaving: Leaving = field(init=False)
+    hand_overs: frozenset[int] = field(init=False)  # moments before which gradients leave
     reach: Reach = field(init=False)
     journeys: Journeys = field(init=False)
     gradients: dict[int, Gradients] = field(init=False)  # of linear layers, by moment
@@ -78,7 +75,7 @@ class BodyWriter:
         kernels = kernels_of(self.graph, self.taken)
         self.expressions = Expressions(self.graph, self.now.place, helps=True, kernels=kernels)
         self.in_place = InPlace(self.graph, self.problem, self.schedule)
-        self.partly = partly_reached(self.graph)
+        self.leaving = Leaving(self.graph, self.problem, self.now, self.expressions)
         self.reach = reach_of(self.graph)
         self.journeys = Journeys(self.now)
         self.hand_overs = hand_over_moments(self.problem, self.schedule)
@@ -125,7 +122,8 @@ class BodyWriter:
     # -- segments ------------------------------------------------------------------------
 
     def _begin_segment(self, segment: int) -> None:
-        self.statements, self.returns, self.copied, self.turns = [], {}, set(), []
+        self.statements = []
+        self.leaving.begin()
         self.aliases.clear()
         if segment == self.schedule.block_count:
             for v in self.problem.given:
@@ -144,73 +142,14 @@ class BodyWriter:
 
     def _end_segment(self, segment: int) -> Function:
         if segment == self.schedule.block_count - 1:
-            self._leave_outputs()
+            self.statements += self.leaving.outputs()
         if segment >= self.schedule.block_count:
-            self._leave_gradients(segment)
+            self.leaving.rest(segment)
             self._release_held(segment)
         statements = list(self.statements)
         while statements and _only_locals_die(statements[-1]):
             statements.pop()  # they die with the function anyway
-        return Function(tuple(statements), dict(self.returns), tuple(self.turns))
-
-    def _leave_outputs(self) -> None:
-        read_later = self.now.outputs_read_in_backward()
-        left: set[Output] = set()
-        leaving = Counter(
-            self.graph.storage_of(name).name
-            for name in dict.fromkeys(output.tensor for output in self.graph.outputs)
-            if name
-        )
-        for i, output in enumerate(self.graph.outputs):
-            if output.tensor is None or output in left:
-                continue
-            if self.graph.storage_of(output.tensor).kind.outside:
-                continue
-            left.add(output)
-            storage = self.graph.storage_of(output.tensor).name
-            kept = self.now.index[storage] in read_later
-            text = self.expressions.output(output.tensor, shared=kept or leaving[storage] > 1)
-            mark = self.now.place(storage)
-            if (mark.kind == "kept" and text == str(mark)) or text in self.returns.values():
-                # what is kept must not get a history, or it would hold its own graph; and what
-                # eager returns detached beside its original is a tensor of its own
-                text += ".detach()"
-            self.returns[str(i)] = text
-            if kept:
-                self.statements.append(Statement(f"{mark}{VERSION} = {mark}._version"))
-
-    def _leave_gradients(self, segment: int) -> None:
-        for gradient in self.graph.gradients:
-            if gradient.tensor is None or gradient.of in self.returns:
-                continue
-            storage = self.graph.storage_of(gradient.tensor)
-            if self.now.leaves_in(storage.name, segment):
-                text = self.expressions.tensor(gradient.tensor)
-                if storage.name in self.copied or storage.kind is not Kind.GRADIENT:
-                    text += ".clone()"  # two parameters must not share one gradient
-                self.copied.add(storage.name)
-                self.returns[gradient.of] = text + self._if_it_came(gradient)
-
-    def _if_it_came(self, gradient: Gradient) -> str:
-        outputs = ", ".join(map(str, self.partly.get(gradient.of, ())))
-        return f" if gradient_came(step, {outputs}) else None" if outputs else ""
-
-    def _hand_over(self, segment: int) -> None:
-        """Let autograd have the gradients of parameters that are there: they are read no more."""
-        before, handed = len(self.returns), 0
-        for gradient in self.graph.gradients:
-            if gradient.tensor is None or gradient.of in self.returns:
-                continue
-            v = self.now.index.get(self.graph.storage_of(gradient.tensor).name, -1)
-            if v < 0 or not self.problem.values[v].leaves or not self.now.made_in(segment, v):
-                continue
-            text = self.expressions.tensor(gradient.tensor) + self._if_it_came(gradient)
-            self.returns[gradient.of] = text
-            handed += self.problem.values[v].nbytes
-            if [text] != [str(mark) for mark in find(text) if mark.kind == "value"]:
-                self.statements.append(Statement(f"{leaving(gradient.of)} = {text}"))
-        self.turns.append(tuple(self.returns)[before:])
-        self.statements.append(Statement("yield", handed=handed))
+        return Function(tuple(statements), dict(self.leaving.returns), tuple(self.leaving.turns))
 
     def _release_held(self, segment: int) -> None:
         """Let go of incoming gradients that were kept for a later block, after their last use."""
@@ -223,7 +162,7 @@ class BodyWriter:
 
     def _step(self, segment: int, step: Step | None) -> None:
         if self.now.moment in self.hand_overs:
-            self._hand_over(segment)
+            self.statements += self.leaving.hand_over(segment)
         if gradients := self.gradients.get(self.now.moment):
             self.together, self.outer, self.statements = gradients, self.statements, []
         if isinstance(step, Run):

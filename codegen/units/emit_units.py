@@ -13,6 +13,7 @@ from torch import nn
 from remat_gen.capture.units.sums_apart import later_summands
 from remat_gen.capture.units.unit_kinds import Kind
 from remat_gen.capture.units.unit_step import UnitStep
+from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module.assumption_tables import Tables, grouped
 from remat_gen.codegen.module.emit_module import (
@@ -36,7 +37,6 @@ from remat_gen.codegen.module.merge import (
     replace_forward,
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter
-from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.units.built_with_units import build_with_units
 from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, functions_of, kind_text
 

@@ -10,11 +10,11 @@ from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
 from remat_gen.codegen.classes.block_fields import block_fields
 from remat_gen.codegen.classes.block_text import RESERVED, Writer
 from remat_gen.codegen.classes.shared_views import ViewHelper, share_views
+from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.module.generated_names import generated_names
 from remat_gen.codegen.module.schedule_table import shorten
-from remat_gen.codegen.statements.called_kernels import kernels_of
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.compile.fusing import write_fused
 from remat_gen.ir.byte_text import size

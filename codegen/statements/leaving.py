@@ -1,0 +1,101 @@
+"""What a function gives away: the model's outputs, and the gradients of parameters and inputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from remat_gen.codegen.expressions.expressions import Expressions
+from remat_gen.codegen.expressions.marks import find, leaving
+from remat_gen.codegen.statements.free_names import VERSION
+from remat_gen.codegen.statements.gradient_reach import partly_reached
+from remat_gen.codegen.statements.moments import Now
+from remat_gen.codegen.statements.statements import Statement
+from remat_gen.ir.graph import Gradient, Graph, Kind, Output
+from remat_gen.solver.law.problem import Problem
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Writes what leaves the function at hand: `returns`, and the `turns` before its end."""
+
+    graph: Graph
+    problem: Problem
+    now: Now
+    expressions: Expressions
+    returns: dict[str, str] = field(default_factory=dict)
+    turns: list[tuple[str, ...]] = field(default_factory=list)
+    _partly: dict[str, tuple[int, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._partly = partly_reached(self.graph)
+
+    def begin(self) -> None:
+        """Begin another function."""
+        self.returns, self.turns = {}, []
+
+    def outputs(self) -> Iterator[Statement]:
+        """Let the model's outputs go; yield what is to be known of those that backward reads."""
+        read_later = self.now.outputs_read_in_backward()
+        left: set[Output] = set()
+        leaving_of = Counter(
+            self.graph.storage_of(name).name
+            for name in dict.fromkeys(output.tensor for output in self.graph.outputs)
+            if name
+        )
+        for i, output in enumerate(self.graph.outputs):
+            if output.tensor is None or output in left:
+                continue
+            if self.graph.storage_of(output.tensor).kind.outside:
+                continue
+            left.add(output)
+            storage = self.graph.storage_of(output.tensor).name
+            kept = self.now.index[storage] in read_later
+            text = self.expressions.output(output.tensor, shared=kept or leaving_of[storage] > 1)
+            mark = self.now.place(storage)
+            if (mark.kind == "kept" and text == str(mark)) or text in self.returns.values():
+                # what is kept must not get a history, or it would hold its own graph; and what
+                # eager returns detached beside its original is a tensor of its own
+                text += ".detach()"
+            self.returns[str(i)] = text
+            if kept:
+                yield Statement(f"{mark}{VERSION} = {mark}._version")
+
+    def rest(self, segment: int) -> None:
+        """Let all gradients go that leave as a segment ends."""
+        copied: set[str] = set()  # storages that leave as a gradient already
+        for gradient, tensor in self._waiting():
+            storage = self.graph.storage_of(tensor)
+            if self.now.leaves_in(storage.name, segment):
+                text = self.expressions.tensor(tensor)
+                if storage.name in copied or storage.kind is not Kind.GRADIENT:
+                    text += ".clone()"  # two parameters must not share one gradient
+                copied.add(storage.name)
+                self.returns[gradient.of] = text + self._if_it_came(gradient)
+
+    def hand_over(self, segment: int) -> Iterator[Statement]:
+        """Let autograd have the gradients of parameters that are there: they are read no more."""
+        handed, turn = 0, list[str]()
+        for gradient, tensor in self._waiting():
+            v = self.now.index.get(self.graph.storage_of(tensor).name, -1)
+            if v < 0 or not self.problem.values[v].leaves or not self.now.made_in(segment, v):
+                continue
+            text = self.expressions.tensor(tensor) + self._if_it_came(gradient)
+            self.returns[gradient.of] = text
+            turn.append(gradient.of)
+            handed += self.problem.values[v].nbytes
+            if [text] != [str(mark) for mark in find(text) if mark.kind == "value"]:
+                yield Statement(f"{leaving(gradient.of)} = {text}")
+        self.turns.append(tuple(turn))
+        yield Statement("yield", handed=handed)
+
+    def _waiting(self) -> Iterator[tuple[Gradient, str]]:
+        """Yield the gradients that have not left, and what each is."""
+        for gradient in self.graph.gradients:
+            if gradient.tensor is not None and gradient.of not in self.returns:
+                yield gradient, gradient.tensor
+
+    def _if_it_came(self, gradient: Gradient) -> str:
+        outputs = ", ".join(map(str, self._partly.get(gradient.of, ())))
+        return f" if gradient_came(step, {outputs}) else None" if outputs else ""
