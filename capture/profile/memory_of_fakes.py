@@ -15,12 +15,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    run_fallback_kernel,
-)
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -58,7 +52,7 @@ class FakeMemory(TorchDispatchMode):
         given = _tensors((args, kwargs))
         for tensor in given:
             self._know(tensor, counted=False)
-        result = _run(func, args, kwargs or {})
+        result = func(*args, **(kwargs or {}))
         for tensor in _tensors(result):
             self._know(tensor, counted=True)
         inside = self._workspace.get((str(func), tuple(map(_kind, given))), 0)
@@ -105,20 +99,6 @@ def _node() -> int | None:
     """Return the number of the node of autograd that runs, if one does."""
     node = torch._C._current_autograd_node()
     return None if node is None else node._sequence_nr()
-
-
-def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operator, on zeros where its fake kernel refuses what the real one takes."""
-    try:
-        return func(*args, **kwargs)
-    except (DataDependentOutputException, DynamicOutputShapeException):
-        raise
-    except RuntimeError as refused:
-        leaves, structure = pytree.tree_flatten((args, kwargs))
-        modes = [leaf.fake_mode for leaf in leaves if isinstance(leaf, FakeTensor)]
-        if not modes or not isinstance(func, torch._ops.OpOverload):
-            raise
-        return run_fallback_kernel(modes[0], func, leaves, structure, refused)
 
 
 def _kind(tensor: Tensor) -> tuple[tuple[int, ...], str]:

@@ -7,7 +7,7 @@ from random import Random
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all
 from remat_gen.solver.improve.problem_arrays import arrays_of
-from remat_gen.solver.improve.run_order import span
+from remat_gen.solver.improve.run_order import spans
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
@@ -45,7 +45,8 @@ def random_order(problem: Problem, seed: int, limit: int, share: float) -> Sched
     timeline = timeline_of(arrays_of(problem), program)
     for _ in range(timeline.length):
         y = random.randrange(timeline.length)
-        timeline = timeline.moved(y, random.randint(*span(timeline, y)))
+        low, high = spans(timeline)
+        timeline = timeline.moved(y, random.randint(int(low[y]), int(high[y])))
     return to_schedule(problem, prune(problem, timeline.program()))
 
 

@@ -92,17 +92,6 @@ def test_storages_are_rounded_up() -> None:
     assert memory.peak_bytes == 512
 
 
-def test_a_kernel_runs_where_its_fake_refuses() -> None:
-    """Torch's fake of a grouped product is a GPU's, for 16 bits."""
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        rows, weights = torch.empty(8, 16), torch.empty(2, 16, 32)
-        ends = torch.empty(2, dtype=torch.int32)
-        with FakeMemory({}) as memory:
-            made = torch.ops.aten._grouped_mm(rows, weights, ends)
-    assert made.shape == (8, 32) and made.fake_mode is mode
-    assert memory.live_bytes == 4 * 8 * 32
-
-
 def test_what_depends_on_values_is_not_made_up() -> None:
     with FakeTensorMode(), FakeMemory({}), pytest.raises(RuntimeError):
         torch.empty(4).sum().item()
