@@ -152,7 +152,7 @@ class _Seen:
     """A collective whose memory is freed by the thread that the profiler hears.
 
     It hears nothing of what gloo's own threads free: the copy that gloo's reduce-scatter makes, and
-    tensors that a thread lets go of last. NCCL makes no such copy.
+    tensors that a thread lets go of last. NCCL makes no such copy, nor those of gloo's all-gather.
     """
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -163,7 +163,10 @@ class _SeenAllGather(_Seen):
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
     ) -> None:
-        dist.all_gather_into_tensor(output_tensor, input_tensor, group=group)
+        for rank, part in enumerate(output_tensor.chunk(group.size())):
+            if rank == group.rank():
+                part.copy_(input_tensor)
+            dist.broadcast(part, rank, group=group)
         time.sleep(SETTLED_S)
 
 
