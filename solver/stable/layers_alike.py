@@ -2,9 +2,10 @@
 
 A search decides for every layer by itself. Where schedules differ by less than costs are measured
 to, it may come out with four kinds of layers, each a class to read and to review, for a fifth of a
-percent of the step. So layers that are made of the same take their re-runs from one of them, or the
-first ones from one and the others from another, the very first perhaps as it was: of the schedules
-with the fewest kinds that fit the budget and are within a tolerance of the best, the quickest.
+percent of the step. So layers that are made of the same take their re-runs, and the order of their
+backward, from one of them, or the first ones from one and the others from another, the very first
+perhaps as it was: of the schedules with the fewest kinds that fit the budget and are within a
+tolerance of the best, the quickest.
 """
 
 from __future__ import annotations
