@@ -2,6 +2,7 @@
 
 python benchmarks/zoo/run.py [torchvision|timm|transformers|torch …]
 python benchmarks/zoo/run.py units --budget 65%
+python benchmarks/zoo/run.py --eager: predict eager's peak where a record has none; plan nothing
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from record import Record, Status, append, read_records
 from subject import Subject, kinds_in_turn
 from table import page
 from unit_table import unit_page
-from worker import preload, work
+from worker import Work, eager_alone, preload, run, work
 
 _FORK = multiprocessing.get_context("fork")
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,8 +54,8 @@ class Run:
     strategy: str
     limit_s: float
 
-    def one(self, subject: Subject) -> Record:
-        """Write the model's file, and run it in a process of its own."""
+    def one(self, subject: Subject, known: Record | None = None) -> Record:
+        """Write the model's file, and run it in a process of its own; a `known` one in part."""
         folder = self.scratch / subject.library
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / subject.file_name
@@ -62,12 +63,18 @@ class Run:
         for old in folder.glob(f"{source.stem}_remat*"):
             old.unlink()
         blank = Record(subject.key, subject.kind, Status.FAILED, self.strategy)
-        return self._answer(source, blank, subject.units)
+        if known is None:
+            return self._answer(source, blank, subject.units)
+        found = self._answer(source, known, subject.units, eager_alone)
+        return known if found.status is Status.TIMED_OUT else found
 
-    def _answer(self, source: Path, blank: Record, units: tuple[str, ...]) -> Record:
+    def _answer(
+        self, source: Path, blank: Record, units: tuple[str, ...], how: Work = run
+    ) -> Record:
         """Fork a worker: it has what this process imported, and takes a crash with it."""
         ours, theirs = _FORK.Pipe(duplex=False)
-        worker = _FORK.Process(target=work, args=(source, blank, self.budget, units, theirs))
+        given = how, source, blank, self.budget, units, theirs
+        worker = _FORK.Process(target=work, args=given)
         worker.start()
         theirs.close()
         try:
@@ -113,6 +120,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=600, help="seconds for each model")
     parser.add_argument("--results", type=Path, help="the file of the records")
     parser.add_argument("--scratch", type=Path, default=SCRATCH, help="where models are written")
+    parser.add_argument("--eager", action="store_true", help="eager's predicted peak alone")
     parser.add_argument("--list", action="store_true", help="print the models, and run none")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS) - ({*_APART} if len(given.parts) == 1 else set()):
@@ -127,19 +135,26 @@ def main() -> None:
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)  # several would not survive the fork
     given = arguments()
-    parts = given.parts or list(PARTS)
-    todo = wanted(parts, given.only, read_records(given.results), given.again)
+    parts, done = given.parts or list(PARTS), read_records(given.results)
+    if given.eager:
+        todo = [s for s in wanted(parts, given.only, {}, "") if _lacks_eager(done.get(s.key))]
+    else:
+        todo = wanted(parts, given.only, done, given.again)
     if given.list:
         print("\n".join(subject.key for subject in todo))
         return
-    run = Run(given.results, given.scratch, given.budget, given.strategy, given.limit)
+    runs = Run(given.results, given.scratch, given.budget, given.strategy, given.limit)
     if todo:
         preload()
     for position, subject in enumerate(todo, start=1):
-        record = run.one(subject)
+        record = runs.one(subject, done[subject.key] if given.eager else None)
         append(given.results, record)
         print(f"{position}/{len(todo)} {summary(record)}", flush=True)
         _write_page(given.results, units="units" in parts)
+
+
+def _lacks_eager(record: Record | None) -> bool:
+    return bool(record and record.eager_bytes and not record.eager_predicted_bytes)
 
 
 def _write_page(results: Path, *, units: bool) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 from operators import import_torchvision
@@ -18,14 +19,20 @@ from record import Record, Status
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load.load import load
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.errors import EmitError, InfeasibleBudgetError, RematError
+from remat_gen.plan.costing import costs_of
 from remat_gen.plan.original_step import predicted_peak
 from remat_gen.plan.pipeline import Generated, generate
+from remat_gen.problem.step_problem import problem_of
 from remat_gen.review.generated_module import verify_file
+from remat_gen.solver.solve import Solver
 from remat_gen.terminal.progress import Silent
 from remat_gen.verification.followed_step import followed
 from remat_gen.verification.report import Report
 from remat_gen.verification.step import training_step
+
+Work: TypeAlias = Callable[[Path, Record, str, tuple[str, ...]], Record]
 
 _NEEDED = """
     transformers torch._dynamo.functional_export torch._functorch.aot_autograd
@@ -48,6 +55,20 @@ def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -
         return replace(blank, status=Status.FAILED if ours else Status.REFUSED, error=_one(error))
     except Exception as error:  # whatever it is, it is the outcome
         return replace(blank, status=Status.FAILED, error=f"{type(error).__name__}: {_one(error)}")
+
+
+def eager_alone(source: Path, known: Record, _budget: str, _units: tuple[str, ...]) -> Record:
+    """Return what is known of a model with eager's peak as it is predicted; nothing is planned."""
+    loaded = load(source, device="cpu")
+    try:
+        traced = trace_loaded(loaded)
+        costs, _ = costs_of(traced, loaded, "", None, lambda *_: None)
+    except RematError:
+        return known
+    replayed = Solver(problem_of(traced.graph, costs), "none").plain.peak_bytes
+    exact = followed(loaded, traced, costs)
+    found = predicted_peak(replayed, exact.peak_bytes if exact else None)
+    return replace(known, eager_predicted_bytes=found.nbytes)
 
 
 def _why_eager_fails(source: Path) -> str:
@@ -131,11 +152,16 @@ def preload() -> None:
 
 
 def work(
-    source: Path, blank: Record, budget: str, units: tuple[str, ...], answer: Connection
+    how: Work,
+    source: Path,
+    blank: Record,
+    budget: str,
+    units: tuple[str, ...],
+    answer: Connection,
 ) -> None:
     """Send the record of a model; what models print goes to stderr."""
     os.dup2(2, 1)
     began = time.monotonic()
-    record = run(source, blank, budget, units)
-    answer.send(replace(record, seconds=round(time.monotonic() - began, 1)))
+    record = how(source, blank, budget, units)
+    answer.send(replace(record, seconds=blank.seconds or round(time.monotonic() - began, 1)))
     answer.close()
