@@ -1,12 +1,14 @@
 """Tensors that forward reads and that are no parameters, buffers or inputs: written out as numbers.
 
-A trace has them as they are, while everything that is made of them is fake: their views share
-nothing with them there. Unseen, two views of one constant would be one value.
+Large ones are read where the model has them, as buffers are. A trace has them as they are, while
+everything that is made of them is fake: their views share nothing with them there. Unseen, two
+views of one constant would be one value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,8 +18,18 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.fx.storages import is_getitem, tensors_of
 
 
-def tidied(joint: torch.fx.Graph) -> None:
-    """Let one node read a tensor that several read, and read each in the order of its memory."""
+@dataclass(frozen=True, slots=True)
+class AttributeInput:
+    """Describes an input of a joint graph, as torch's descriptors do: an attribute of a module."""
+
+    path: str
+
+
+def tidied(joint: torch.fx.Graph, attributes: Mapping[int, str]) -> None:
+    """Let one node read a tensor that several read, and read each in the order of its memory.
+
+    What the model has in `attributes` (paths by identity) is read there: an input of the graph.
+    """
     first: dict[int, torch.fx.Node] = {}
     for node in [n for n in joint.nodes if n.op == "get_attr"]:
         value = getattr(joint.owning_module, str(node.target), None)
@@ -28,7 +40,22 @@ def tidied(joint: torch.fx.Graph) -> None:
             node.replace_all_uses_with(kept)
             joint.erase_node(node)
     for node in first.values():
-        _read_in_order(node)
+        value = getattr(joint.owning_module, str(node.target))
+        if id(value) in attributes:
+            _read_there(node, value, AttributeInput(attributes[id(value)]))
+        else:
+            _read_in_order(node)
+
+
+def _read_there(node: torch.fx.Node, value: torch.Tensor, where: AttributeInput) -> None:
+    """Let an input stand for a tensor that the model has."""
+    graph = node.graph
+    with graph.inserting_before(next(iter(graph.nodes))):
+        given = graph.placeholder(f"attribute_{node.name}")
+    given.meta["desc"] = where
+    node.replace_all_uses_with(given)
+    graph.erase_node(node)
+    made_fake(given, value)
 
 
 def _read_in_order(node: torch.fx.Node) -> None:

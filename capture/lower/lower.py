@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import torch
 
@@ -53,15 +54,18 @@ def lower(
     strict: bool,
     sizes: Sizes | None = None,
     looks: tuple[Look, ...] = (),
+    attributes: Mapping[int, str] = MappingProxyType({}),
 ) -> ir.Graph:
     """Translate the joint graph of a step; `returned` are eager's outputs.
 
-    The outputs behind those are what `looks` looked at: each step compares them.
+    The outputs behind those are what `looks` looked at: each step compares them. Tensors that the
+    model has in `attributes` (paths by identity) are read there.
 
     Raises:
         TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
             large constants.
     """
+    tidied(joint, attributes)
     ends = Ends(joint, call, prefix="" if strict else "model.")
     return _Lowering(joint, ends, returned, model_file, looks, table=TensorTable(sizes)).run()
 
@@ -85,7 +89,6 @@ class _Lowering:
     parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
-        tidied(self.joint)
         written_as_they_are(self.joint)
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)

@@ -22,6 +22,7 @@ from torch._functorch._aot_autograd.descriptors import (
 )
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.lower.constants import AttributeInput
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Kind
 
@@ -101,6 +102,8 @@ class Ends:
             return Kind.BUFFER, descriptor.target.removeprefix(self.prefix)
         if isinstance(descriptor, PlainAOTInput):
             return Kind.INPUT, self.call.leaves[descriptor.idx].path
+        if isinstance(descriptor, AttributeInput):
+            return Kind.CONSTANT, descriptor.path
         raise TraceError(f"the trace has an input of an unknown kind: {descriptor}")
 
     def _leaving(self) -> list[tuple[End, Any]]:

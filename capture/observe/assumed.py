@@ -53,6 +53,7 @@ def describe(value: Any) -> str:
         numbers: Any = value.tolist() if value.nbytes <= 1024 else digest_of(value)
         numbers = describe(value.tolist()) if value.dtype == object else numbers  # no addresses
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {numbers}"
+        text += " requires grad" * getattr(value, "requires_grad", False)
     elif isinstance(value, (str, bytes)) or hasattr(type(value), "as_integer_ratio"):  # Decimal
         text = f"{kind} {value}"
     elif isinstance(value, dict) or kind == "mappingproxy":

@@ -23,10 +23,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from remat_gen.capture.observe.assumed import File, fetch
 from remat_gen.capture.observe.caches import emptied
+from remat_gen.capture.observe.outputs import storage_of
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
 from remat_gen.capture.refuse.side_effects import DRAWS, KeptError
+from remat_gen.capture.refuse.untraceable import LARGEST_CONSTANT
 from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")
@@ -58,6 +60,28 @@ class Reads:
         paths = tuple(p for p in self.paths if p not in gone and not p.startswith(inside))
         changed = {path: both for path, both in self.changed.items() if path in paths}
         return replace(self, paths=paths, changed=changed)
+
+    def large_constants(self, model: nn.Module) -> dict[str, torch.Tensor]:
+        """Return the tensors that were read as attributes, by path, and are too large to write out.
+
+        Raises:
+            TraceError: one is a part of a parameter or buffer, which may be written into.
+        """
+        named = (*model.named_parameters(), *model.named_buffers())
+        others = {storage_of(t): name for name, t in named if t.layout is torch.strided}
+        found: dict[str, torch.Tensor] = {}
+        for path in self.paths:
+            value = fetch(model, path, File(self.file)) if set(":[").isdisjoint(path) else None
+            if not (_is_constant(value) and value.numel() > LARGEST_CONSTANT):
+                continue
+            if value.layout is torch.strided and not value.requires_grad:
+                if storage_of(value) in others:
+                    raise TraceError(
+                        f"forward reads self.{path}, which has the memory of "
+                        f"self.{others[storage_of(value)]}: read that in forward"
+                    )
+                found[path] = value
+        return found
 
 
 class _Unlike(TraceError):

@@ -16,7 +16,8 @@ OWN_GENERATOR = (
     "forward draws from a generator of its own, whose state a plan does not keep: leave out "
     "generator="
 )
-_LARGEST_CONSTANT = 4096  # numbers; they are written out in the generated file
+
+LARGEST_CONSTANT = 4096  # numbers; they are written out in the generated file
 
 
 def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
@@ -99,7 +100,7 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
             f"{where}: the model cannot be traced: a .real or .imag of a complex buffer is "
             "returned as it is: return a clone() of it"
         )
-    if value.numel() > _LARGEST_CONSTANT:
+    if value.numel() > LARGEST_CONSTANT:
         raise TraceError(
             f"{where}: forward builds a constant of {value.numel()} numbers: register it as a "
             "buffer"

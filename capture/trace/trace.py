@@ -30,6 +30,7 @@ from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
@@ -250,7 +251,9 @@ class _Step:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
         drop_kept_dims(nodes)
         drop_copies_of_statistics(nodes)
-        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks)
+        attributes = {} if self.stands_for else self.reads.large_constants(self.model)
+        known = {id(tensor): path for path, tensor in attributes.items()}
+        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, known)
         refuse_written(graph, self.call.fixed)
         if self.first:
             self.first.refuse_written(graph)
@@ -265,7 +268,7 @@ class _Step:
             graph,
             self.call,
             self.returned,
-            _examples(graph, self.call),
+            _examples(graph, self.call, attributes),
             joint.strict,
             self.reads.with_buffers(joint.assumed),
             hooked=has_library_hooks(self.model),
@@ -401,9 +404,13 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
     return Looks()
 
 
-def _examples(graph: Graph, call: Call) -> dict[str, torch.Tensor]:
+def _examples(
+    graph: Graph, call: Call, attributes: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     leaves = {leaf.path: leaf.value for leaf in call.leaves}
-    return {i.tensor: leaves[i.path] for i in graph.inputs if i.kind is Kind.INPUT}
+    given = {i.tensor: leaves[i.path] for i in graph.inputs if i.kind is Kind.INPUT}
+    read = {i.tensor: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
+    return given | {name: copied(tensor) for name, tensor in read.items()}
 
 
 __all__ = ["Joint", "Traced", "trace"]

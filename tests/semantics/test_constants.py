@@ -1,12 +1,21 @@
-"""Tensors that are plain attributes are written out, and read as what they are: whole, in parts."""
+"""Tensors that are plain attributes are written out, and read as what they are: whole, in parts.
+
+Large ones are read where the model has them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
-from pairs import make_pair_of
+from pairs import make_pair_of, plan_file
 from sources import model_source
-from steps import assert_right
+from steps import assert_right, assert_same, run_steps
+from torch import nn
+
+from remat_gen.ir.errors import TraceError
 
 BODY = "x = self.body(x)\n"
 INIT = (
@@ -41,3 +50,80 @@ def test_each_view_is_itself(forward: str, budget: str) -> None:
 def test_what_is_read_twice_is_written_once() -> None:
     pair = make_pair_of(model_source(BODY + CASES["rows"], init=INIT), "1GB", "per-layer")
     assert pair.text.count("torch.tensor(") == 1
+
+
+LARGE = """
+self.table = torch.arange(8000.0).view(8, 1000).cos().t()
+self.places = torch.arange(8000).view(1000, 8) % 6
+self.part = self.places[:, 1:7]
+self.rope = Rope()
+"""
+ROPE = """
+class Rope:
+    def __init__(self) -> None:
+        self.cos = torch.linspace(0.0, 1.0, 4200).view(6, 700)
+"""
+READ = {
+    "as numbers": "return self.head(x + (self.table * 2).mean(0))",
+    "transposed": "return self.head((x @ self.table.t()).sin() @ self.table)",
+    "as an index": "return self.head(x[self.places].mean((0, 1)))",
+    "two of one memory": "return self.head(x[self.places[0]][:, 0] + x[self.part[0]].mean())",
+    "in an object": "return self.head(x * self.rope.cos.sum(1, keepdim=True))",
+    "returned": "return self.head(x + self.table[0]), self.places, self.part.t()",
+}
+
+
+def large(forward: str, init: str = LARGE) -> str:
+    return model_source(BODY + forward, init=init, prelude=ROPE)
+
+
+@pytest.mark.parametrize("budget", ["1GB", "lowest"])
+@pytest.mark.parametrize("forward", READ.values(), ids=READ)
+def test_large_ones_are_read_in_the_model(forward: str, budget: str) -> None:
+    """Nothing of them stands in the file."""
+    pair = make_pair_of(large(forward), budget, "per-layer")
+    assert_right(pair)
+    assert "torch.tensor(" not in pair.text
+
+
+CHANGES: dict[str, Callable[[nn.Module], object]] = {
+    "another number": lambda model: model.table.neg_(),
+    "past torch's count of versions": lambda model: model.table.data.neg_(),
+    "another tensor": lambda model: setattr(model, "table", model.table + 1),
+    "with a gradient": lambda model: model.table.requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("behind_a_step", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_another_one_is_named(change: Callable[[nn.Module], object], behind_a_step: bool) -> None:
+    pair = make_pair_of(large(READ["as numbers"]), "1GB", "per-layer")
+    _, model = pair.models()
+    if behind_a_step:
+        run_steps(model, pair, steps=1)
+    change(model)
+    with pytest.raises(ValueError, match=r"table is float32\[1000, 8\] sha256 .*planned for"):
+        run_steps(model, pair, steps=1)
+
+
+def test_an_equal_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = make_pair_of(large(READ["as numbers"]), "1GB", "per-layer")
+    models = pair.models()
+    for model in models:
+        run_steps(model, pair, steps=1)
+        monkeypatch.setattr(model, "table", model.table.clone())
+    assert_same(*(run_steps(model, pair) for model in models))
+
+
+SHARED = {
+    "of a buffer": "self.register_buffer('count', torch.zeros(8, 999))\nself.table = self.count[:6]",
+    "of a parameter": "self.wide = nn.Linear(8, 1000)\nself.table = self.wide.weight.detach()",
+}
+
+
+@pytest.mark.parametrize("init", SHARED.values(), ids=SHARED)
+def test_memory_that_may_be_written_is_refused(init: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(model_source(f"{BODY}return self.head(x).sum() * self.table.sum()", init=init))
+    with pytest.raises(TraceError, match=r"self.table, which has the memory of self\.(count|wide)"):
+        plan_file(path, "1GB", "per-layer")
