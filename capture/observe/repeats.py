@@ -23,7 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from remat_gen.capture.observe.assumed import File, fetch
 from remat_gen.capture.observe.caches import emptied
-from remat_gen.capture.observe.outputs import storage_of
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
@@ -64,24 +63,17 @@ class Reads:
     def large_constants(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Return the tensors that were read as attributes, by path, and are too large to write out.
 
-        Raises:
-            TraceError: one is a part of a parameter or buffer, which may be written into.
+        Those that require grad are none.
         """
-        named = (*model.named_parameters(), *model.named_buffers())
-        others = {storage_of(t): name for name, t in named if t.layout is torch.strided}
-        found: dict[str, torch.Tensor] = {}
-        for path in self.paths:
-            value = fetch(model, path, File(self.file)) if set(":[").isdisjoint(path) else None
-            if not (_is_constant(value) and value.numel() > LARGEST_CONSTANT):
-                continue
-            if value.layout is torch.strided and not value.requires_grad:
-                if storage_of(value) in others:
-                    raise TraceError(
-                        f"forward reads self.{path}, which has the memory of "
-                        f"self.{others[storage_of(value)]}: read that in forward"
-                    )
-                found[path] = value
-        return found
+        paths = (path for path in self.paths if set(":[").isdisjoint(path))
+        found = {path: fetch(model, path, File(self.file)) for path in paths}
+        return {path: value for path, value in found.items() if _is_large(value)}
+
+
+def _is_large(value: Any) -> bool:
+    if not _is_constant(value) or value.requires_grad or value.layout is not torch.strided:
+        return False
+    return bool(value.numel() > LARGEST_CONSTANT)
 
 
 class _Unlike(TraceError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from remat_gen.capture.device.absent import AbsentDevice
@@ -184,3 +184,25 @@ def refuse_written(graph: Graph, fixed: Container[str]) -> None:
                 f"forward writes into {given.path}, which --fix says is the same in each step: "
                 "let it write into a copy, or leave out --fix"
             )
+
+
+def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
+    """Refuse plain attributes that are parts of a parameter or buffer, which may be written into.
+
+    Raises:
+        TraceError: one is.
+    """
+    named = (*model.named_parameters(), *model.named_buffers())
+    owners = {_memory(t): name for name, t in named if t.layout is torch.strided}
+    for path, tensor in attributes.items():
+        if _memory(tensor) in owners:
+            raise TraceError(
+                f"forward reads self.{path}, which has the memory of "
+                f"self.{owners[_memory(tensor)]}: read that one in forward"
+            )
+
+
+def _memory(tensor: Tensor) -> int:
+    """Return the identity of a tensor's memory."""
+    identity: int = tensor.untyped_storage()._cdata
+    return identity

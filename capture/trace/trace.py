@@ -50,6 +50,7 @@ from remat_gen.capture.refuse.refusals import (
     refuse_replaced,
     refuse_scripted,
     refuse_seeds,
+    refuse_shared,
     refuse_written,
 )
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
@@ -255,6 +256,8 @@ class _Step:
         known = {id(tensor): path for path, tensor in attributes.items()}
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, known)
         refuse_written(graph, self.call.fixed)
+        read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
+        refuse_shared(self.model, read)
         if self.first:
             self.first.refuse_written(graph)
         if not any(output.tangent for output in graph.outputs):
@@ -268,7 +271,7 @@ class _Step:
             graph,
             self.call,
             self.returned,
-            _examples(graph, self.call, attributes),
+            _examples(graph, self.call, read),
             joint.strict,
             self.reads.with_buffers(joint.assumed),
             hooked=has_library_hooks(self.model),
@@ -407,10 +410,10 @@ def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
 def _examples(
     graph: Graph, call: Call, attributes: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    leaves = {leaf.path: leaf.value for leaf in call.leaves}
-    given = {i.tensor: leaves[i.path] for i in graph.inputs if i.kind is Kind.INPUT}
-    read = {i.tensor: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
-    return given | {name: copied(tensor) for name, tensor in read.items()}
+    values = {(Kind.INPUT, leaf.path): leaf.value for leaf in call.leaves}
+    values |= {(Kind.CONSTANT, path): copied(tensor) for path, tensor in attributes.items()}
+    places = {i.tensor: (i.kind, i.path) for i in graph.inputs}
+    return {tensor: values[place] for tensor, place in places.items() if place in values}
 
 
 __all__ = ["Joint", "Traced", "trace"]

@@ -115,8 +115,10 @@ def test_an_equal_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(*(run_steps(model, pair) for model in models))
 
 
+COUNT = "self.register_buffer('count', torch.zeros(8, 999))\nself.table = self.count"
 SHARED = {
-    "of a buffer": "self.register_buffer('count', torch.zeros(8, 999))\nself.table = self.count[:6]",
+    "of a buffer": f"{COUNT}[:6]",
+    "a buffer by another name": COUNT,
     "of a parameter": "self.wide = nn.Linear(8, 1000)\nself.table = self.wide.weight.detach()",
 }
 
