@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from remat_gen.solver.improve.memory_excess import over_budget
+from remat_gen.solver.improve.move_effect import MoveEffect
 from remat_gen.solver.improve.problem_arrays import MADE, Ints
 from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.run_timeline import Timeline
@@ -28,15 +29,17 @@ def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
     for _ in range(steps):
         if not over:
             break
-        best = None
+        best, effect = None, MoveEffect(trial, budget)
         for y, z in _moves(trial.timeline, int(trial.figures.inside.argmax())):
-            moved = trial_of(trial.timeline.moved(y, z))
-            area = over_budget(moved, budget)
+            if effect.knows(y):
+                area = effect.over(y, z)
+            else:
+                area = over_budget(trial_of(trial.timeline.moved(y, z)), budget)
             if area < over:
-                best, over = moved, area
+                best, over = (y, z), area
         if best is None:
             break
-        trial = best
+        trial = trial_of(trial.timeline.moved(*best))
     return trial
 
 
