@@ -70,11 +70,12 @@ class Run:
         return (
             counts[0] == counts[1]
             and self.gradients == other.gradients
-            and all(_same(a, b) for a, b in pairs)
+            and all(same_tensors(a, b) for a, b in pairs)
         )
 
 
-def _same(one: Any, other: Any) -> bool:
+def same_tensors(one: Any, other: Any) -> bool:
+    """Tell whether two results are the same: tensors to the bit."""
     if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
         return type(one) is type(other) and repr(one) == repr(other)
     if layout_of(one) != layout_of(other):

@@ -2,7 +2,8 @@
 
 A table of positions that is registered where it is None, or replaced where it is too short. It is
 one like any other once it is there; a generated module lets forward make it in a fresh model's
-first step. That the first run does the same as later ones is compared, never assumed.
+first step. That the first run does the same as later ones is compared, never assumed. One that is
+there, and that the first run alone writes into, is as one that this run puts in its place.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import ReplacedError
 from remat_gen.capture.refuse.side_effects import refused_shared_changes
-from remat_gen.capture.trace.compared_runs import Run
+from remat_gen.capture.trace.compared_runs import Run, same_tensors, values_kept
 from remat_gen.capture.trace.shorter_call import shortened
 from remat_gen.capture.values.holding import Holding, held_as_before
 from remat_gen.capture.values.recorded import Looks, run_recorded
@@ -34,10 +35,12 @@ from remat_gen.ir.size import Length
 class FirstRun:
     """The buffers that a first run `made`, and those that every run makes `again`, equal ones.
 
-    The model is left as it is `fresh`, and has them while it is `held`.
+    Of those made, the ones in `filled` were there: they get other numbers. The model is left as it
+    is `fresh`, and has them while it is `held`.
     """
 
     made: tuple[str, ...]
+    filled: tuple[str, ...]
     again: tuple[str, ...]
     fresh: Holding
     settled: Holding
@@ -49,12 +52,13 @@ class FirstRun:
             TraceError: it does.
         """
         lengths = tuple(lengths)
-        whole = self._described(model)
+        whole = self._described(dict(model.named_buffers()))
         with held_as_before(model):
             self.fresh.put_back()
             try:
-                Run.of(model, shortened(call, lengths))
-                shorter = self._described(model)
+                run = Run.of(model, shortened(call, lengths))
+                left = {name: run.buffers[name] for name in self.filled}
+                shorter = self._described(dict(model.named_buffers()) | left)
             except Exception:  # of the user's own code
                 shorter = {}
         for name, described_so in whole.items():
@@ -64,10 +68,10 @@ class FirstRun:
                     f"({', '.join(map(str, lengths))}): make the buffer in __init__"
                 )
 
-    def _described(self, model: nn.Module) -> dict[str, str]:
-        buffers = dict(model.named_buffers())
+    def _described(self, buffers: Mapping[str, Tensor]) -> dict[str, str]:
         found = {name: layout_of(buffers[name]) for name in self.made if name in buffers}
-        return found | {name: describe(buffers[name]) for name in self.again if name in buffers}
+        by_value = [name for name in (*self.again, *self.filled) if name in buffers]
+        return found | {name: describe(buffers[name]) for name in by_value}
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -145,6 +149,10 @@ def _compared(model: nn.Module, call: Call, fresh: Holding, refused: TraceError)
     before = dict(model.named_buffers())
     parameters = dict(model.named_parameters())
     first = Run.of(model, call)
+    filled = _filled(model, call, first, before)
+    for name, value in filled.items():
+        owner, _, attribute = name.rpartition(".")
+        model.get_submodule(owner)._buffers[attribute] = value
     settled = Holding.of(model)
     buffers = dict(model.named_buffers())
     made = tuple(name for name, tensor in buffers.items() if before.get(name) is not tensor)
@@ -165,7 +173,24 @@ def _compared(model: nn.Module, call: Call, fresh: Holding, refused: TraceError)
         and _constant(model, call, again)
     ):
         raise refused
-    return FirstRun(made, again, fresh, settled)
+    return FirstRun(made, tuple(filled), again, fresh, settled)
+
+
+def _filled(
+    model: nn.Module, call: Call, first: Run, before: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the buffers that a first run wrote into and a later one leaves, with these numbers."""
+    there = {n: b for n, b in model.named_buffers() if before.get(n) is b}
+    written = {n: b for n, b in there.items() if not same_tensors(b, first.buffers[n])}
+    if not written:
+        return {}
+    with held_as_before(model), values_kept(model):
+        with torch.no_grad():
+            for name, buffer in written.items():
+                buffer.copy_(first.buffers[name])
+        later = Run.of(model, call).buffers
+    values = {name: first.buffers[name] for name in written if name in later}
+    return {name: value for name, value in values.items() if same_tensors(value, later[name])}
 
 
 def _are_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,14 @@ def held_as_before(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def first_step_undone(model: nn.Module) -> Iterator[None]:
-    """Take away the buffers that steps make, with what they note beside; without such, nothing."""
+def first_step_undone(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[None]:
+    """Take away the buffers that steps make, with what they note beside; without such, nothing.
+
+    Buffers that a first step has `filled` get their numbers back from elsewhere.
+    """
     holding = Holding.of(model)
     try:
         yield
     finally:
-        if holding.is_left:
+        if filled or holding.is_left:
             holding.put_back()

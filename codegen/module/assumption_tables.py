@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ class Tables:
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
     describes the rest; `also` what forward itself makes of some. `fresh` describes what is another
     thing until forward has run once.
+    `filled` are the buffers that it gives other numbers then.
     """
 
     modules: list[str]
@@ -44,13 +45,19 @@ class Tables:
     held: list[str]
     also: list[tuple[str, str]]
     fresh: list[str] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, model: nn.Module, reads: Reads, fresh: Mapping[str, str]) -> Tables:
-        """Describe a model, and what its forward reads, as it is now; and as it was `fresh`."""
+    def of(
+        cls, model: nn.Module, reads: Reads, fresh: Mapping[str, str], filled: Iterable[str]
+    ) -> Tables:
+        """Describe a model, and what its forward reads, as it is now; and as it was `fresh`.
+
+        Forward fills the buffers in `filled` in its first run.
+        """
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
         rows = _lines(modules, {path: (quoted(words),) for path, words in fresh.items()})
-        return replace(cls.of_units(model, {"": reads}), fresh=rows)
+        return replace(cls.of_units(model, {"": reads}), fresh=rows, filled=[*map(quoted, filled)])
 
     @classmethod
     def of_units(cls, model: nn.Module, units: Mapping[str, Reads]) -> Tables:

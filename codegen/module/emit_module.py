@@ -113,7 +113,8 @@ def emit_body(
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
     fresh = traced.first.words(target.model, traced.reads) if traced.first else {}
-    tables = Tables.of(target.model, traced.reads, fresh)
+    filled = traced.first.filled if traced.first else ()
+    tables = Tables.of(target.model, traced.reads, fresh, filled)
     fixed = tuple(rows_of_fixed(traced.call.fixed))
     shared = Shared(
         tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs), fixed=fixed

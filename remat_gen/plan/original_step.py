@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -69,14 +69,21 @@ def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> Need | None:
 
 
 @contextlib.contextmanager
-def kept_original(loaded: Loaded) -> Iterator[State]:
-    """Run the model's step, and have all that it changes as it was."""
-    with left_as_it_was(loaded.model) as state, loaded.importable(), kept_generators(), quiet():
+def kept_original(loaded: Loaded, filled: Sequence[str]) -> Iterator[State]:
+    """Run the model's step, and have all that it changes as it was: its `filled` buffers, too."""
+    with (
+        left_as_it_was(loaded.model, filled) as state,
+        loaded.importable(),
+        kept_generators(),
+        quiet(),
+    ):
         yield state
 
 
-def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
+def run_twice(loaded: Loaded, eager_peak_bytes: int, filled: Sequence[str] = ()) -> str:
     """Run the original's step twice on the CPU; return what there is to say of that, mostly "".
+
+    Its first step fills the buffers that are `filled`.
 
     Raises:
         TraceError: the second run is off by more than additions in another order explain.
@@ -88,7 +95,7 @@ def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
         needed = size(need.nbytes)
         return f"was not run twice: it needs {needed}; whether it repeats itself is not known"
     try:
-        unlike = _unlike(loaded)
+        unlike = _unlike(loaded, filled)
     except Exception as error:  # of the user's own code
         return f"has a step of its own that fails: {type(error).__name__}: {said(error)[:200]}"
     if any(c.match is Match.DIFFERENT for c in unlike):
@@ -96,9 +103,9 @@ def run_twice(loaded: Loaded, eager_peak_bytes: int) -> str:
     return f"does not repeat itself to the bit: {told(unlike[0], loaded.device)}" if unlike else ""
 
 
-def _unlike(loaded: Loaded) -> list[Comparison]:
+def _unlike(loaded: Loaded, filled: Sequence[str]) -> list[Comparison]:
     """Compare two runs of one step; return what is not the same bits."""
-    with kept_original(loaded) as state:
+    with kept_original(loaded, filled) as state:
         once, again = (
             run_steps(loaded.model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
             for _ in range(2)
@@ -126,6 +133,12 @@ def besides_graph(traced: Traced) -> int:
     return traced.waiting_bytes if isinstance(traced, UnitStep) else 0
 
 
+def filled_in(traced: Traced) -> tuple[str, ...]:
+    """Return the buffers that the original's first step fills."""
+    first = None if isinstance(traced, UnitStep) else traced.first
+    return first.filled if first else ()
+
+
 def eager_peak(
     request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
 ) -> EagerPeak:
@@ -136,7 +149,7 @@ def eager_peak(
     known = _in_plan(request, replayed) if reused else None
     if known is not None:
         return known
-    measured = _Original(request, loaded, replayed).peak_bytes()
+    measured = _Original(request, loaded, replayed, filled_in(traced)).peak_bytes()
     if measured is None:
         there = followed(loaded, traced, costs)
         exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
@@ -180,6 +193,7 @@ class _Original:
     request: Request
     loaded: Loaded
     predicted: int
+    filled: tuple[str, ...]
 
     def peak_bytes(self) -> int | None:
         """Measure the original's second step; return None where it cannot be run."""
@@ -190,7 +204,7 @@ class _Original:
         if not asked or absent or need is None or not need.fits:
             return None
         try:
-            with kept_original(loaded):
+            with kept_original(loaded, self.filled):
                 args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
                 clear_gradients(loaded.model, args, kwargs)
                 flight = request.in_flight

@@ -114,7 +114,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
 
     rungs = plan_rungs(measured, planned, stages)
     with stages("repeat"):
-        original = _run_twice(request, loaded, planned)
+        original = _run_twice(request, loaded, traced, planned)
     from remat_gen.capture.lower.value_checks import conditions_of
 
     with stages("emit"), loaded.importable():
@@ -259,12 +259,12 @@ def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
         return host_copies(loaded.device, request.target, old)
 
 
-def _run_twice(request: Request, loaded: Loaded, planned: Planned) -> str:
+def _run_twice(request: Request, loaded: Loaded, traced: Traced, planned: Planned) -> str:
     if request.target:
         return ""
-    from remat_gen.plan.original_step import run_twice
+    from remat_gen.plan.original_step import filled_in, run_twice
 
-    return run_twice(loaded, planned.solution.eager.peak_bytes)
+    return run_twice(loaded, planned.solution.eager.peak_bytes, filled_in(traced))
 
 
 def _emit(

@@ -18,7 +18,7 @@ from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
-from remat_gen.verification.free_memory import told_free
+from remat_gen.verification.free_memory import globals_of, told_free
 from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
@@ -101,7 +101,7 @@ class _Subject:
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
         args, kwargs = copy.deepcopy((self.args, self.kwargs))
-        with first_step_undone(model), self.as_used(model) as used:
+        with first_step_undone(model, self.state.filled), self.as_used(model) as used:
             return model_peak(used, args, kwargs, self.device, in_flight=self.in_flight)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
@@ -149,7 +149,7 @@ def verify_models(
     subject = _Subject(
         tuple(args),
         dict(kwargs),
-        State.of(original),
+        State.of(original, globals_of(planned).get("FILLED", ())),
         device,
         seed,
         modelled,
@@ -259,7 +259,8 @@ def _time(
     if pairs <= 0:
         return None
     steps = subject.step(original), subject.step(planned)
-    with first_step_undone(original), first_step_undone(planned):
+    filled = subject.state.filled
+    with first_step_undone(original, filled), first_step_undone(planned, filled):
         return time_ratio(*steps, subject.device, pairs)
 
 

@@ -22,14 +22,19 @@ Outcome: TypeAlias = Mapping[tuple[str, str], object]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Copies of all parameters and buffers, the non-persistent ones included, by name."""
+    """Copies of all parameters and buffers, the non-persistent ones included, by name.
+
+    A first step fills the buffers that are `filled`.
+    """
 
     tensors: Mapping[str, torch.Tensor]
+    filled: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, model: nn.Module) -> State:
+    def of(cls, model: nn.Module, filled: Sequence[str] = ()) -> State:
         """Copy the state of a model to the CPU."""
-        return cls({name: _copy(tensor) for name, tensor in _state(model).items()})
+        tensors = {name: _copy(tensor) for name, tensor in _state(model).items()}
+        return cls(tensors, tuple(filled))
 
     def nudged(self, model: nn.Module) -> State:
         """Return the same state with a model's parameters moved up to the next number."""
@@ -38,7 +43,8 @@ class State:
             {
                 name: _next(tensor) if name in names else tensor
                 for name, tensor in self.tensors.items()
-            }
+            },
+            self.filled,
         )
 
     def restore(self, model: nn.Module) -> None:
@@ -59,12 +65,12 @@ class State:
 
 
 @contextlib.contextmanager
-def left_as_it_was(model: nn.Module) -> Iterator[State]:
+def left_as_it_was(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[State]:
     """Have a model's state and gradients back; buffers that its forward makes are taken away."""
-    state = State.of(model)
+    state = State.of(model, filled)
     gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
     try:
-        with first_step_undone(model):
+        with first_step_undone(model, filled):
             yield state
     finally:
         state.restore(model)
@@ -90,7 +96,7 @@ def run_steps(
     state.restore(model)
     clear_gradients(model, args, kwargs)
     outcomes: list[Outcome] = []
-    with first_step_undone(model):
+    with first_step_undone(model, state.filled):
         for step in range(steps):
             torch.manual_seed(seed + step)
             outputs = training_step(model, args, kwargs)

@@ -12,11 +12,12 @@ from sources import model_source
 from steps import assert_right, assert_same, run_steps
 from torch import nn
 
-from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.generated_module import Existing, emit_again, verify_file
 from remat_gen.show.summary import summary_json
 
 BODY = "x = self.body(x)\n"
 NONE = "self.register_buffer('table', None)"
+ZEROS = "self.register_buffer('table', torch.zeros(8), persistent=False)"
 # what __init__ adds, what forward does behind the body
 MADE = {
     "None, not persistent": (
@@ -60,6 +61,24 @@ MADE = {
         "if self.table is None:\n    self.table = x.detach().std(0)\n"
         "return self.head(x / self.table)",
     ),
+    "filled where it is, by a number": (
+        f"{ZEROS}\nself.length = 0",
+        "if self.length < x.shape[1]:\n    self.length = x.shape[1]\n"
+        "    self.table[:] = torch.arange(8.0)\nreturn self.head(x + self.table)",
+    ),
+    "filled where it is, from a parameter": (
+        f"{ZEROS}\nself.register_buffer('count', torch.zeros(()))\nself.length = 0\n"
+        "self.scale = nn.Parameter(torch.ones(8) / 3, requires_grad=False)",
+        "self.count += 1\nx = x + self.count\n"
+        "if self.length == x.shape[1]:\n    return self.head(x * self.table)\n"
+        "table = torch.arange(8.0) * self.scale\nself.table.copy_(table)\n"
+        "self.length = x.shape[1]\nreturn self.head(x * table)",
+    ),
+    "filled from what the first step is given": (
+        f"{ZEROS}\nself.norm = nn.BatchNorm1d(8)\nself.ready = False",
+        "x = self.norm(x)\nif not self.ready:\n    self.ready = True\n"
+        "    self.table.copy_(x.detach().std(0))\nreturn self.head(x + self.table)",
+    ),
     "beside running statistics": (
         f"{NONE}\nself.norm = nn.BatchNorm1d(8)",
         "x = self.norm(x)\nif self.table is None:\n    self.table = torch.arange(8.0)\n"
@@ -90,7 +109,7 @@ def test_the_state_has_the_names_that_eagers_has(case: str) -> None:
         run_steps(model, pair, 1)
         names.append((before, [*model.state_dict()]))
     assert names[0] == names[1]
-    assert ("table" in names[0][1]) == (case != "None, not persistent")
+    assert ("table" in names[0][1]) == (case != "None, not persistent" and "filled" not in case)
 
 
 def test_a_model_that_has_run_steps_as_eager_does() -> None:
@@ -169,6 +188,35 @@ def test_a_first_step_by_the_longest_alone_pins_the_batch() -> None:
         torch.manual_seed(5)
         outputs.append(model(x[:4]))
     assert torch.equal(*outputs)
+
+
+def test_numbers_of_the_longest_first_step_alone_pin_the_batch() -> None:
+    """A shorter first step would fill less of the buffer."""
+    forward = (
+        "if self.length < x.shape[0]:\n    self.length = x.shape[0]\n"
+        "    self.table[:self.length] = torch.arange(float(self.length))\n"
+        "return self.head(x + self.table[:x.shape[0], None])"
+    )
+    init = f"{ZEROS}\nself.length = 0"
+    pinned = make_pair_of(
+        model_source(BODY + forward, init=init), "lowest", "per-layer", dynamic=None
+    )
+    assert not pinned.plan.dynamic
+    assert_right(pinned)
+    init, forward = MADE["filled where it is, by a number"]
+    pair = make_pair_of(
+        model_source(BODY + forward, init=init), "lowest", "per-layer", dynamic=None
+    )
+    assert pair.plan.dynamic
+
+
+def test_verify_lets_each_run_fill_them(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    init, forward = MADE["filled where it is, from a parameter"]
+    path.write_text(model_source(BODY + forward, init=init))
+    assert not plan_file(path, "100%", "none").original  # it repeats itself
+    report = verify_file(path.with_name("model_remat.py"))
+    assert report.bitwise and report.ok
 
 
 def test_weights_cast_while_forward_runs_ahead_are_cast_again_with_a_gradient() -> None:
