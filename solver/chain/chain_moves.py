@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from remat_gen.solver.blocks.block_option import BlockChoices, Option
 from remat_gen.solver.chain.chain_costs import ChainCosts
+from remat_gen.solver.chain.pareto_rows import Ints, Times
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A choice: `number` >= 0 is an option, -k a checkpoint at block k.
+    """The choice of an option of one block, by its number.
 
     `need_bytes` must fit by itself; while the rest of the range runs, `held_bytes` are taken from
     it; `time_us` is what the choice re-runs.
@@ -26,12 +29,25 @@ class Move:
     time_us: float
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The moves that run blocks i … k-1 forward and keep only f_k, for k = i + 1, i + 2, …"""
+
+    need: Ints
+    held: Ints
+    times: Times
+
+    def as_bytes(self) -> tuple[bytes, bytes, bytes]:
+        """Return what tells these from those of other ranges."""
+        return self.need.tobytes(), self.held.tobytes(), self.times.tobytes()
+
+
 class Moves:
     """All moves of one chain for given options per block."""
 
     def __init__(self, costs: ChainCosts, choices: Sequence[BlockChoices]) -> None:
         self.costs, self.choices = costs, choices
-        self._advancing: dict[tuple[int, bool], list[tuple[int, int, int, float]]] = {}
+        self._advancing: dict[tuple[int, bool], Checkpoints] = {}
         numbers = {id(choice): number for number, choice in enumerate(choices)}
         self._kinds = [numbers[id(choice)] for choice in choices]
 
@@ -42,8 +58,7 @@ class Moves:
         if j == i + 1:
             return (self._kinds[i], first, *around)
         extra = costs.frontier_extra(i, i + 1)
-        advances = tuple(move[1:] for move in self._advances_to(i, j))
-        return (self._kinds[i], first, *around, extra, advances)
+        return (self._kinds[i], first, *around, extra, self._advances_to(i, j).as_bytes())
 
     def held(self, i: int, option: Option) -> int:
         """Return the bytes that an option of block i holds while the range from i + 1 runs."""
@@ -77,29 +92,33 @@ class Moves:
             need = max(forward + around, backward)
             yield Move(number, need, self.held(i, option), option.rerun_us + again_us)
 
-    def checkpoints(self, i: int, j: int) -> Iterator[Move]:
-        """Yield the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
-        first = j == self.costs.n
-        around = 0 if first else self.costs.around_forward(i, i, j)
-        for k, need, held, time_us in self._advances_to(i, j):
-            yield Move(-k, need + around, held, time_us)
+    def checkpoints(self, i: int, j: int) -> Checkpoints:
+        """Return the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
+        around = 0 if j == self.costs.n else self.costs.around_forward(i, i, j)
+        moves = self._advances_to(i, j)
+        return Checkpoints(moves.need + around, moves.held, moves.times)
 
-    def _advances_to(self, i: int, j: int) -> list[tuple[int, int, int, float]]:
+    def _advances_to(self, i: int, j: int) -> Checkpoints:
         first = j == self.costs.n
         if (i, first) not in self._advancing:
-            self._advancing[i, first] = list(self._advances(i, first))
-        return self._advancing[i, first][: j - i - 1]
+            self._advancing[i, first] = self._advances(i, first)
+        found, count = self._advancing[i, first], j - i - 1
+        return Checkpoints(found.need[:count], found.held[:count], found.times[:count])
 
-    def _advances(self, i: int, first: bool) -> Iterator[tuple[int, int, int, float]]:
-        """Yield (k, need, held, time) of running blocks i … k-1 forward, for every end j at once.
+    def _advances(self, i: int, first: bool) -> Checkpoints:
+        """Return what running blocks i … k-1 forward needs, holds and takes, for every k at once.
 
         Only in the first run does what is there besides a block's own depend on the block.
         """
         costs = self.costs
         need, time_us = 0, 0.0
+        found: list[tuple[int, int, float]] = []
         for k in range(i + 1, costs.n):
             advance = costs.advance(i, k - 1, first=first)
             around = costs.around_forward(i, k - 1, costs.n) if first else 0
             need = max(need, advance.peak_bytes + around)
             time_us += 0.0 if first else advance.time_us
-            yield k, need, self.held_by_checkpoint(i, k), time_us
+            found.append((need, self.held_by_checkpoint(i, k), time_us))
+        needs, held, times = zip(*found, strict=True) if found else ((), (), ())
+        ints = np.int64
+        return Checkpoints(np.array(needs, ints), np.array(held, ints), np.array(times, np.float64))

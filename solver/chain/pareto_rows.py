@@ -37,6 +37,7 @@ class ParetoRows:
         self.times = np.empty(shape, dtype=np.float64)
         self.choices = np.empty(shape, dtype=np.int16)
         self.last = np.empty(shape, dtype=np.int16)  # the last point that ends in a slot or before
+        self.ends = np.arange(1, slots + 2, dtype=np.int64) * slot_bytes
         self.counts = np.zeros(rows, dtype=np.int64)
         self.least = np.zeros(rows, dtype=np.int64)
 
@@ -49,8 +50,7 @@ class ParetoRows:
         self.times[row, :count], self.times[row, count:] = best.times, np.inf
         self.choices[row, :count] = best.choices
         self.least[row] = best.nbytes[0] if count else self.limit
-        ends = np.arange(1, self.slots + 2, dtype=np.int64) * self.slot_bytes
-        self.last[row] = np.searchsorted(best.nbytes, ends) - 1
+        self.last[row] = np.searchsorted(best.nbytes, self.ends) - 1
 
     def times_at(self, rows: Ints, nbytes: Ints) -> Times:
         """Return the least times of rows within bytes."""

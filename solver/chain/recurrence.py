@@ -29,7 +29,7 @@ class ChainTable:
         self.moves = moves
         self.n = n = moves.costs.n
         self.stairs = ParetoRows(n * (n + 1) // 2, slots, slot_bytes)
-        self.rows: dict[tuple[int, int], int] = {}
+        self.rows: Ints = np.zeros((n + 1, n + 1), dtype=np.int64)  # of each range i … j - 1
         known: dict[Key, int] = {}
         for length in range(1, n + 1):
             for i in range(n - length + 1):
@@ -58,8 +58,7 @@ class ChainTable:
         key = self.moves.key(i, j)
         if j == i + 1:
             return key
-        parts = [(self.rows[k, j], self.rows[i, k]) for k in range(i + 1, j)]
-        return (*key, *parts)
+        return (*key, self.rows[i + 1 : j, j].tobytes(), self.rows[i, i + 1 : j].tobytes())
 
     def _points(self, i: int, j: int) -> Points:
         if j == i + 1:
@@ -88,14 +87,10 @@ class ChainTable:
     def _checkpoint_points(self, i: int, j: int) -> tuple[Points, Points]:
         """Return the points at each step of the later range, and at each of the range again."""
         stairs = self.stairs
-        moves = list(self.moves.checkpoints(i, j))
-        ks = [-move.number for move in moves]
-        later = np.array([self.rows[k, j] for k in ks], dtype=np.int64)[:, None]
-        again = np.array([self.rows[i, k] for k in ks], dtype=np.int64)[:, None]
-        need = np.array([move.need_bytes for move in moves], dtype=np.int64)[:, None]
-        held = np.array([move.held_bytes for move in moves], dtype=np.int64)[:, None]
-        extra = _times([move.time_us for move in moves])[:, None]
-        offsets = i - np.array(ks, dtype=np.int64)
+        moves = self.moves.checkpoints(i, j)
+        later, again = self.rows[i + 1 : j, j][:, None], self.rows[i, i + 1 : j][:, None]
+        need, held, extra = moves.need[:, None], moves.held[:, None], moves.times[:, None]
+        offsets = np.arange(-1, i - j, -1)
 
         steps = self._steps(later)
         nbytes = np.maximum(np.maximum(need, held + steps), stairs.least[again])

@@ -40,7 +40,7 @@ GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """See the module's text; `short` and `long` are the exact searches, if any.
+    """See the module's text; `short`, `long` and `below`, for smaller budgets, search exactly.
 
     `near`: what part of the time above the bound is hardly anything.
     """
@@ -51,6 +51,7 @@ class Auto:
     rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None
+    below: ExactEntrant | None
     near: float
     progress: Progress
     name: str = "auto"
@@ -120,7 +121,7 @@ class Auto:
         """
         if units not in self.smaller:
             fine = len(self.subject.whole.operations) <= FINE
-            waiting: list[Searching | None] = [self.short or self.stages, self.rotor]
+            waiting: list[Searching | None] = [self.below or self.stages, self.rotor]
             waiting += [self.long] * fine
             self.smaller[units] = Contest(self.subject, units * self.subject.unit), waiting
         found, waiting = self.smaller[units]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.stages.exact_search import search
+from remat_gen.solver.stages.exact_search import Limits, search
 from remat_gen.solver.stages.smallest_budget import least
+from remat_gen.solver.stages.stage_program import Answers
 
 NAME = "exact"
 PROVED = 150  # nodes of a bare graph up to which its least budget is proved, or nearly so
@@ -20,7 +21,8 @@ class ExactEntrant:
     """Searches for the optimum, from the best that others found."""
 
     subject: Subject
-    effort: Effort
+    limits: Limits
+    answers: Answers = field(default_factory=dict)
     name: str = NAME
 
     @property
@@ -34,10 +36,11 @@ class ExactEntrant:
         found = search(
             self.subject.whole,
             contest.budget_units,
-            self.effort,
             incumbent=start,
             on_better=contest.listen(NAME),
             on_bound=contest.hear_bound,
+            limits=self.limits,
+            answers=self.answers,
         )
         contest.take(NAME, found)
 

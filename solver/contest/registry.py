@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.auto import FINE, Auto
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import Entrant, FrontEntrant
 from remat_gen.solver.contest.search_entrant import SearchEntrant, SearchFunction
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.search_types import Effort, Progress, silent
+from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
+from remat_gen.solver.stages.stage_program import Answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,19 @@ def entrant_for(
 def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     size, near = len(subject.problem.operations), NEAR[effort]
     rotor = FrontEntrant(subject, "rotor", progress, effort)
+    answers: Answers = {}
+
+    def exact(limits: Limits, most: int) -> ExactEntrant | None:
+        return ExactEntrant(subject, limits, answers) if size <= most else None
+
     return Auto(
         subject,
-        short=ExactEntrant(subject, Effort.QUICK) if size <= SHORT_SEARCH else None,
+        short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH),
         stages=StagesEntrant(subject, effort, near) if size in SKETCHED else None,
         rotor=rotor,
         rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
-        long=ExactEntrant(subject, effort) if size <= LONG_SEARCH[effort] else None,
+        long=exact(LIMITS[effort], LONG_SEARCH[effort]),
+        below=exact(LIMITS[Effort.QUICK] if size <= FINE else GLANCE, SHORT_SEARCH),
         near=near,
         progress=progress,
     )

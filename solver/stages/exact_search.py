@@ -24,8 +24,10 @@ from remat_gen.solver.states.state_search import Expander, StateSearch
 ALL = "all schedules"
 FEW = 24  # operations: a search over states mostly ends
 SMALL = 32  # operations: more work on states still may
+MIDDLING = 64  # operations beyond which it hardly ever does
 SMALL_SHARE = 5  # times as much of it
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
+IN_ORDER = 8  # what part of it goes to a plan's own order: that finds something soon, or not at all
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
 AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
 IN_BLOCKS = "schedules whose backward operations run block by block"
@@ -42,10 +44,11 @@ class Limits:
 
 
 LIMITS = {
-    Effort.QUICK: Limits(10_000, 400_000, 20_000, 50_000),
-    Effort.NORMAL: Limits(50_000, 3_000_000, 100_000, 500_000),
+    Effort.QUICK: Limits(10_000, 700_000, 20_000, 50_000),
+    Effort.NORMAL: Limits(50_000, 2_500_000, 100_000, 500_000),
     Effort.THOROUGH: Limits(200_000, 30_000_000, 1_000_000, 20_000_000),
 }
+GLANCE = Limits(10_000, 100_000, 20_000, 10_000)
 
 
 def search(
@@ -55,10 +58,14 @@ def search(
     incumbent: tuple[int, ...] | None = None,
     on_better: Incumbent | None = None,
     on_bound: Callable[[float], None] | None = None,
+    *,
+    limits: Limits | None = None,
+    answers: Answers | None = None,
 ) -> Found:
     """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
 
     `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
+    `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
     """
 
     def hear(judged: Judged) -> None:
@@ -68,9 +75,10 @@ def search(
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
-    return _Search(graph, IncumbentSchedule(budget_bytes, hear), LIMITS[effort], on_bound).run(
-        incumbent
-    )
+    best = IncumbentSchedule(budget_bytes, hear)
+    known = {} if answers is None else answers
+    searching = _Search(graph, best, limits or LIMITS[effort], on_bound, answers=known)
+    return searching.run(incumbent)
 
 
 @dataclass(slots=True)
@@ -128,6 +136,8 @@ class _Search:
 
     def _last_states(self) -> int:
         """Return the work on states at the end; it may close a gap on small graphs only."""
+        if self.graph.count > MIDDLING:
+            return 0
         return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
 
     def _states(self, limit: int) -> None:
@@ -149,11 +159,12 @@ class _Search:
         self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
         if staged.plan is None or self._closed():
             return
-        self._staged(order.in_order(sequence_of(order, staged.plan)), work // 4)
+        in_order = order.in_order(sequence_of(order, staged.plan))
+        self._staged(in_order, work // IN_ORDER, easy=True)
 
-    def _staged(self, order: FirstRuns, work: int) -> StageRefinement:
+    def _staged(self, order: FirstRuns, work: int, *, easy: bool = False) -> StageRefinement:
         staged = StageRefinement(
-            self.graph, order, self.best, work, self.limits.order, self.answers
+            self.graph, order, self.best, work, self.limits.order, self.answers, easy
         )
         return staged.search(self.plain)
 

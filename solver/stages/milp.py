@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,15 +13,22 @@ from typing import Any
 from scipy.optimize import milp
 
 
-def quiet_milp(cost: Any, **arguments: Any) -> Any:
+def quiet_milp(
+    cost: Any, *, options: dict[str, Any], unasked: dict[str, Any] | None = None, **arguments: Any
+) -> Any:
     """Return what `scipy.optimize.milp` returns; nothing of HiGHS's reaches standard output.
 
     HiGHS 1.12 prints a line of debugging where it repairs a solution
     ("HighsMipSolverData::transformNewIntegerFeasibleSolution …"), whatever its log options: it
     would stand amid a generated module that goes to standard output, or the output of `--json`.
+    `unasked` are options of HiGHS's own that an older one may not have.
     """
-    with quiet_stdout():
-        return milp(cost, **arguments)
+    with quiet_stdout(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of options that scipy only passes on
+        try:
+            return milp(cost, options={**options, **(unasked or {})}, **arguments)
+        except AttributeError:
+            return milp(cost, options=options, **arguments)
 
 
 @contextmanager

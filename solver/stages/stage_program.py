@@ -33,12 +33,16 @@ from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import mask_of
 
 ROOT = 20
+BRANCHED = 60  # where it does not end at its root: then cuts and heuristics take most of the time
 LARGE = 6000  # entries: from here on the root's time grows as their square
 ONE_STAGE = 16  # what part of it a node of one stage takes: such programs shrink most
 EXACT = 1e-9  # of the re-runs' time: where HiGHS stops
 ROUGH = 2e-3  # of the step's time, likewise, where a plan is but a sketch
 STEP = 1.0  # the time of a step that runs nothing again, as `_unit` has it
 ROUGH_NODES = 3
+NO_RENS = {"mip_heuristic_run_rens": False}
+"""A heuristic that takes up to half of a program's time on its way to an optimum, and spares no
+nodes; where the first good solution is enough, it finds that."""
 SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program without a solution
 
 
@@ -74,14 +78,15 @@ class StageSolution:
     """`infeasible` is proved; `bound_us` holds for all schedules that the order admits.
 
     `work` is the number of the program's entries times the nodes of HiGHS's tree, about 8 µs each;
-    programs of one stage count for less. The root, with its cuts and heuristics, counts for `ROOT`
-    nodes, of large programs for more.
+    programs of one stage count for less. The root counts for `ROOT` nodes, of large programs for
+    more, and for `BRANCHED` where the program was `branched`.
     """
 
     infeasible: bool
     bound_us: float
     plan: StagePlan | None = None
     work: int = 0
+    branched: bool = False
 
 
 Answers: TypeAlias = dict[bytes, StageSolution]
@@ -95,10 +100,13 @@ def solve_stages(
     cuts: Cuts,
     work: int,
     known: Answers | None = None,
+    *,
+    hard: bool = False,
 ) -> StageSolution:
     """Solve the program by HiGHS, within about as much work as given; not at all if it is less.
 
-    Answers are looked up in `known`, and added to it.
+    Answers are looked up in `known`, and added to it. A `hard` one is not expected to end at its
+    root.
     """
     rows = _rows(graph, order, budget_bytes, cuts)
     if rows is None:
@@ -108,13 +116,16 @@ def solve_stages(
     if fingerprint in answers:
         return answers[fingerprint]
     entries = len(rows.entries)
+    one = len(cuts.stages) == 1
     root = ROOT * max(entries, LARGE) // LARGE
-    node_work = max(1, entries // ONE_STAGE if len(cuts.stages) == 1 else entries)
-    if node_work * root > work:
+    node_work = max(1, entries // ONE_STAGE if one else entries)
+    if node_work * (max(root, BRANCHED) if hard else root) > work:
         return StageSolution(False, 0.0, work=work)
     result = _minimise(rows, 1 + work // node_work - root, EXACT)
     nodes = int(getattr(result, "mip_node_count", 0) or 0)
-    outcome = _outcome(rows, result, node_work * (root + nodes))
+    branched = nodes > 1 and not one
+    took = node_work * (nodes + (max(root, BRANCHED) if branched else root))
+    outcome = replace(_outcome(rows, result, took), branched=branched)
     if result.status in (SOLVED, INFEASIBLE):
         answers[fingerprint] = replace(outcome, work=0)
     return outcome
@@ -169,6 +180,7 @@ def _minimise(rows: StageRows, node_limit: int, gap: float, constant: float = 0.
         bounds=Bounds([*rows.least, 1], [*rows.most, 1]),
         integrality=[*rows.integral(), 0],
         options={"node_limit": node_limit, "mip_rel_gap": gap},
+        unasked=NO_RENS if gap == EXACT else None,
     )
 
 

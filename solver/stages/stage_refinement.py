@@ -31,7 +31,8 @@ class StageRefinement:
     """The search: `bound_us` holds for all schedules; `infeasible` is proved; `plan` is the last.
 
     `work` bounds HiGHS's work on all programs, as `Outcome` counts it; `order_work` each search for
-    an order. `answers` are those of programs solved so far, in whatever order.
+    an order. `answers` are those of programs solved so far, in whatever order. With `easy`, only
+    the first program of several stages is begun where a hard one would take more work than is left.
     """
 
     graph: BitGraph
@@ -40,9 +41,11 @@ class StageRefinement:
     work: int
     order_work: int
     answers: Answers = field(default_factory=dict)
+    easy: bool = False
     bound_us: float = 0.0
     infeasible: bool = False
     plan: StagePlan | None = None
+    _hard: bool = False  # the last program did not end at its root: those with more stages will not
     _chain: int = 0
     _cuts: Cuts = field(default_factory=lambda: Cuts(()))
 
@@ -66,10 +69,18 @@ class StageRefinement:
 
     def _round(self) -> bool:
         """Solve the program as it stands, and add to it; tell whether anything was added."""
+        budget_bytes = self.best.budget_bytes
         outcome = solve_stages(
-            self.graph, self.order, self.best.budget_bytes, self._cuts, self.work, self.answers
+            self.graph,
+            self.order,
+            budget_bytes,
+            self._cuts,
+            self.work,
+            self.answers,
+            hard=self._hard,
         )
         self.work -= outcome.work
+        self._hard = outcome.branched or (self.easy and len(self._cuts.stages) > 1)
         if outcome.infeasible:
             self.bound_us, self.infeasible = self.best.time_us, self.best.judged is None
             return False

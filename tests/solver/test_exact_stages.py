@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from exact_oracle import bare, dags, ladder, least_time, nine_nodes
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.stages import milp as quiet_milp
 from remat_gen.solver.stages import stage_program as stages
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
 from remat_gen.solver.stages.incumbent import IncumbentSchedule
@@ -67,6 +69,33 @@ def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     again = solve_stages(graph, first_runs(graph, in_blocks=True), 9, Cuts((3,)), 0, known)
     assert first.plan is not None
     assert again == replace(first, work=0)
+
+
+def test_a_hard_program_is_not_begun_with_less_than_its_root_takes() -> None:
+    graph = BitGraph(ladder(3))
+    order, cuts = first_runs(graph), Cuts((2, 3))
+    entries = len(stages._rows(graph, order, 9, cuts).entries)
+    enough, little = stages.BRANCHED * entries, stages.BRANCHED * entries - 1
+    assert solve_stages(graph, order, 9, cuts, little).plan is not None
+    left_out = solve_stages(graph, order, 9, cuts, little, hard=True)
+    assert (left_out.plan, left_out.bound_us, left_out.work) == (None, 0.0, little)
+    assert solve_stages(graph, order, 9, cuts, enough, hard=True).plan is not None
+
+
+def test_an_older_highs_without_an_option_solves_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = BitGraph(ladder(3))
+    expected = solve_stages(graph, first_runs(graph), 9, Cuts((3,)), WORK)
+    milp, asked = quiet_milp.milp, []
+
+    def older(cost: Any, *, options: dict[str, Any], **arguments: Any) -> Any:
+        asked.append(options)
+        if stages.NO_RENS.keys() & options.keys():
+            raise AttributeError
+        return milp(cost, options=options, **arguments)
+
+    monkeypatch.setattr(quiet_milp, "milp", older)
+    assert solve_stages(graph, first_runs(graph), 9, Cuts((3,)), WORK) == expected
+    assert len(asked) == 2
 
 
 def test_every_stage_of_a_chain_proves_its_optimum() -> None:
