@@ -17,7 +17,7 @@ the replayed time over that of nothing run again. Where 60 % is infeasible, as i
 layers with large weights, the smallest feasible budget was asked for. A row is ok if all of this
 is equal, the measured peak within the budget, and the prediction off by at most 1 % or 64 KiB.
 """
-_NEAR = 0.02  # the promise about eager's predicted peak
+NEAR = 0.02  # the promise about eager's predicted peak
 _COLUMNS = ("model", "kind", "operations", "budget", "off by", "time", "equal", "result")
 
 
@@ -54,9 +54,9 @@ def _eager(records: Sequence[Record]) -> str:
     known = [(off, r.key) for r in records if (off := r.eager_off) is not None]
     if not known:
         return ""
-    near = sum(off <= _NEAR for off, _ in known)
-    said = f"Eager's predicted peak is within {_NEAR:.0%} of the measured one for {near} of"
-    far = [f"{key} ({off:.1%})" for off, key in sorted(known, reverse=True) if off > _NEAR]
+    near = sum(off <= NEAR for off, _ in known)
+    said = f"Eager's predicted peak is within {NEAR:.0%} of the measured one for {near} of"
+    far = [f"{key} ({off:.1%})" for off, key in sorted(known, reverse=True) if off > NEAR]
     return f"{said} {len(known)} models{': not for ' if far else ''}{', '.join(far)}.\n"
 
 

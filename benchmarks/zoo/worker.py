@@ -32,6 +32,8 @@ from remat_gen.review.generated_module import verify_file
 from remat_gen.solver.solve import Solver
 from remat_gen.terminal.progress import Silent
 from remat_gen.verification.followed_step import followed
+from remat_gen.verification.outcome import left_as_it_was
+from remat_gen.verification.peak import model_peak
 from remat_gen.verification.report import Report
 from remat_gen.verification.step import training_step
 
@@ -61,7 +63,7 @@ def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -
 
 
 def eager_alone(source: Path, known: Record, _budget: str, _units: tuple[str, ...]) -> Record:
-    """Return what is known of a model with eager's peak as it is predicted; nothing is planned."""
+    """Return what is known of a model with eager's peak, predicted and measured, and no plan."""
     loaded = load(source, device="cpu")
     untimed = mock.patch("remat_gen.capture.profile.profile.time_in_step", _run_once)
     alone = mock.patch("remat_gen.capture.profile.profile.copies_needed", lambda *_: 1)
@@ -74,7 +76,9 @@ def eager_alone(source: Path, known: Record, _budget: str, _units: tuple[str, ..
     replayed = Solver(problem_of(traced.graph, costs), "none").plain.peak_bytes
     exact = followed(loaded, traced, costs)
     found = predicted_peak(replayed, exact.peak_bytes if exact else None)
-    return replace(known, eager_predicted_bytes=found.nbytes)
+    with left_as_it_was(loaded.model):
+        peak = model_peak(loaded.model, loaded.args, loaded.kwargs, loaded.device).peak_bytes
+    return replace(known, eager_bytes=peak, eager_predicted_bytes=found.nbytes)
 
 
 def _run_once(places: Sequence[Place], _device: torch.device) -> Time:

@@ -4,7 +4,8 @@ Before attention transformers looks at the *values* of the position ids, for sev
 packed into one row. It finds none and leaves the mask to the kernel. Under tracing it cannot look:
 every attention gets a mask of batch × length² elements in each layer, and with it a kernel that
 rounds otherwise. Position ids that count from somewhere on (`arange`, moved, viewed, repeated for
-each row) hold no packed rows in any step, of any length.
+each row) hold no packed rows in any step, of any length. A mask of ones that the model makes itself
+(Bart's decoder) masks nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from remat_gen.capture.process.replaced import replaced
 
 LIBRARY = "transformers.masking_utils"
 _PACKED = "find_packed_sequence_indices"
+_IGNORED = "_ignore_causal_mask_sdpa"
 _TRACING = "is_tracing"
 _EXPORTING = "is_torchdynamo_exporting"
 # What leaves rows that count rows that count, whatever the lengths. Of others, a remainder say,
@@ -29,7 +31,7 @@ _COUNTING = frozenset(
     """aten.arange.default aten.arange.start aten.add.Tensor aten.sub.Tensor aten.unsqueeze.default
     aten.squeeze.dim aten.expand.default aten.view.default aten._unsafe_view.default
     aten.slice.Tensor aten.alias.default aten.detach.default aten.clone.default
-    aten._to_copy.default""".split()
+    aten._to_copy.default aten.repeat.default aten.ones.default aten.full.default""".split()
 )
 
 
@@ -47,7 +49,7 @@ class Positions:
 
 @contextlib.contextmanager
 def watched_positions() -> Iterator[Positions]:
-    """Watch what transformers asks of position ids while a model runs on fake tensors."""
+    """Watch what transformers asks of position ids, and say that masks of ones mask nothing."""
     positions = Positions()
     library = sys.modules.get(LIBRARY)
     find = getattr(library, _PACKED, None)
@@ -60,7 +62,15 @@ def watched_positions() -> Iterator[Positions]:
             positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
             return find(position_ids)
 
-        with replaced(library, _PACKED, look):
+        ignored = getattr(library, _IGNORED, None)
+
+        def ignore(padding_mask: torch.Tensor | None, *rest: object, **others: object) -> object:
+            nothing = padding_mask is None or counting.holds(padding_mask, lambda m: bool(m.all()))
+            return ignored(None if nothing else padding_mask, *rest, **others)
+
+        with replaced(library, _PACKED, look), contextlib.ExitStack() as stack:
+            if ignored is not None:
+                stack.enter_context(replaced(library, _IGNORED, ignore))
             yield positions
 
 
@@ -81,7 +91,7 @@ def masks_of_eager(positions: Positions) -> Iterator[None]:
 
 
 def _counts(made: torch.Tensor, read: list[torch.Tensor]) -> bool:
-    return not made.is_floating_point() and len(read) < 2
+    return len(read) < 2 and not (made.is_floating_point() and read)
 
 
 def _no() -> bool:

@@ -126,6 +126,16 @@ def _suggested(at: int) -> Rule:
     return strides
 
 
+def _normalised(at: int) -> Rule:
+    """Return the rule of BatchNorm on the CPU: what is contiguous stays so, be its lengths ones."""
+    suggested = _suggested(at)
+
+    def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+        return (_contiguous if args[at].is_contiguous() else suggested)(result, args)
+
+    return strides
+
+
 def _elementwise(*at: int) -> Rule:
     """Return the rule of a pointwise kernel of the arguments at some positions, in its order.
 
@@ -153,11 +163,11 @@ def _rrelu_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
 
 
 RULES: dict[Any, Rule] = {
-    aten.native_batch_norm.default: _suggested(0),
-    aten._native_batch_norm_legit.default: _suggested(0),
-    aten._native_batch_norm_legit.no_stats: _suggested(0),
-    aten._native_batch_norm_legit_functional.default: _suggested(0),
-    aten._native_batch_norm_legit_no_training.default: _suggested(0),
+    aten.native_batch_norm.default: _normalised(0),
+    aten._native_batch_norm_legit.default: _normalised(0),
+    aten._native_batch_norm_legit.no_stats: _normalised(0),
+    aten._native_batch_norm_legit_functional.default: _normalised(0),
+    aten._native_batch_norm_legit_no_training.default: _normalised(0),
     aten.native_batch_norm_backward.default: _suggested(1),
     aten.cudnn_batch_norm_backward.default: _suggested(0),
     aten.native_layer_norm_backward.default: _contiguous,

@@ -18,7 +18,7 @@ _UNREAD = (
     "aten.cummin.default",
 )
 _ZEROS = ("aten.new_zeros.default", "aten.zeros.default", "aten.zeros_like.default")
-_FILLING = (
+FILLING = (
     "aten.scatter_add.default",
     "aten.scatter.src",
     "aten.scatter.value",
@@ -49,7 +49,7 @@ def filled(graph: Graph) -> dict[str, str]:
     zeros = {o.outputs[0]: o for o in graph.operations if o.target in _ZEROS}
     found = {}
     for operation in graph.operations:
-        if operation.phase is Phase.BACKWARD and operation.target in _FILLING:
+        if operation.phase is Phase.BACKWARD and operation.target in FILLING:
             first = operation.args[0]
             made = zeros.get(first.name) if isinstance(first, Ref) else None
             if made and made.node is not None and made.node == operation.node:

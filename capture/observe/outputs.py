@@ -164,13 +164,18 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = _given(state, args, kwargs)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with watched_saving() as saving, watched_seeds() as seeds, watched_questions() as asked:
+        with (
+            watched_saving() as saving,
+            watched_positions() as positions,
+            watched_seeds() as seeds,
+            watched_questions() as asked,
+        ):
             value = model(*args, **kwargs)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
     returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=tuple(saving.values()), asked=asked)
+    return replace(returned, saving=tuple(saving.values()), positions=positions, asked=asked)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

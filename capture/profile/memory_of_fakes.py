@@ -3,8 +3,9 @@
 Fake tensors have storages that live and die as real ones do, whoever holds them: a variable of
 Python's, a node of autograd, a temporary in C++. What a kernel needs inside it is not seen.
 
-Autograd adds a second gradient into the first, where nobody else has that: not so under a mode that
-watches. Such a sum counts once it is known that its first operand lives on.
+Autograd adds a second gradient into the first, where nobody else has that, and fills zeros that it
+made for it: not so under a mode that watches. What an operation makes of such a tensor counts once
+it is known that that one lives on.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from remat_gen.capture.lower.eager_nodes import FILLING
 
 _TWO = 2  # operands
 # an operator, and the shape and dtype ("float32") of each of its tensors
@@ -53,10 +57,11 @@ class FakeMemory(TorchDispatchMode):
         for tensor in given:
             self._know(tensor, counted=False)
         result = func(*args, **(kwargs or {}))
+        shown = _shows_constant(func, given)
         for tensor in _tensors(result):
-            self._know(tensor, counted=True)
+            self._know(tensor, counted=not shown)
         inside = self._workspace.get((str(func), tuple(map(_kind, given))), 0)
-        if self._sums_up(func, given):
+        if self._sums_up(func, given) or self._fills(func, given):
             self._sum = self._storages[given[0].untyped_storage()._cdata], self.live_bytes + inside
         else:
             self._highest = max(self._highest, self.live_bytes + inside)
@@ -68,6 +73,13 @@ class FakeMemory(TorchDispatchMode):
             return False
         maker = self._nodes.get(given[0].untyped_storage()._cdata)
         return len(given) == _TWO and maker is not None and maker != _node()
+
+    def _fills(self, func: object, given: Sequence[Tensor]) -> bool:
+        """Tell whether autograd fills a tensor in place: it is the zeros of the same node."""
+        if str(func) not in FILLING or not given:
+            return False
+        maker = self._nodes.get(given[0].untyped_storage()._cdata)
+        return maker is not None and maker == _node()
 
     def _judge_sum(self) -> None:
         if self._sum is not None:
@@ -93,6 +105,14 @@ class FakeMemory(TorchDispatchMode):
         if counted and node is not None:
             self._nodes[key] = node
         self.live_bytes += nbytes
+
+
+def _shows_constant(func: Any, given: Sequence[Tensor]) -> bool:
+    """Tell whether the result is a view of a tensor that has values: memory that is there."""
+    if all(isinstance(tensor, FakeTensor) for tensor in given):
+        return False
+    returns = getattr(getattr(func, "_schema", None), "returns", ())
+    return any(returned.alias_info is not None for returned in returns)
 
 
 def _node() -> int | None:

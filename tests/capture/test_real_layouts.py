@@ -110,6 +110,19 @@ def gradients(y: Tensor) -> Iterable[Tensor]:
         yield laid_out(tuple(y.shape), (0, 2, 3, 1))
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 1, 1), (2, 1, 6, 8)])
+def test_batch_norm_keeps_the_layout_of_ones(shape: tuple[int, ...]) -> None:
+    """Strides of dimensions of length 1 decide in which format an upsampling goes on."""
+    ones = torch.ones(shape[1])
+    for order in orders(4):
+        x = laid_out(shape, order)
+        real = F.batch_norm(x, None, None, ones, ones, training=True)
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        with mode, layouts_of_kernels():
+            fake = F.batch_norm(mode.from_tensor(x), None, None, ones, ones, training=True)
+        assert fake.stride() == real.stride(), order
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_strides_are_those_of_the_kernels(name: str) -> None:
     dims, function = FUNCTIONS[name]

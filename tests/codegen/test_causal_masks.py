@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from remat_gen.capture.as_eager.causal_masks import LIBRARY, watched_positions
+from remat_gen.capture.observe.outputs import run_for_real
 from remat_gen.capture.trace.trace import trace
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Operation
@@ -127,6 +128,41 @@ def test_the_library_is_left_as_it_was(tmp_path: Path) -> None:
     assert dict(vars(library)) == before
 
 
+def test_a_forward_that_runs_for_real_takes_no_mask_either() -> None:
+    """Where fakes do not go on, as through the experts of a mixture."""
+    assert run_for_real(Routed(), (torch.randn(4, 12, 8),), {}).positions.plain
+
+
+class Routed(nn.Module):
+    """It makes positions in each row, as Whisper does, and a causal mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(_attn_implementation="sdpa")
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        positions = torch.arange(x.shape[1])[None].repeat(x.shape[0], 1)
+        mask = library.create_causal_mask(
+            config=self.config,
+            inputs_embeds=x,
+            attention_mask=None,
+            past_key_values=None,
+            position_ids=positions,
+        )
+        y = self.up(x)
+        return (y if mask is None else y * mask.float().mean()).square().mean()
+
+
+def test_a_mask_of_ones_masks_nothing() -> None:
+    """Bart's decoder makes one where it is not compiled."""
+    with FakeTensorMode() as mode, watched_positions():
+        ones = torch.ones(2, 6).to(torch.bool)
+        assert library._ignore_causal_mask_sdpa(ones, 6, 6, 0, 0)
+        given = mode.from_tensor(torch.ones(2, 6, dtype=torch.bool))
+        assert not library._ignore_causal_mask_sdpa(given, 6, 6, 0, 0)
+
+
 def test_only_rows_that_count_are_known() -> None:
     with FakeTensorMode() as mode:
         given = mode.from_tensor(torch.arange(6))
@@ -137,6 +173,8 @@ def test_only_rows_that_count_are_known() -> None:
             looks = {
                 "arange": row + 0,
                 "expanded": row.expand(3, -1),
+                "repeated for each row": row.repeat(3, 1),
+                "repeated in the row": row.repeat(1, 2),
                 "given": given[None],
                 "with a given one": row + given,
                 "of this length alone": row.remainder(6),
@@ -148,6 +186,8 @@ def test_only_rows_that_count_are_known() -> None:
     assert dict(zip(looks, positions.looks, strict=True)) == {
         "arange": True,
         "expanded": True,
+        "repeated for each row": True,
+        "repeated in the row": False,
         "given": False,
         "with a given one": False,
         "of this length alone": False,

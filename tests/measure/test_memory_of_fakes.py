@@ -55,7 +55,15 @@ def own_formula(given: Tensor) -> Tensor:
     return functional.mish(given * 2).sum() + given.norm(dim=0)
 
 
-@pytest.mark.parametrize("forward", [added_in_place, held_elsewhere, own_formula])
+def rows_selected(given: Tensor) -> Tensor:
+    """Its gradient's zeros are filled, not copied."""
+    return (given * 2).index_select(0, torch.arange(500)).mul(3).sum()
+
+
+FORWARDS = added_in_place, held_elsewhere, own_formula, rows_selected
+
+
+@pytest.mark.parametrize("forward", FORWARDS)
 def test_the_peak_of_backward_is_that_of_real_tensors(
     forward: Callable[[Tensor], Tensor], one_thread: None
 ) -> None:
@@ -72,6 +80,15 @@ def test_the_peak_of_backward_is_that_of_real_tensors(
             total.backward()
     highest = max(event.total_bytes for event in recording.events)
     assert abs(memory.peak_bytes - highest) < 100  # single numbers
+
+
+def test_a_view_of_a_constant_takes_nothing() -> None:
+    constant = torch.ones(2, 1000)
+    with FakeTensorMode(allow_non_fake_inputs=True), FakeMemory({}) as memory:
+        doubled = constant[0] * 2
+        assert memory.live_bytes == MANY
+        del doubled
+    assert (memory.live_bytes, memory.peak_bytes) == (0, MANY)
 
 
 def test_workspace_is_that_of_the_same_call() -> None:
