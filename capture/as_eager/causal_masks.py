@@ -14,6 +14,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -62,7 +63,7 @@ def watched_positions() -> Iterator[Positions]:
             positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
             return find(position_ids)
 
-        ignored = getattr(library, _IGNORED, None)
+        ignored: Any = getattr(library, _IGNORED, None)
 
         def ignore(padding_mask: torch.Tensor | None, *rest: object, **others: object) -> object:
             nothing = padding_mask is None or counting.holds(padding_mask, lambda m: bool(m.all()))

@@ -14,7 +14,8 @@ _ASKED = "free_bytes"  # the generated module's function
 
 def globals_of(model: nn.Module) -> dict[str, Any]:
     """Return the globals of the module that a planned model's class stands in."""
-    return inspect.unwrap(type(model).forward).__globals__
+    found: dict[str, Any] = inspect.unwrap(type(model).forward).__globals__
+    return found
 
 
 @contextmanager
