@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+# A shell without job control lets what it runs in the background ignore Ctrl-C.
+_LISTEN = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
 
 def signalled(program: str, folder: Path, word: str, number: int) -> tuple[int, str]:
     """Run a program on small.py, send a signal when it prints a word; return how it ended.
@@ -13,7 +16,7 @@ def signalled(program: str, folder: Path, word: str, number: int) -> tuple[int, 
     That is the exit code and what came on stderr after the word.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", program, "small.py", "--budget", "80%"],
+        [sys.executable, "-c", _LISTEN + program, "small.py", "--budget", "80%"],
         cwd=folder,
         stderr=subprocess.PIPE,
         text=True,

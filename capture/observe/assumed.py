@@ -98,18 +98,16 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
     return words if module.training or not path else f"{words} in eval mode"
 
 
-def paths_of(row: str, modules: Iterable[str]) -> list[str]:
-    """Return the paths that a row stands for."""
-    head, star, tail = row.rpartition("*")
-    indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+")
-    return [name + tail for name in modules if indexed.fullmatch(name)] if star else [row]
-
-
 def rows_of(table: Mapping[str, Any], modules: Iterable[str]) -> dict[str, Any]:
     """Return the row of each path; one of an index counts more than one of all."""
+    found: dict[str, Any] = {}
     rows = [(path, row) for paths, row in table.items() for path in paths.split(" | ")]
-    rows.sort(key=lambda row: -row[0].count("*"))
-    return {path: row for pattern, row in rows for path in paths_of(pattern, modules)}
+    for path, row in sorted(rows, key=lambda row: -row[0].count("*")):
+        head, star, tail = path.rpartition("*")
+        indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+")
+        paths = [name + tail for name in modules if indexed.fullmatch(name)] if star else [path]
+        found |= dict.fromkeys(paths, row)
+    return found
 
 
 class File:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames
+from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import word_list
+from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
-from remat_gen.codegen.classes.roles import kept_by_others
 from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
@@ -56,13 +56,15 @@ class Writer:
     inputs: Mapping[str, Input] = field(init=False)
     turns: Mapping[str, str] = field(init=False)
     gradient_of: Mapping[str, str] = field(init=False)  # the argument, by what is its gradient
+    owners: frozenset[str] = field(init=False)  # names of blocks that are there for all blocks
 
     def __post_init__(self) -> None:
         self.turns = turns_of(self.block_class.body, self.graph.layers)
         self.inputs = {i.tensor: i for i in self.graph.inputs}
         body = self.block_class.body
         self.taken.update(self.global_names)
-        self.taken.update(map(self._owner_name, kept_by_others(body)))
+        self.owners = frozenset(map(self._owner_name, self._read_by_all()))
+        self.taken.update(self.owners)
         for name in dict.fromkeys((*lengths_of(body.forward), *self._lengths_in_backward())):
             self.lengths[name] = free_name(self.graph.layers, name, name, self.taken)
             self.taken.add(self.lengths[name])
@@ -196,8 +198,14 @@ class Writer:
         if mark.kind != "kept":
             gradient = self.gradient_of.get(mark.name)
             return f"g.{self.names[gradient]}" if gradient else self.names[mark.name]
-        own = mark.owner == self.block_class.body.block
-        return f"{'self' if own else self._owner_name(mark)}.{self.kept_names[mark.name]}"
+        return f"{self._owner(mark)}.{self.kept_names[mark.name]}"
+
+    def _owner(self, mark: Mark) -> str:
+        """Write the block that keeps what a mark stands for."""
+        if mark.owner == self.block_class.body.block:
+            return "self"
+        name = self._owner_name(mark)
+        return name if name in self.owners else self._place(mark)
 
     def _owner_name(self, mark: Mark) -> str:
         """Name the block that keeps what a mark stands for."""
@@ -207,11 +215,20 @@ class Writer:
         name = "before" if distance < 0 else "after"
         return name if abs(distance) == 1 else f"{name}_{abs(distance)}"
 
+    def _read_by_all(self) -> Iterator[Mark]:
+        """Yield what each block of the class finds in others, not some of them alone."""
+        body, fixed = self.block_class.body, self.block_class.fixed
+        for function in (body.forward, body.backward):
+            of_all = {m for s in function.statements if not s.blocks for m in s.marks()}
+            of_all |= {m for text in function.returns.values() for m in find(text)} | fixed
+            yield from (m for m in of_all if m.kind == "kept" and m.owner != body.block)
+
     def _frame(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
         """Write what finds other blocks and lengths, in one line if it fits."""
         block = self.block_class.body.block
         others = [m for m in function.marks() if m.kind == "kept" and m.owner != block]
-        found = {self._owner_name(mark): self._place(mark) for mark in others}
+        named = [mark for mark in others if self._owner_name(mark) in self.owners]
+        found = {self._owner_name(mark): self._place(mark) for mark in named}
         found |= {self.lengths[name]: f"self.{name}" for name in lengths}
         line = f"{', '.join(found)} = {', '.join(found.values())}"
         if len(line) <= WIDTH:

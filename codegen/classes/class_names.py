@@ -32,7 +32,11 @@ def name_classes(
     """Return a class name for each: `LayerMlp`; of others that begin alike: `LayerMlpLast`, …"""
     in_order = sorted(classes, key=lambda c: c.body.block)
     namer = _ClassNamer(model, layers, taken)
-    bases = {c: namer.base(c) for c in in_order}
+    bases, parts = dict[BlockClass, str](), dict[str, str]()
+    for block_class in in_order:
+        base, own = namer.bases(block_class)
+        same = parts.setdefault(base, own) == own  # else they are called after their attributes
+        bases[block_class] = base if same else own
     counts, names, used = Counter(bases.values()), dict[BlockClass, str](), set(taken)
     for block_class, base in bases.items():
         candidates = namer.candidates(block_class, base, alone=counts[base] == 1)
@@ -47,8 +51,11 @@ class _ClassNamer:
     layers: Layers
     taken: Collection[str]
 
-    def base(self, block_class: BlockClass) -> str:
-        """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`."""
+    def bases(self, block_class: BlockClass) -> tuple[str, str]:
+        """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`.
+
+        The second name is for parts of one class, after the attribute: `DecoderCross`.
+        """
         operations = block_class.body.operations
         modules = dict(self.model.named_modules(remove_duplicate=False))
         paths = [o.module for o in operations if o.module in modules]  # others are in plain lists
@@ -56,10 +63,12 @@ class _ClassNamer:
         layer = layer if layer in modules else ""
         owner = modules[layer]
         inside = {path.removeprefix(layer).removeprefix(".") for path in paths} - {""}
-        part = _part(owner, inside, attributes=not layer)
-        if part or (layer and inside):
-            return f"{_class_name(owner)}{part}"
-        return f"{_class_name(owner)}{camel(identifier(operations[-1].hint)) if operations else ''}"
+        attribute, part = _part(owner, inside, attributes=not layer)
+        if not part and not (layer and inside):
+            attribute = part = operations[-1].hint if operations else ""
+            part = camel(identifier(part)) if part else ""
+        attribute = camel(identifier(attribute)) if attribute else ""
+        return f"{_class_name(owner)}{part}", f"{_class_name(owner)}{attribute}"
 
     def candidates(self, block_class: BlockClass, base: str, *, alone: bool) -> Iterator[str]:
         """Yield the names that a class may have, the best first."""
@@ -68,7 +77,8 @@ class _ClassNamer:
         if not alone and len(bodies) == 1 and self._at_edge(block_class.body, 0):
             yield f"{base}First"
         yield f"{base}Block" if base in self.taken else base
-        if any(self._at_edge(body, -1) for body in bodies):
+        edges = [any(self._at_edge(body, edge) for body in bodies) for edge in (0, -1)]
+        if edges == [False, True]:
             yield f"{base}Last"
         number = "_".join(filter(str.isdigit, layer.split(".")))
         yield from [f"{base}{number}"] * bool(number)
@@ -83,8 +93,10 @@ class _ClassNamer:
         return path in lists and [number] == list(lists[path]._modules)[place:][:1]
 
 
-def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> str:
+def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> tuple[str, str]:
     """Name the part of a module that most of the parameters at `paths` are of; "" for all of it.
+
+    By the attribute that it is, and as it is to be called.
 
     A part that others run as well is looked into: `Embedding` of a `LlamaModel` in the model.
     """
@@ -94,7 +106,7 @@ def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> str:
         weights[path.partition(".")[0]] += sum(parameter.numel() for parameter in own)
     whole = sum(weights.values()) == _weight(owner)
     if not weights or (whole and not attributes):
-        return ""
+        return "", ""
     name, weight = max(weights.items(), key=lambda found: found[1])
     part = owner.get_submodule(name)
     inner = {path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")}
@@ -102,8 +114,8 @@ def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> str:
         return _part(part, inner, attributes=attributes)
     telling = type(part).__name__.endswith(_TELLING)
     if not telling and (attributes or _of_torch(part)):
-        return camel(identifier(name))
-    return _without_shared(_class_name(part), _class_name(owner))
+        return name, camel(identifier(name))
+    return name, _without_shared(_class_name(part), _class_name(owner))
 
 
 def _without_shared(kind: str, owner: str) -> str:

@@ -54,9 +54,13 @@ def handed(
 
 
 def _columns(bodies: Sequence[Body]) -> list[tuple[str, ...]]:
-    """Return for each number what stands there in each of the bodies; () where it is the same."""
-    rows = zip(*map(_numbers, bodies), strict=True)
-    return [row if len(set(row)) > 1 else () for row in rows]
+    """Return for each number what each body runs it with, or ""; () where it is the same."""
+    rows = zip(*map(_run_with, bodies), strict=True)
+    return [row if len({*row} - {""}) > 1 else () for row in rows]
+
+
+def _run_with(body: Body) -> list[str]:
+    return [n * s.runs_in(body.block) for s in _statements(body) for n in _found(s.text)]
 
 
 def _numbers(body: Body) -> tuple[str, ...]:

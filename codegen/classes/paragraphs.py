@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias
 
 from remat_gen.codegen.expressions.prose import user_line
@@ -32,17 +33,41 @@ def paragraphs(
     The `bodies` read the same, but for bytes; what is written is the first one.
     """
     found: list[Paragraph] = []
-    lines: list[str] = []
+    written: list[Alike] = []
     source: Source | None = None
     for alike in zip(*bodies, strict=True):
         statement = alike[0]
         new = statement.source if source is None or not statement.again else None
         if new is not None and new != source:
-            if lines:
-                found.append(Paragraph(_heading(source), tuple(lines)))
-            lines, source = [], new
-        lines += _lines(alike, spell)
-    return [*found, Paragraph(_heading(source), tuple(lines))] if lines else found
+            if written:
+                found.append(_paragraph(source, written, spell))
+            written, source = [], new
+        written.append(alike)
+    return [*found, _paragraph(source, written, spell)] if written else found
+
+
+def _paragraph(
+    source: Source | None, written: list[Alike], spell: Callable[[str], str]
+) -> Paragraph:
+    lines: list[str] = []
+    seen: set[int] = set()  # blocks that a condition above has named
+    for blocks, rows in groupby(written, key=lambda alike: alike[0].blocks):
+        inner = [line for alike in rows for line in _lines(alike, spell)]
+        if not blocks:
+            lines += inner
+            seen = set()
+            continue
+        seen = seen if seen.isdisjoint(blocks) else set()
+        head = f"{'el' * bool(seen)}if {_condition(blocks)}:"
+        seen |= {*blocks}
+        rest = head.startswith("el") and len(seen) == len(written[0])
+        lines += ["else:" if rest else head, *(f"    {line}" for line in inner)]
+    return Paragraph(_heading(source), tuple(lines))
+
+
+def _condition(blocks: tuple[int, ...]) -> str:
+    one, *others = map(str, blocks)
+    return f"self.at in ({one}, {', '.join(others)})" if others else f"self.at == {one}"
 
 
 def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
@@ -56,12 +81,7 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     names = ", ".join(spell(str(mark)) for mark, _ in statement.frees)
     width = WIDTH - len("del ") - len(said)  # a name may be longer than a line: it stays whole
     *first, last = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
-    lines = [*(f"del {line.rstrip(',')}" for line in first), f"del {last}{said}"]
-    if not statement.blocks:
-        return lines
-    one, *others = map(str, statement.blocks)
-    which = f"in ({one}, {', '.join(others)})" if others else f"== {one}"
-    return [f"if self.at {which}:", *(f"    {line}" for line in lines)]
+    return [*(f"del {line.rstrip(',')}" for line in first), f"del {last}{said}"]
 
 
 def _heading(source: Source | None) -> str:

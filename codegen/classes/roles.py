@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from remat_gen.codegen.expressions.marks import Mark
+from remat_gen.codegen.expressions.marks import Mark, find
 from remat_gen.codegen.statements.statements import Body
 
 
@@ -37,8 +37,7 @@ class Roles:
         are no class, as where two halves change places from one layer to the next.
         """
         trial = Roles(dict(self.parent), {role: dict(kept) for role, kept in self.kept.items()})
-        pairs = zip(kept_marks(one), kept_marks(other), strict=True)
-        if not all(trial._united(*pair) for pair in pairs):
+        if not all(trial._united(*pair) for pair in _pairs(one, other)):
             return False
         self.parent, self.kept = trial.parent, trial.kept
         return True
@@ -58,10 +57,27 @@ class Roles:
 
 def kept_marks(body: Body) -> list[Mark]:
     """Return what a body touches of what blocks keep, each once, in order of appearance."""
-    marks = body.forward.marks() + body.backward.marks()
-    return list(dict.fromkeys(mark for mark in marks if mark.kind == "kept"))
+    return list(dict.fromkeys(mark for row in _rows(body) for mark in row or ()))
 
 
 def kept_by_others(body: Body) -> list[Mark]:
     """Return what a body touches of what other blocks keep, each once, in order of appearance."""
     return [mark for mark in kept_marks(body) if mark.owner != body.block]
+
+
+def _pairs(one: Body, other: Body) -> Iterator[tuple[Mark, Mark]]:
+    """Yield what is kept in the same place of two bodies, where both of them run it."""
+    for row, other_row in zip(_rows(one), _rows(other), strict=True):
+        if row is not None and other_row is not None:
+            yield from zip(row, other_row, strict=True)
+
+
+def _rows(body: Body) -> Iterator[list[Mark] | None]:
+    """Yield what is kept in each line of a body, what is freed after all else; None if not run."""
+    for function in (body.forward, body.backward):
+        lines = function.statements
+        marks = [find(s.text + s.again) if s.runs_in(body.block) else None for s in lines]
+        marks += map(find, function.returns.values())
+        marks += [[m for m, _ in s.frees] if s.runs_in(body.block) else None for s in lines]
+        for row in marks:
+            yield None if row is None else [mark for mark in row if mark.kind == "kept"]

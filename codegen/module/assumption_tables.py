@@ -18,7 +18,6 @@ from remat_gen.capture.observe.assumed import (
     digest_of,
     fetch,
     is_plain,
-    paths_of,
     rows_of,
 )
 from remat_gen.capture.observe.repeats import Reads
@@ -163,7 +162,7 @@ def _shortest(
 ) -> dict[str, tuple[str, ...]]:
     """Return the row that has a path, and take what it says out of `left`."""
     for pattern in _patterns(path):
-        alike = paths_of(pattern, modules)
+        alike = list(rows_of({pattern: ()}, modules))
         if len(alike) > 1 and all(at in left for at in alike):
             most = max((left[at] for at in alike), key=[left[at] for at in alike].count)
             same = [at for at in alike if left[at] == most]

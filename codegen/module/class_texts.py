@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.classes.arrange import BlockClass, group
 from remat_gen.codegen.classes.block_fields import block_fields
 from remat_gen.codegen.classes.block_text import Writer
 from remat_gen.codegen.classes.class_names import name_classes, title_of
+from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.graph import Graph

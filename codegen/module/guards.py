@@ -24,7 +24,6 @@ from remat_gen.capture.observe.assumed import (
     fetch,
     is_plain,
     layout_of,
-    paths_of,
     rows_of,
 )
 from remat_gen.codegen.expressions.expressions import quoted
@@ -56,7 +55,6 @@ def sources(*, held: bool, fixed: bool = False) -> str:
         *((is_plain, describe) if held else ()),
         *((digest_of,) if held or fixed else ()),
         describe_module,
-        paths_of,
         rows_of,
         fetch,
         described,

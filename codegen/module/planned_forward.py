@@ -169,7 +169,8 @@ class ForwardWriter:
             target = f"{', '.join(outputs)} = " if body.last else ""
             arguments = [self.names[block_class], *given[block_class].arguments(body)]
             at = block_class.bodies.index(body)
-            arguments += [f"{name}={own[at]}" for name, own in block_class.numbers.items()]
+            numbers = {name: own[at] for name, own in block_class.numbers.items()}
+            arguments += [f"{name}={number}" for name, number in numbers.items() if number]
             yield f"{target}{step}.run({', '.join(arguments)})"
 
     # -- inputs and outputs -------------------------------------------------------------------

@@ -31,6 +31,14 @@ class Statement:
     fetched: int = 0
     handed: int = 0
 
+    def runs_in(self, block: int) -> bool:
+        """Tell whether it is a block's, of those that the class serves."""
+        return not self.blocks or block in self.blocks
+
+    def marks(self) -> list[Mark]:
+        """Return the marks in order of appearance, with repetitions; what is freed comes last."""
+        return find(self.text + self.again) + [mark for mark, _ in self.frees]
+
     @property
     def verb(self) -> str:
         """Return what stands behind the line, before the bytes, or ""."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat_gen.capture.units.unit_kinds import Kind
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.classes.arrange import BlockClass, group
 from remat_gen.codegen.classes.block_fields import block_fields
 from remat_gen.codegen.classes.block_text import RESERVED, Writer
+from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.classes.shared_views import ViewHelper, share_views
 from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel

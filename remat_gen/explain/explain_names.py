@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from remat_gen.codegen.classes.arrange import BlockClass, KeptNames, group
+from remat_gen.codegen.classes.arrange import BlockClass, group
 from remat_gen.codegen.classes.block_text import RESERVED, Writer
+from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.classes.shared_views import share_views
 from remat_gen.codegen.expressions.marks import Mark, argument
 from remat_gen.codegen.module.generated_names import generated_names

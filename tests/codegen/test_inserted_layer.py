@@ -35,9 +35,10 @@ ALLOWED = 20
 GONE = 3
 
 # The distance to the last block, to which the tied weight's gradient reaches, the model's hash, and
-# which layers a class is for.
+# which layers a class is for, and which of its blocks a condition.
 COUNTED = re.compile(
     r"\bafter_\d+\b|step\[self\.at \+ \d+\]|ModuleList\[\d+\]|LAYERS = \d|\bh\.[\d*](?=: )"
+    r"|(?<=self\.at )(?:== \d+|in \([\d, ]+\))"
 )
 
 

@@ -64,11 +64,11 @@ def test_layers_of_other_rates_are_one_class(tmp_path: Path, share: float | None
     emitted = emit(tmp_path, text_of(rates), *choose)
     assert_bitwise(emitted)
     called = re.findall(r"\.run\(\s*(\w+)", emitted.text)
-    assert len(set(called[2:5])) == 1, "but for those at the ends, which hand on less"
-    handed_on = re.findall(r"probability=(0\.\d+), scale=(0\.\d+)", emitted.text)
-    # backward begins with the layer's before
-    both = zip(rates[2:5], rates[1:4], strict=True)
-    assert handed_on == [(repr(1 - rate), repr(1 - before)) for rate, before in both]
+    assert len(set(called[1:6])) == 1, "but for the first, which hands on less"
+    handed_on = re.findall(r"probability=(0\.\d+)(?:, scale=(0\.\d+))?\)", emitted.text)
+    # backward begins with the layer's before; of the first two layers in one way, with one number
+    both = zip(rates[1:], ("", *rates[1:-1]), strict=True)
+    assert handed_on == [(repr(1 - rate), before and repr(1 - before)) for rate, before in both]
     assert "self.probability" in emitted.text
 
 
