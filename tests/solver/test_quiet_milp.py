@@ -49,8 +49,8 @@ def test_a_talkative_solver(
         return milp(*args, **kwargs)
 
     monkeypatch.setattr(quiet_milp, "milp", talkative)
-    solver = Solver(gpt_like(2), strategy, effort=Effort.QUICK)
-    solver.solve(solver.plain.peak_bytes * 6 // 10)
+    solver = Solver(gpt_like(1), strategy, effort=Effort.QUICK)
+    solver.solve(solver.plain.peak_bytes * 9 // 10)
     assert calls
     assert not capfd.readouterr().out
 
