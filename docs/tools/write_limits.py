@@ -23,7 +23,7 @@ tells has a section of its own. This page is written from the tests
 _TAIL = """
 ## Not there at all
 
-- Pipeline and tensor parallelism.
+- Tensor parallelism; ZeroBubble's pipelines (others: `docs/distributed.md`).
 - Offload of parameters, gradients and optimizer state, and offload together with `--compile`.
   Activations go to the host with `--offload`; on a GPU that has not been run.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
