@@ -82,12 +82,19 @@ class FirstRun:
         finally:
             self.fresh.put_back()
 
-    def compared(self, model: nn.Module, reads: Reads) -> Reads:
-        """Add what a fresh model is known by, while it is `held`: values, where no layout tells."""
+    def compared(self, model: nn.Module, reads: Reads, refused: TraceError) -> Reads:
+        """Add what a fresh model is known by, while it is `held`: values, where no layout tells.
+
+        Raises:
+            TraceError: `refused`, where those would be of a buffer that was there: the next model
+                may fill it with others.
+        """
         words, found = self.words(model, reads), list(self.again)
         for name in self.made:
             owner = name.rpartition(".")[0]
             if not any(path == owner or path.rpartition(".")[0] == owner for path in words):
+                if name in self.filled:
+                    raise refused
                 found.append(name)
         return reads.with_buffers(tuple(found))
 

@@ -312,10 +312,10 @@ def _settled(
     except TraceError as refused:  # also for a buffer that is not there
         if not settles:
             raise
-        first = first_run(model, call, refused)
+        first, why = first_run(model, call, refused), refused
     with first.held():
         returned, reads, looks = _returned(model, call, file)
-        reads = first.compared(model, reads)
+        reads = first.compared(model, reads, why)
     refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
     return (returned, reads, looks), first
 
