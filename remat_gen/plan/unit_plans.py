@@ -37,11 +37,15 @@ def plan_units(
     """
     planned = make_plan(pinned, step.graph, limit, search, elsewhere)
     budget = within = planned.budget_bytes
+    before = 0
     for _ in range(_ROUNDS):
         ordered = _in_units(step, planned, elsewhere)
-        if ordered.highest.nbytes <= budget:
+        peak = ordered.highest.nbytes
+        if peak <= budget:
             return replace(ordered, budget_bytes=budget)
-        within -= ordered.highest.nbytes - budget
+        if peak == before:  # a few bytes less are no other schedule: less than this one needs is
+            within = min(within, planned.highest.nbytes)
+        within, before = within - (peak - budget), peak
         try:
             planned = make_plan(pinned, step.graph, within, search, elsewhere)
         except InfeasibleBudgetError as error:
