@@ -17,7 +17,7 @@ from remat_gen.codegen.classes.layer_numbers import handed, together, without_nu
 from remat_gen.codegen.classes.own_views import DiffersError
 from remat_gen.codegen.classes.roles import Roles, kept_by_others, kept_marks
 from remat_gen.codegen.classes.variants import as_one, owned_by_one
-from remat_gen.codegen.expressions.marks import Mark, fill
+from remat_gen.codegen.expressions.marks import IN_ALL, Mark, fill
 from remat_gen.codegen.expressions.parameter_paths import access
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Input, Kind
@@ -65,7 +65,7 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
     numbers: dict[Mark, int] = {}
 
     def canonical(mark: Mark) -> str:
-        if mark.kind in ("length", "compiled"):
+        if mark.kind in IN_ALL:
             return str(mark)
         number = numbers.setdefault(mark, len(numbers))
         return f"<{mark.kind} {int(mark.owner == body.block)} {number}>"

@@ -14,11 +14,10 @@ from typing import TypeAlias
 
 from remat_gen.codegen.classes.layer_numbers import without_numbers
 from remat_gen.codegen.classes.own_views import DiffersError, with_views, without_views
-from remat_gen.codegen.expressions.marks import Mark, argument, fill, find
+from remat_gen.codegen.expressions.marks import IN_ALL, Mark, argument, fill, find
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph
 
-_SAME = frozenset("length compiled".split())  # marks that mean the same in all blocks
 _Row: TypeAlias = tuple[Statement, ...]  # one line in each body; what is freed stands one by one
 
 
@@ -121,7 +120,7 @@ def _aligned(graph: Graph, ours: list[_Line], theirs: list[_Line]) -> Iterator[_
 
 def _shape(statement: Statement, block: int) -> object:
     def canonical(mark: Mark) -> str:
-        return str(mark) if mark.kind in _SAME else f"<{mark.kind} {mark.owner == block}>"
+        return str(mark) if mark.kind in IN_ALL else f"<{mark.kind} {mark.owner == block}>"
 
     text = fill(without_numbers(without_views(statement.text)), canonical)
     verb = statement.verb if statement.text else ""
@@ -131,14 +130,12 @@ def _shape(statement: Statement, block: int) -> object:
 def _pair_results(ours: Body, theirs: Body, pairs: Pairs) -> None:
     """Pair what is returned, and the arguments that it is the gradients of."""
     for one, other in ((ours.forward, theirs.forward), (ours.backward, theirs.backward)):
-        shapes = [_results(ours.block, one), _results(theirs.block, other)]
-        if shapes[0] != shapes[1]:
+        if _results(ours.block, one) != _results(theirs.block, other):
             raise DiffersError
         for a, b in zip(one.returns.values(), other.returns.values(), strict=True):
             pairs.add(find(a), find(b))
         pairs.add(map(argument, one.returns), map(argument, other.returns))
-        turns = zip(one.turns, other.turns, strict=True)
-        for turn, other_turn in turns:
+        for turn, other_turn in zip(one.turns, other.turns, strict=True):
             pairs.add(map(argument, turn), map(argument, other_turn))
 
 
@@ -153,14 +150,14 @@ def _freed_mark(row: _Row) -> Mark:
 
 def _pair_freed(ours: _Line, theirs: _Line, pairs: Pairs) -> None:
     """Pair what both free behind a line, and no line that both have reads: by its block."""
-    rest = [mark for mark in map(_freed_mark, theirs.frees) if mark not in pairs.ours]
+    rest = [m for m in map(_freed_mark, theirs.frees) if m.kind == "kept" and m not in pairs.ours]
     for mark in map(_freed_mark, ours.frees):
-        distance = mark.owner - ours.block
-        alike = (m for m in rest if m.kind == mark.kind and m.owner - theirs.block == distance)
-        found = next(alike, None) if mark.kind == "kept" and mark not in pairs.theirs else None
-        if found:
-            rest.remove(found)
-            pairs.add([mark], [found])
+        if mark.kind == "kept" and mark not in pairs.theirs:
+            distance = mark.owner - ours.block
+            found = next((m for m in rest if m.owner - theirs.block == distance), None)
+            if found:
+                rest.remove(found)
+                pairs.add([mark], [found])
 
 
 @dataclass(slots=True)
@@ -228,7 +225,7 @@ class _Merge:
                 return self.known[body.block][theirs[mark]]
             if mark.kind == "kept" and mark not in self.fixed:
                 return replace(mark, owner=mark.owner - first.block + body.block)
-            if mark.kind in ("kept", "value", *_SAME):
+            if mark.kind in ("kept", "value", *IN_ALL):
                 return mark
             raise DiffersError
 
@@ -254,13 +251,8 @@ def _together(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     """Return statements, what the same blocks free after each other as one."""
     found: list[Statement] = []
     for statement in statements:
-        last = found[-1] if found else statement
-        if (
-            last.frees
-            and statement.frees
-            and last is not statement
-            and last.blocks == statement.blocks
-        ):
+        last = found[-1] if found else None
+        if last and last.frees and statement.frees and last.blocks == statement.blocks:
             found[-1] = replace(last, frees=(*last.frees, *statement.frees))
         else:
             found.append(statement)

@@ -20,6 +20,7 @@ from remat_gen.ir.size import Size, write
 
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"  # private use: in no one's source
 MARK = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}(-?\\d+){_SEPARATOR}([^{_CLOSE}]*){_CLOSE}")
+IN_ALL = frozenset("length compiled".split())  # kinds that mean the same in all blocks
 
 
 @dataclass(frozen=True, slots=True)
