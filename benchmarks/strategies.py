@@ -16,12 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 from solver_problems import gpt_like
 
 from remat_gen.bare.graph_file import read_graph
-from remat_gen.solver.checkmate import checkmate
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.registry import STRATEGIES, entrant_for
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.published import checkmate
 
 SHARES = (95, 90, 85, 80, 70, 60, 50, 40)
 PROVED = {"vgg16": (95, 90, 85), "unet": (90, 80, 60, 50)}  # DESIGN.md, section 8

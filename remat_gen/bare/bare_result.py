@@ -13,12 +13,11 @@ from rich.text import Text
 from remat_gen.ask.budget import parse_budget
 from remat_gen.bare.graph_file import read_instance
 from remat_gen.ir.byte_text import size
-from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.schedule import Run, Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort
-from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import (
     InfeasibleError,
     SmallestBudget,
@@ -67,8 +66,6 @@ def solve_graph(
     except InfeasibleError as error:
         smallest = SmallestBudget(error.smallest_bytes, error.operation_index)
         ruled_out = error.proved
-    except TooLargeError as error:
-        raise UsageError(f"{path}: {error}; --strategy auto searches any graph") from error
     return BareResult(
         problem=solver.problem,
         strategy=strategy,

@@ -14,7 +14,7 @@ from remat_gen.capture.lower.shorter_steps import smaller_lengths
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
-from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import plan_there
@@ -26,7 +26,6 @@ from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort, News
 from remat_gen.solver.offload.offload_solver import OffloadSolver
-from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 from remat_gen.solver.stable.committed_schedule import Committed
 from remat_gen.solver.workspace_headroom import Elsewhere
@@ -113,7 +112,6 @@ def make_plan(
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
             would fit and the user's line that sets it; it says so where the pins are to blame.
-        UsageError: the strategy cannot search a model of this size.
     """
     problem = pinned.problem
     solver = search.solver(problem, elsewhere)
@@ -127,8 +125,6 @@ def make_plan(
     except InfeasibleError as error:
         blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
         raise _infeasible(graph, error, budget, eager, blame) from error
-    except TooLargeError as error:
-        raise UsageError(f"{error}; --strategy auto searches any model") from error
     without = replay(problem, found.solution.schedule, keep_gradients=True)
     return Planned(pinned, found.solution, found.peak, budget, without)
 

@@ -26,10 +26,9 @@ def tables(found: Sweep) -> Group:
         f"{found.title} on {found.device}: time added to eager's step, in %, "
         f"within a share of its predicted peak of {size(found.eager_peak_bytes)}"
     )
-    notes = [Text(f"left out: {why}", style="dim") for why in found.left_out]
     trade_off = _table(*trade_off_rows(found), gap=1)
     today = _table(*rival_rows(found))
-    return Group(Text(title), Text(), trade_off, *notes, Text(), today, Text(), Text(_NOTE))
+    return Group(Text(title), Text(), trade_off, Text(), today, Text(), Text(_NOTE))
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> Table:
@@ -100,7 +99,6 @@ def sweep_json(found: Sweep) -> dict[str, Any]:
         "costs_reused": found.costs_reused,
         "strategies": {curve.strategy: _points_json(found, curve) for curve in found.curves},
         "today": [_rival_json(found, rival) for rival in found.rivals],
-        "left_out": list(found.left_out),
     }
 
 

@@ -10,7 +10,6 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.published.size_limit import TooLargeError
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 from remat_gen.terminal.progress import Progress, Silent, Step
 from remat_gen.trade_off.baselines import Peer, layered_peers
@@ -60,10 +59,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All that was swept. `budgets` are shared by all curves; below the first nothing was found.
-
-    `left_out` says which strategies were not tried, and why.
-    """
+    """All that was swept. `budgets` are shared by all curves; below the first nothing was found."""
 
     title: str
     device: str
@@ -72,7 +68,6 @@ class Sweep:
     budgets: tuple[int, ...]
     curves: tuple[Curve, ...]
     rivals: tuple[Rival, ...]
-    left_out: tuple[str, ...]
     costs_reused: bool
 
     def overhead(self, time_us: float) -> float:
@@ -134,9 +129,7 @@ def sweep(
     """Sweep the budgets of a measured model."""
     names = tuple(strategies) or _suitable(found)
     sweeper = _Sweeper(found, points, effort, progress.stage("solve"), len(names))
-    solvers, left_out = sweeper.solvers(names)
-    if not solvers:
-        raise UsageError(f"nothing to sweep: {'; '.join(left_out)}")
+    solvers = sweeper.solvers(names)
     budgets = sweeper.budgets(solvers)
     curves = tuple(sweeper.curve(name, solver, budgets) for name, solver in solvers.items())
     first = next(iter(solvers.values()))
@@ -150,7 +143,6 @@ def sweep(
         budgets,
         curves,
         rivals,
-        tuple(left_out),
         found.reused,
     )
 
@@ -170,19 +162,14 @@ class _Sweeper:
     strategies: int
     done: int = 0
 
-    def solvers(self, names: Sequence[str]) -> tuple[dict[str, Solver], list[str]]:
-        """Return the strategies that take a model of this size, and why others do not."""
+    def solvers(self, names: Sequence[str]) -> dict[str, Solver]:
+        """Return the strategies, each with its smallest budget known."""
         solvers: dict[str, Solver] = {}
-        left_out = []
         for name in names:
             self._tell(f"{name}: smallest budget")
-            solver = Solver(self.found.problem, name, self._inner(name), self.effort)
-            try:
-                solver.smallest_budget()
-                solvers[name] = solver
-            except TooLargeError as error:
-                left_out.append(str(error))
-        return solvers, left_out
+            solvers[name] = Solver(self.found.problem, name, self._inner(name), self.effort)
+            solvers[name].smallest_budget()
+        return solvers
 
     def budgets(self, solvers: dict[str, Solver]) -> tuple[int, ...]:
         """Return budgets from the smallest that any strategy meets to eager's peak, evenly."""

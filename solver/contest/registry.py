@@ -33,8 +33,8 @@ class _Published:
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
-    "checkmate": _Published("checkmate.checkmate", staged=False, quick=False),
-    "checkmate-lp": _Published("checkmate.checkmate_lp", staged=False, quick=False),
+    "checkmate": _Published("published.checkmate", staged=False, quick=False),
+    "checkmate-lp": _Published("published.checkmate_lp", staged=False, quick=False),
     "ogc": _Published("published.ogc"),
     "chen-sqrt": _Published("published.chen_sqrt"),
     "chen-greedy": _Published("published.chen_greedy"),

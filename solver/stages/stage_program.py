@@ -141,6 +141,20 @@ def sketch_stages(
     return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH, STEP), 0, STEP)
 
 
+def relaxed_stages(
+    graph: BitGraph, order: FirstRuns, budget_bytes: int, stages: tuple[int, ...]
+) -> list[list[float]] | None:
+    """Return K of the linear relaxation, for each stage of every value; None without a solution."""
+    rows = _rows(graph, order, budget_bytes, Cuts(stages))
+    if rows is None:
+        return None
+    result = _minimise(rows, 1, EXACT, relaxed=True)
+    if result.x is None:
+        return None
+    values = range(len(graph.nbytes))
+    return [[float(result.x[rows.k(v, i)]) for v in values] for i in range(1, len(stages) + 1)]
+
+
 def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> StageRows | None:
     """Return the program's rows, None where a stage alone exceeds the budget."""
     rows = StageRows(graph, order, budget_bytes, cuts.stages)
@@ -166,7 +180,9 @@ def _unit(rows: StageRows) -> float:
     return max(rows.graph.total_us, 1e-30)
 
 
-def _minimise(rows: StageRows, node_limit: int, gap: float, constant: float = 0.0) -> Any:
+def _minimise(
+    rows: StageRows, node_limit: int, gap: float, constant: float = 0.0, *, relaxed: bool = False
+) -> Any:
     """Minimise the re-runs' time and a constant, which is a last column: the gap is of the sum."""
     times = np.array(rows.graph.time_us) / _unit(rows)
     cost = np.zeros(rows.size + 1)
@@ -178,7 +194,7 @@ def _minimise(rows: StageRows, node_limit: int, gap: float, constant: float = 0.
         cost,
         constraints=LinearConstraint(matrix, rows.low, rows.high),
         bounds=Bounds([*rows.least, 1], [*rows.most, 1]),
-        integrality=[*rows.integral(), 0],
+        integrality=None if relaxed else [*rows.integral(), 0],
         options={"node_limit": node_limit, "mip_rel_gap": gap},
         unasked=NO_RENS if gap == EXACT else None,
     )

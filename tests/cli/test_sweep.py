@@ -132,7 +132,6 @@ def found() -> Sweep:
             Rival("checkpoint, every layer", 60 * mib, 1250.0, None, 1300.0),
             Rival("torch.compile, budget 0.5", 80 * mib, 1100.0, 0.5, 1050.0),
         ),
-        left_out=(),
         costs_reused=False,
     )
 

@@ -140,30 +140,30 @@ def least_time_anyhow(problem: Problem, budget: int) -> float | None:
 def least_time_in_stages(problem: Problem, budget: int) -> float | None:
     """Return the least time of the schedules in stages of the given order; one output each.
 
-    In the stage of an operation, re-runs stand in the given order before it. Forward operations
-    have no re-runs, backward ones only those of forward ones; a bare graph has both everywhere.
+    In the stage of an operation, re-runs stand before it. Forward operations have no re-runs,
+    backward ones only those of forward ones; a bare graph has both everywhere.
     """
     n, forward = len(problem.operations), problem.forward_count
     given = sum(1 << v for v in problem.given)
 
     def moves(state: State) -> Iterator[tuple[State, int]]:
-        (stage, after, resident) = state
+        stage, resident = state
         begins = stage == forward and bool(given)  # backward: the gradient comes before all else
         if begins and resident & given != given:
-            yield (stage, after, resident | given), -1
+            yield (stage, resident | given), -1
         else:
-            again = range(after, min(stage, forward or n)) if stage >= forward else ()
+            again = range(min(stage, forward or n)) if stage >= forward else ()
             for p in again:
                 if problem.operations[p].rerunnable:
-                    yield (stage, p + 1, resident | _made(problem, p)), p
+                    yield (stage, resident | _made(problem, p)), p
             if stage < n:
-                yield (stage + 1, 0, resident | _made(problem, stage)), stage
+                yield (stage + 1, resident | _made(problem, stage)), stage
         for v in range(len(problem.values)):
             kept = begins and given >> v & 1
             if resident >> v & 1 and problem.values[v].held is Held.FREE and not kept:
-                yield (stage, after, resident & ~(1 << v)), -1
+                yield (stage, resident & ~(1 << v)), -1
 
-    return _dijkstra(problem, budget, (0, 0, 0), moves, lambda state: state[0] == n)
+    return _dijkstra(problem, budget, (0, 0), moves, lambda state: state[0] == n)
 
 
 def _made(problem: Problem, p: int) -> int:

@@ -1,1 +1,0 @@
-"""Checkmate (Jain et al. 2020): the integer program and its rounded relaxation."""
