@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain
@@ -148,47 +149,44 @@ class Watch:
 
     def __init__(self, model: nn.Module, paths: Iterable[str], file: Any) -> None:
         self.known: dict[int, Any] = {}  # what blocks are given
-        self.file, (_, *modules), self.paths = file, model.modules(), list[str]()
+        self.model, self.file, self.paths = weakref.proxy(model), file, list[str]()
+        _, *self.modules = model.modules()
         names = "_modules", "_parameters", "_buffers", *HOOKS
         tables = [vars(m)[name] for m in model.modules() for name in names]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
-        owners = dict(model.named_modules(remove_duplicate=False)) | {":": file}
+        owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
         asked = {path: ["__class__", "__dict__", "training"] for path in owners}
         asked |= {"": ["__class__", "training"], ":": ["__class__", "__dict__"]}
         for path in paths:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
-            while owner not in asked:
+            while owner not in owners:
                 owner = owner.rpartition(".")[0]
             same = repr(value), f"{type(value).__name__} object"  # while it is the same object
-            steady = value is fetch(model, path, file) and (
-                callable(value) or describe(value) in same
-            )
-            if steady and value is not NOT_SET and "[" not in path and ":" not in path[1:]:
+            steady = value is fetch(model, path, file) is not NOT_SET
+            steady = steady and (callable(value) or describe(value) in same)
+            if steady and "[" not in path and ":" not in path[1:]:
                 asked[owner].append(path.removeprefix(owner).removeprefix("."))
             else:
                 self.paths.append(path)
-        self.of_model = operator.attrgetter(*asked.pop(""))
         self.asked = [(operator.attrgetter(*names), owners[p]) for p, names in asked.items()]
-        of_class = operator.attrgetter("forward", "__class__")
-        self.asked += [(of_class, kind) for kind in {*map(type, modules)}]
-        self.dicts = list(map(vars, modules))
-        self.objects, self.words = self.look(model)
+        self.objects, self.words = self.look()
 
-    def look(self, model: nn.Module) -> tuple[list[object], list[object]]:
+    def look(self) -> tuple[list[object], list[object]]:
         """Return the objects that are there now, and in words what may change within one."""
         asked = chain.from_iterable([get(owner) for get, owner in self.asked])
         held, names = map(dict.values, self.filled), chain.from_iterable(self.filled)
         layouts, strides = map(LAYOUT, self.tensors), map(Tensor.stride, self.tensors)
-        words = [describe(fetch(model, path, self.file)) for path in self.paths]
-        said = [*names, *map(len, self.dicts), *layouts, *strides, *words]
-        return [*self.of_model(model), *asked, *chain.from_iterable(held)], said
+        words = [describe(fetch(self.model, path, self.file)) for path in self.paths]
+        forwards = map(operator.attrgetter("forward"), self.modules)
+        said = [*names, *forwards, *layouts, *strides, *words]
+        return [*asked, *chain.from_iterable(held)], said
 
-    def is_current(self, model: nn.Module) -> bool:
+    def is_current(self) -> bool:
         """Tell whether all is as it was."""
         try:
-            objects, words = self.look(model)
+            objects, words = self.look()
         except AttributeError:  # one is gone
             return False
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))

@@ -294,11 +294,11 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     lines += ["import os"] if "os.sysconf(" in text else []
     lines += ["import hashlib"] if "hashlib." in text else []
     lines += ["import warnings"] if any(f.ones or f.rungs for f in forwards) else []
-    lines += ["import weakref"] if any(forward.watched for forward in forwards) else []
     lines += ["import math"] if "math." in text and any(f.lengths for f in forwards) else []
     lines += [
         "import operator",
         "import re",
+        "import weakref",
         "from collections.abc import Iterable, Iterator, Mapping",
         "from importlib import import_module",
         f"from itertools import chain, compress{', islice' * ('islice(' in text)}",
