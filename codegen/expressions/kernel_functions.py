@@ -15,7 +15,7 @@ class Kernel:
     """A function that calls a kernel: `batch_norm_backward(d_y, x, weight, …)`.
 
     `arguments` are the kernel's, in order, each with the text of its default, its only value where
-    it is `fixed`, or None where each call has its own.
+    it is `fixed` (or how it follows from another), or None where each call has its own.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Kernel:
             if given[name] == self.arguments[name]:
                 in_turn = False
             else:
-                words.append(given[name] if in_turn else f"{_plain(name)}={given[name]}")
+                words.append(given[name] if in_turn else f"{parameter(name)}={given[name]}")
         return ", ".join(words)
 
     def source(self) -> str:
@@ -47,7 +47,7 @@ class Kernel:
         handed = (
             f"{name}={value}" if name in self.keywords else value
             for name, default in self.arguments.items()
-            for value in [str(default) if name in self.fixed else _plain(name)]
+            for value in [str(default) if name in self.fixed else parameter(name)]
         )
         call = f"{self.function}({', '.join(handed)})"
         of = self.function.removeprefix("torch.").removesuffix(".default")
@@ -57,9 +57,9 @@ class Kernel:
     def _parameter(self, name: str) -> str:
         default = self.arguments[name]
         kind = "int" if name in self.sizes else "Tensor"
-        return f"{_plain(name)}: {f'Any = {default}' if default else kind}"
+        return f"{parameter(name)}: {f'Any = {default}' if default else kind}"
 
 
-def _plain(name: str) -> str:
-    """Return a parameter's name: no keyword, nor what Python has a meaning for."""
+def parameter(name: str) -> str:
+    """Return what a kernel's argument is called: no keyword, nor what Python has a meaning for."""
     return {"input": "x", "self": "x"}.get(name, name.lower())

@@ -280,9 +280,12 @@ class BodyWriter:
         if all(t or not made for t, made in zip(takes, _made(operation), strict=True)):
             places = zip(names, takes, strict=True)
             return [str(self.now.place(n)) if t else "_" for n, t in places], call
-        picked = ", ".join(str(i) for i in range(count) if takes[i])
+        picked = [i for i in range(count) if takes[i]]
         targets = [str(self.now.place(n)) for n, t in zip(names, takes, strict=True) if t]
-        return targets, f"pick_results({call}, {picked})"
+        first, end = picked[0], picked[-1] + 1
+        if end - first == len(picked):
+            return targets, f"{call}[{first or ''}:{end if end < len(names) else ''}]"
+        return targets, f"pick_results({call}, {', '.join(map(str, picked))})"
 
     def _drop_others(self, operation: Operation, takes: list[bool]) -> None:
         for output, taken in zip(operation.outputs, takes, strict=True):
