@@ -18,12 +18,11 @@ from exact_oracle import Node, bare
 from solver_problems import GptShape, gpt_like
 
 from remat_gen.bare.graph_file import read_graph
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published import checkmate
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.judged_runs import judge
-from remat_gen.solver.states.bit_graph import BitGraph
 
 PROVED = {"vgg16": (95, 90, 85, 83), "unet": (90, 80, 60, 50, 39)}  # DESIGN.md, section 8
 SHARES = (90, 70, 50, 30)
@@ -72,14 +71,14 @@ def result(problem: Problem, found: Found) -> list[str]:
         status = f"proved for {found.bound_for}"
     if found.runs is None:
         return ["–", "–" if found.complete else f"{found.lower_bound_us / once:.4f}", status]
-    judged = judge(BitGraph(problem), found.runs)
+    judged = incumbent_of(problem, 0).offer(found.runs)
     assert judged is not None
     return [f"{judged.time_us / once:.4f}", f"{found.lower_bound_us / once:.4f}", status]
 
 
 def plain_peak(problem: Problem) -> int:
     """Return the peak of the given order, nothing re-run."""
-    judged = judge(BitGraph(problem), range(len(problem.operations)))
+    judged = incumbent_of(problem, 0).offer(range(len(problem.operations)))
     assert judged is not None
     return judged.replay.peak_bytes
 

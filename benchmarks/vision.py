@@ -15,8 +15,7 @@ from vision_models import ROWS, Row
 
 from remat_gen.capture.profile.roofline import Rates
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.front_entrant import Entrant
-from remat_gen.solver.contest.registry import entrant_for
+from remat_gen.solver.contest.registry import Entrant, entrant_for
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort

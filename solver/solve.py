@@ -12,6 +12,7 @@ from enum import Enum
 from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import ALL, Contest, Entry
 from remat_gen.solver.contest.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
+from remat_gen.solver.contest.search_entrant import SearchEntrant
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.bare_graph import BareGraph
 from remat_gen.solver.law.problem import Problem
@@ -210,8 +211,9 @@ class Solver:
     def _solution(
         self, contest: Contest, best: Entry, *, interrupted: bool, slower: float | None
     ) -> Solution:
-        by_z3 = best.strategy in FRONTS and best.strategy != "none"  # others ask z3 nothing
-        unproved, asked = self._entrant.unproved() if by_z3 else (0, 0)
+        unproved, asked = 0, 0
+        if best.strategy in FRONTS and not isinstance(self._entrant, SearchEntrant):
+            unproved, asked = self._entrant.unproved()
         notes = _class_notes(contest)
         notes += [f"{unproved} of {asked} block options were not proved optimal"] * bool(unproved)
         notes += [f"{name} failed: {error!r}" for name, error in contest.failures.items()]

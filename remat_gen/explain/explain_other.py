@@ -23,9 +23,9 @@ from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.pins import pinned
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program, first_runs
+from remat_gen.solver.law.program import Program, first_runs, program_of
 from remat_gen.solver.law.replay import Replay, replay
-from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
 
 WAYS = 24  # to choose re-runs where a schedule has to be repaired
@@ -87,13 +87,6 @@ def run_again_instead(
     again = pinned(problem, frozenset(), {v})
     changed = prune(again, _inserted(program, at, made))
     return _settled(again, program.flat(), changed, p, budget_bytes)
-
-
-def program_of(schedule: Schedule) -> Program:
-    """Return a schedule's runs."""
-    return Program(
-        tuple(tuple(s.operation for s in g.steps if isinstance(s, Run)) for g in schedule.segments)
-    )
 
 
 def _first_read_in_backward(problem: Problem, program: Program, v: int) -> int | None:

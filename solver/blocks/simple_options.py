@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from remat_gen.solver.blocks.block_option import (
     BlockChoices,
     Option,
-    RerunStages,
     evaluate,
     operations_for,
     standalone,
@@ -34,33 +33,6 @@ def keep_input(block: LocalBlock) -> Option:
             stages[t] = operations_for(block, read)
             break
     return evaluate(block, tuple(stages))
-
-
-def as_late_as_possible(block: LocalBlock, retained: set[int]) -> RerunStages:
-    """Return the stages that re-run each operation once, just before its first reader.
-
-    `retained` are the values kept from forward; of an operation that must run for another of its
-    outputs, all outputs come from the re-run.
-    """
-    there = set(retained)
-    stages = []
-    for operation in block.backward:
-        wanted = {v for v in operation.inputs if block.decided(v) and v not in there}
-        stage = _missing(block, wanted, there)
-        there.update(v for p in stage for v in block.forward[p].outputs)
-        stages.append(stage)
-    return tuple(stages)
-
-
-def _missing(block: LocalBlock, wanted: set[int], there: set[int]) -> tuple[int, ...]:
-    chosen = []
-    missing = set(wanted)
-    for p in range(len(block.forward) - 1, -1, -1):
-        if not missing.isdisjoint(block.forward[p].outputs):
-            chosen.append(p)
-            inputs = block.forward[p].inputs
-            missing.update(v for v in inputs if block.decided(v) and v not in there)
-    return tuple(reversed(chosen))
 
 
 def with_leaves(block: LocalBlock, options: Iterable[Option]) -> BlockChoices:

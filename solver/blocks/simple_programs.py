@@ -33,11 +33,13 @@ def per_layer(problem: Problem, chain: Chain) -> Program:
     return _with_reruns(chain, reruns)
 
 
-def in_segments(problem: Problem, chain: Chain, runs: Sequence[int]) -> Program:
-    """Return the same runs in the segments of another chain over the same operations.
+def in_segments(problem: Problem, chain: Chain | None, runs: Sequence[int]) -> Program:
+    """Return runs in the segments of a chain, or in one where there is none (a bare graph's).
 
     A re-run goes to the segment of the backward operation that follows it.
     """
+    if chain is None:
+        return Program(((), tuple(runs)))
     n = len(chain.blocks)
     forward = problem.forward_count
     segments: list[list[int]] = [list(range(b.start, b.stop)) for b in chain.blocks]

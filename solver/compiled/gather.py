@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.program import Program, program_of
 from remat_gen.solver.law.replay import IllegalScheduleError, replay
-from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.schedule import Schedule
 
 _TRIES = 400  # each is a replay of the whole schedule
 
@@ -22,16 +22,7 @@ def gathered(
     problem: Problem, schedule: Schedule, fusible: Sequence[bool], budget_bytes: int
 ) -> Schedule:
     """Return the schedule with fusible operations beside each other, within the budget."""
-    return _Gatherer(problem, fusible, budget_bytes, _program_of(schedule), schedule).run()
-
-
-def _program_of(schedule: Schedule) -> Program:
-    return Program(
-        tuple(
-            tuple(step.operation for step in segment.steps if isinstance(step, Run))
-            for segment in schedule.segments
-        )
-    )
+    return _Gatherer(problem, fusible, budget_bytes, program_of(schedule), schedule).run()
 
 
 @dataclass(slots=True)

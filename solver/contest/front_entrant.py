@@ -1,13 +1,8 @@
-"""The kinds of strategies, as the contest of a budget sees them.
-
-`FrontEntrant` has all its programs before it hears of a budget; a `SearchEntrant` (its own file)
-searches anew for each one.
-"""
+"""A strategy that has all its programs before it hears of a budget."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
 
 from remat_gen.solver.chain.program_front import Front, build_front
 from remat_gen.solver.contest.contest import Contest
@@ -16,27 +11,6 @@ from remat_gen.solver.improve.budget_grid import BudgetGrid, bare_ladder
 from remat_gen.solver.improve.retain_more import MeasuredProgram
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
-
-
-class Entrant(Protocol):
-    """A strategy on one subject."""
-
-    @property
-    def name(self) -> str:
-        """Return the strategy's name."""
-        ...
-
-    def enter(self, contest: Contest) -> None:
-        """Offer what fits the contest's budget."""
-        ...
-
-    def smallest(self) -> Program:
-        """Return the program of least peak that the strategy knows."""
-        ...
-
-    def unproved(self) -> tuple[int, int]:
-        """Return how many of z3's answers were not proved, of how many."""
-        ...
 
 
 class FrontEntrant:

@@ -4,41 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TypeAlias
 
 from remat_gen.solver.contest.auto import FINE, Auto
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
-from remat_gen.solver.contest.front_entrant import Entrant, FrontEntrant
-from remat_gen.solver.contest.search_entrant import SearchEntrant, SearchFunction
+from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.search_entrant import SearchEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.law.search_types import Effort, Progress, silent
+from remat_gen.solver.law.search_types import Effort, Progress, SearchFunction, silent
 from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
 from remat_gen.solver.stages.stage_program import Answers
+
+Entrant: TypeAlias = Auto | FrontEntrant | SearchEntrant
+"""A strategy on one subject."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """A strategy of its own file, imported when it is asked for: scipy's solvers load slowly."""
+    """A strategy's search, imported when it is asked for: scipy's solvers load slowly."""
 
-    module: str
+    path: str
     staged: bool = True
     quick: bool = True
 
     def search(self) -> SearchFunction:
         """Return its search."""
-        found: SearchFunction = import_module(f"remat_gen.solver.{self.module}").search
+        module, _, name = self.path.rpartition(".")
+        found: SearchFunction = getattr(import_module(f"remat_gen.solver.published.{module}"), name)
         return found
 
 
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
-    "checkmate": _Published("published.checkmate", staged=False, quick=False),
-    "checkmate-lp": _Published("published.checkmate_lp", staged=False, quick=False),
-    "ogc": _Published("published.ogc"),
-    "chen-sqrt": _Published("published.chen_sqrt"),
-    "chen-greedy": _Published("published.chen_greedy"),
-    "griewank": _Published("published.griewank"),
+    "checkmate": _Published("checkmate.search", staged=False, quick=False),
+    "checkmate-lp": _Published("checkmate_lp.search", staged=False, quick=False),
+    "ogc": _Published("ogc.search"),
+    "chen-sqrt": _Published("chen.sqrt_search"),
+    "chen-greedy": _Published("chen.greedy_search"),
+    "griewank": _Published("griewank.search"),
 }
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from remat_gen.solver.contest.bisection import Bisection
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-
-
-class SearchFunction(Protocol):
-    """A search of a whole graph within a budget."""
-
-    def __call__(
-        self,
-        problem: Problem,
-        budget_bytes: int,
-        effort: Effort = ...,
-        on_better: Incumbent | None = ...,
-    ) -> Found:
-        """Search; `on_better` hears of every better schedule."""
-        ...
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +40,6 @@ class SearchEntrant:
         if known is None:
             return self.subject.plain()
         return Bisection(self.subject, self._attempt, self.quick).least(known)
-
-    def unproved(self) -> tuple[int, int]:
-        """Return that z3 was asked for no block options."""
-        return 0, 0
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""

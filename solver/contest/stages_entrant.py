@@ -8,9 +8,11 @@ The plan is replayed, re-runs are added until it fits, and it is improved like a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from remat_gen.solver.blocks.judged_runs import Judged, judge
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.add_reruns import PriceRule
@@ -22,7 +24,6 @@ from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
-from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.plan_runs import expand, tight_turns
 from remat_gen.solver.stages.stage_program import StageSolution, sketch_stages
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -84,7 +85,7 @@ class _Sketch:
         self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
         self.arrays = arrays_of(self.subject.whole)
         self.comparable = self.graph.all
-        plain = judge(self.graph, range(self.graph.count))
+        plain = self._judged(range(self.graph.count))
         assert plain is not None, "the given order is not topological"
         tight = tight_turns(plain, self.contest.budget_units)
         weights = [1.0] * self.graph.count
@@ -100,11 +101,14 @@ class _Sketch:
         self._bound(outcome)
         if outcome.plan is None:
             return False
-        judged = judge(self.graph, expand(self.graph, self.order, outcome.plan))
+        judged = self._judged(expand(self.graph, self.order, outcome.plan))
         if judged is None:
             return False
         self._repair(judged)
         return self._tighten(judged)
+
+    def _judged(self, runs: Sequence[int]) -> Judged | None:
+        return judge(self.graph.problem, self.graph.chain, runs)
 
     def _bound(self, outcome: StageSolution) -> None:
         if self.share == 1.0 and not outcome.infeasible:

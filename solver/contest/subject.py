@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.partition import block_ranges, partition
-from remat_gen.solver.blocks.simple_programs import in_segments, keep_all
+from remat_gen.solver.blocks.simple_programs import in_segments
 from remat_gen.solver.law.bare_graph import BareGraph
 from remat_gen.solver.law.eager_memory import of_eager
 from remat_gen.solver.law.liveness import to_schedule
@@ -41,14 +41,10 @@ class Subject:
 
     def plain(self) -> Program:
         """Return the program that runs everything once, in the order that was given."""
-        if self.chain is None:
-            return Program(((), tuple(range(len(self.problem.operations)))))
-        return keep_all(self.whole, self.chain)
+        return self.program(range(len(self.problem.operations)))
 
     def program(self, runs: Sequence[int]) -> Program:
         """Return the program of a search's runs of `whole`."""
-        if self.chain is None:
-            return Program(((), tuple(runs)))
         return in_segments(self.whole, self.chain, runs)
 
     def unstaged(self, program: Program) -> Program:

@@ -50,10 +50,6 @@ class Timeline:
         """Return the number of a touch."""
         return (v << PLACE_BITS) + 2 * position + kind
 
-    def keys_at(self, values: Ints, position: int) -> Ints:
-        """Return the least touches of values at a position."""
-        return (values << PLACE_BITS) + 2 * position
-
     def position(self, touches: Ints) -> Ints:
         """Return the positions of touches."""
         return (touches & _PLACE) >> 1

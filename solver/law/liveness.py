@@ -12,15 +12,19 @@ from remat_gen.solver.law.program import Program, first_runs
 from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
 
 
-def prune(problem: Problem, program: Program) -> Program:
-    """Return the program without re-runs whose outputs are not read before they are made again."""
+def prune(problem: Problem, program: Program, required: int | None = None) -> Program:
+    """Return the program without re-runs whose outputs are not read before they are made again.
+
+    Of operations from `required` on, if that is given, the first run may go as well.
+    """
     runs = program.flat()
     firsts = first_runs(runs)
     kept: list[int | None] = list(runs)
     needed: set[int] = set()
     for position in range(len(runs) - 1, -1, -1):
         operation = problem.operations[runs[position]]
-        if not firsts[position] and needed.isdisjoint(operation.outputs):
+        first = firsts[position] and (required is None or runs[position] < required)
+        if not first and needed.isdisjoint(operation.outputs):
             kept[position] = None
             continue
         needed.difference_update(operation.outputs)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.sums import added
+from remat_gen.solver.law.schedule import Run, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def first_runs(runs: list[int]) -> list[bool]:
     return firsts
 
 
-def rerun_time_us(problem: Problem, program: Program) -> float:
-    """Return the time of all runs beyond the first ones."""
-    runs = program.flat()
-    again = [p for p, first in zip(runs, first_runs(runs), strict=True) if not first]
-    return added(problem.operations[p].time_us for p in again)
+def program_of(schedule: Schedule) -> Program:
+    """Return what a schedule runs."""
+    return Program(
+        tuple(tuple(s.operation for s in g.steps if isinstance(s, Run)) for g in schedule.segments)
+    )

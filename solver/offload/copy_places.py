@@ -110,7 +110,7 @@ class _Lines:
     def of(cls, problem: Problem, program: Program) -> _Lines:
         """Return the lines that free all as soon as they may, and fetch right before readers."""
         lines = cls(len(problem.operations))
-        schedule = to_schedule(_with_fetches(problem), _late(problem, program))
+        schedule = to_schedule(with_fetches(problem), _late(problem, program))
         waiting: list[int] = []
         for index, segment in enumerate(schedule.segments):
             for step in segment.steps:
@@ -186,7 +186,7 @@ class _Lines:
         return Schedule(tuple(segments))
 
 
-def _with_fetches(problem: Problem) -> Problem:
+def with_fetches(problem: Problem) -> Problem:
     """Return the problem with the fetch of each value as an operation that reads nothing."""
     fetches = tuple(
         Operation(value.name, 0.0, 0, (), (v,), backward=False)

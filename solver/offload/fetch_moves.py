@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program, first_runs
-from remat_gen.solver.offload.copy_places import fetch_of
+from remat_gen.solver.offload.copy_places import fetch_of, with_fetches
 
 
 def longest_away(problem: Problem, program: Program) -> list[int]:
@@ -75,23 +76,8 @@ def without_fetches(problem: Problem, program: Program) -> Iterator[Program]:
 
 
 def pruned(problem: Problem, program: Program) -> Program:
-    """Return the program without re-runs and fetches of what nothing reads before it is made again.
-
-    Likewise `liveness.prune`, of programs without fetches.
-    """
-    runs, count = program.flat(), len(problem.operations)
-    firsts = first_runs(runs)
-    kept: list[int | None] = list(runs)
-    needed: set[int] = set()
-    for i in range(len(runs) - 1, -1, -1):
-        p = runs[i]
-        made = {p - count} if p >= count else problem.operations[p].outputs
-        if needed.isdisjoint(made) and (p >= count or not firsts[i]):
-            kept[i] = None
-            continue
-        needed.difference_update(made)
-        needed.update(() if p >= count else problem.operations[p].inputs)
-    return program.refilled(kept)
+    """Return the program without re-runs and fetches of what nothing reads before it is there."""
+    return prune(with_fetches(problem), program, required=len(problem.operations))
 
 
 def _is_read(problem: Problem, runs: list[int], i: int, v: int) -> bool:

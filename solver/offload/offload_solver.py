@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import replay
-from remat_gen.solver.law.schedule import Run, Schedule
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
 from remat_gen.solver.solve import InfeasibleError, Solution, Status
@@ -117,13 +116,3 @@ class OffloadSolver:
         pairs = zip(problem.values, self.problem.values, strict=True)
         values = tuple(replace(value, travels=own.travels) for value, own in pairs)
         return replace(problem, values=values, link=self.problem.link)
-
-
-def program_of(schedule: Schedule) -> Program:
-    """Return what a schedule that sends nothing runs."""
-    return Program(
-        tuple(
-            tuple(step.operation for step in segment.steps if isinstance(step, Run))
-            for segment in schedule.segments
-        )
-    )

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.published.candidate_judge import Judge
 from remat_gen.solver.published.checkmate import CLASS, in_given_order
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
 from remat_gen.solver.stages.plan_runs import expand
@@ -37,10 +37,10 @@ def search(
     on_better: Incumbent | None = None,
 ) -> Found:
     """Return the quickest rounded schedule within the budget."""
-    judge = Judge(problem, budget_bytes, on_better)
-    judge.offer(range(len(problem.operations)))
-    if judge.best:
-        return replace(judge.found(), complete=True)
+    incumbent = incumbent_of(problem, budget_bytes, on_better)
+    incumbent.offer(range(len(problem.operations)))
+    if incumbent.best:
+        return replace(incumbent.found(), complete=True)
     graph = BitGraph(in_given_order(problem))
     order = first_runs(graph)
     first = problem.forward_count
@@ -49,8 +49,8 @@ def search(
     for headroom in HEADROOMS:
         carried = relaxed_stages(graph, order, int(budget_bytes * (1 - headroom)), stages)
         if carried is not None:
-            judge.offer_all(rounded(graph, order, stages, carried))
-    return replace(judge.found(), bound_for=CLASS)
+            incumbent.offer_all(rounded(graph, order, stages, carried))
+    return replace(incumbent.found(), bound_for=CLASS)
 
 
 def rounded(

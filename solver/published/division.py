@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 from remat_gen.solver.published.separation import components, separations
 
@@ -37,15 +36,11 @@ class Division:
     linear: bool
 
 
-_Counted: TypeAlias = tuple[DivisionSegment, list[tuple[int, int]]]
-
-
 class Dag:
     """Vertices 0 … n-1 in topological order; 0 is the only source, n-1 the only target."""
 
     def __init__(self, successors: Sequence[Sequence[int]]) -> None:
         self.successors = [sorted(set(targets)) for targets in successors]
-        self._found: list[tuple[frozenset[int], list[_Counted]]] = []  # by segments, widest first
 
     def whole(self) -> DivisionSegment:
         """Return the segment of all vertices."""
@@ -105,40 +100,21 @@ class Dag:
         self, segment: DivisionSegment, edges: list[tuple[int, int]]
     ) -> tuple[DivisionSegment, ...]:
         """Return independent segments that share no edge and have all, the largest first."""
+        pairs = separations((segment.source, *segment.inside, segment.target), edges)
+        within = [
+            DivisionSegment(a, b, inside, b in self.successors[a])
+            for (a, b), inside in pairs.items()
+        ]
+        found = [(part, self.edges(part)) for part in within]
+        found.sort(key=lambda counted: (-len(counted[1]), counted[0].source, counted[0].target))
         left = dict.fromkeys(edges)
         parts = []
-        for part, own in self._within(segment, edges):
+        for part, own in found:
             if all(edge in left for edge in own):
                 parts.append(part)
                 for edge in own:
                     del left[edge]
         return (*parts, *(DivisionSegment(a, b, (), True) for a, b in left))
-
-    def _within(self, segment: DivisionSegment, edges: list[tuple[int, int]]) -> list[_Counted]:
-        """Return all independent segments between two vertices of one, and their edges.
-
-        Only the whole is searched: what falls off between two vertices of a part falls off there,
-        since a part is linked to the rest through its ends alone.
-        """
-        line = frozenset((segment.source, *segment.inside, segment.target))
-        for wider, known in self._found:
-            if line <= wider:
-                return [
-                    (part, own)
-                    for part, own in known
-                    if part.source in line
-                    and part.target in line
-                    and (part.source, part.target) != (segment.source, segment.target)
-                ]
-        pairs = separations((segment.source, *segment.inside, segment.target), edges)
-        parts = [
-            DivisionSegment(a, b, inside, b in self.successors[a])
-            for (a, b), inside in pairs.items()
-        ]
-        found = [(part, self.edges(part)) for part in parts]
-        found.sort(key=lambda counted: (-len(counted[1]), counted[0].source, counted[0].target))
-        self._found.append((line, found))
-        return found
 
 
 def _branches(

@@ -15,9 +15,9 @@ from __future__ import annotations
 from functools import cache
 from math import comb
 
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.published.candidate_judge import Judge
 from remat_gen.solver.published.reversal import Reversal, reversal_of
 
 SLOTS = {Effort.QUICK: 20, Effort.NORMAL: 60, Effort.THOROUGH: 1000}
@@ -31,16 +31,19 @@ def search(
     on_better: Incumbent | None = None,
 ) -> Found:
     """Return the schedule with the most slots that fits: more slots, less time."""
-    judge = Judge(problem, budget_bytes, on_better)
-    if judge.offer(range(len(problem.operations))).replay.peak_bytes <= budget_bytes:
-        return judge.found()
+    incumbent = incumbent_of(problem, budget_bytes, on_better)
+    incumbent.offer_all([range(len(problem.operations))])
+    if incumbent.best is not None:
+        return incumbent.found()
     reversal = reversal_of(problem)
     for keep_exits in (True, False):
+        fewer = incumbent_of(problem, budget_bytes)
         for slots in _tried(len(reversal.turns), SLOTS[effort]):
-            runs = revolve(reversal, slots, keep_exits=keep_exits)
-            if judge.offer(runs).replay.peak_bytes <= budget_bytes:
+            fewer.offer_all([revolve(reversal, slots, keep_exits=keep_exits)])
+            if fewer.best is not None:
+                incumbent.offer(fewer.best.runs)
                 break
-    return judge.found()
+    return incumbent.found()
 
 
 def revolve(reversal: Reversal, slots: int, *, keep_exits: bool) -> list[int]:

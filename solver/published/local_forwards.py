@@ -8,12 +8,36 @@ results backward needs ("local forward"); they then live until their last use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks.block_chain import needed_values
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+
+
+def searching(
+    choices: Callable[[Problem, Effort], Iterable[AbstractSet[int]]],
+) -> SearchFunction:
+    """Return the search for the quickest schedule of several choices of values to drop.
+
+    Beside those that `choices` returns, that is to drop none.
+    """
+
+    def search(
+        problem: Problem,
+        budget_bytes: int,
+        effort: Effort = Effort.NORMAL,
+        on_better: Incumbent | None = None,
+    ) -> Found:
+        incumbent = incumbent_of(problem, budget_bytes, on_better)
+        dropped = dict.fromkeys([frozenset[int](), *choices(problem, effort)])
+        incumbent.offer_all(all_local_forwards(problem, dropped))
+        return incumbent.found()
+
+    return search
 
 
 def droppable_values(problem: Problem) -> frozenset[int]:

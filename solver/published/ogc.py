@@ -8,7 +8,8 @@ Graphs", CVPR 2021 (arXiv:1808.00079). The forward graph is divided into indepen
 limit. Here the quickest of all limits' schedules that fits the budget is taken.
 
 Vertices are forward operations rather than tensors: several outputs are one checkpoint. A vertex
-holds, inside a segment, the outputs that backward reads; as a checkpoint, all that is read.
+holds, inside a segment, the outputs that backward reads; as a checkpoint, all that is read. A bare
+graph without backward flags has no forward graph to divide: nothing is re-run there.
 """
 
 from __future__ import annotations
@@ -16,31 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
 from remat_gen.solver.published.division import Dag
-from remat_gen.solver.published.local_forwards import all_local_forwards, droppable_values
+from remat_gen.solver.published.local_forwards import droppable_values, searching
 
 LIMITS = {Effort.QUICK: 60, Effort.NORMAL: 250, Effort.THOROUGH: 2000}
 """Limits on a segment that are tried, evenly among all there are."""
 
 
-def search(
-    problem: Problem,
-    budget_bytes: int,
-    effort: Effort = Effort.NORMAL,
-    on_better: Incumbent | None = None,
-) -> Found:
-    """Return the quickest schedule of the division tree within the budget.
+def _choices(problem: Problem, effort: Effort) -> list[frozenset[int]]:
+    return checkpoint_choices(problem, LIMITS[effort])
 
-    A bare graph without backward flags has no forward graph to divide: nothing is re-run there.
-    """
-    judge = Judge(problem, budget_bytes, on_better)
-    choices = checkpoint_choices(problem, LIMITS[effort])
-    dropped = dict.fromkeys([frozenset[int](), *choices])
-    judge.offer_all(all_local_forwards(problem, dropped))
-    return judge.found()
+
+search = searching(_choices)
 
 
 def checkpoint_choices(problem: Problem, count: int) -> list[frozenset[int]]:

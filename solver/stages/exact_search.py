@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
-from remat_gen.solver.stages.incumbent import IncumbentSchedule
-from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.plan_runs import sequence_of
 from remat_gen.solver.stages.stage_program import Answers
 from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
@@ -67,15 +66,10 @@ def search(
     `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
     `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
     """
-
-    def hear(judged: Judged) -> None:
-        if on_better is not None:
-            on_better(judged.runs, judged.time_us)
-
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
-    best = IncumbentSchedule(budget_bytes, hear)
+    best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better)
     known = {} if answers is None else answers
     searching = _Search(graph, best, limits or LIMITS[effort], on_bound, answers=known)
     return searching.run(incumbent)
@@ -86,7 +80,7 @@ class _Search:
     """`bound_us` holds for all schedules, `bound_in_blocks_us` for those block by block."""
 
     graph: BitGraph
-    best: IncumbentSchedule
+    incumbent: IncumbentSchedule
     limits: Limits
     on_bound: Callable[[float], None] | None = None
     bound_us: float = 0.0
@@ -94,45 +88,44 @@ class _Search:
     plain: Judged = field(init=False)
     answers: Answers = field(default_factory=dict)
 
-    def run(self, incumbent: Sequence[int] | None) -> Found:
+    def run(self, start: Sequence[int] | None) -> Found:
         programs = max(self.limits.programs, PROGRAMS * self.graph.count)
-        self._begin(incumbent)
+        self._begin(start)
         if not self._closed() and self.graph.count <= FEW:
             self._states(self.limits.first_states)
         if not self._closed() and self.graph.chain is not None:
             self._stages(programs, in_blocks=True)
-        if self.bound_us < self.best.time_us:
+        if self.bound_us < self.incumbent.time_us:
             share = 1 if self.graph.chain is None else AGAIN
             self._stages(programs // share, in_blocks=False)
-        if self.best.judged is None and not self._closed():
+        if self.incumbent.best is None and not self._closed():
             self._any(self.limits.first_states)
         if not self._closed():
             self._states(self._last_states())
         return self._found()
 
-    def _begin(self, incumbent: Sequence[int] | None) -> None:
+    def _begin(self, start: Sequence[int] | None) -> None:
         """Judge what is known, and whether every operation fits by itself."""
         graph = self.graph
-        plain = judge(graph, range(graph.count))
+        plain = self.incumbent.offer(range(graph.count))
         assert plain is not None, "the given order is not topological"
         self.plain = plain
-        self.best.offer(plain)
-        if incumbent is not None:
-            self.best.offer(judge(graph, incumbent))
+        if start is not None:
+            self.incumbent.offer(start)
         alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
-        self.bound_us = NEVER if max(alone) > self.best.budget_bytes else graph.total_us
+        self.bound_us = NEVER if max(alone) > self.incumbent.budget_bytes else graph.total_us
 
     def _any(self, limit: int) -> None:
         """Look for any schedule, then for any that is quicker, until none turns up."""
-        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        expander = Expander(self.graph, self.incumbent.budget_bytes, limit)
         slack, found = self.graph.total_us * AHEAD, True
         while found:
-            deep = StateSearch(expander, self.best.time_us, slack, deep=True).search()
+            deep = StateSearch(expander, self.incumbent.time_us, slack, deep=True).search()
             found = deep.runs is not None
             if deep.runs is not None:
-                self.best.offer(judge(self.graph, deep.runs))
+                self.incumbent.offer(deep.runs)
             elif deep.complete:
-                self._bound(self.best.time_us, in_blocks=not self.graph.every_order)
+                self._bound(self.incumbent.time_us, in_blocks=not self.graph.every_order)
 
     def _last_states(self) -> int:
         """Return the work on states at the end; it may close a gap on small graphs only."""
@@ -141,12 +134,12 @@ class _Search:
         return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
 
     def _states(self, limit: int) -> None:
-        expander = Expander(self.graph, self.best.budget_bytes, limit)
+        expander = Expander(self.graph, self.incumbent.budget_bytes, limit)
         slack = self.graph.total_us * AHEAD
-        found = StateSearch(expander, self.best.time_us, slack).search()
+        found = StateSearch(expander, self.incumbent.time_us, slack).search()
         if found.runs is not None:
-            self.best.offer(judge(self.graph, found.runs))
-        bound_us = min(found.bound_us, self.best.time_us)
+            self.incumbent.offer(found.runs)
+        bound_us = min(found.bound_us, self.incumbent.time_us)
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
     def _stages(self, work: int, *, in_blocks: bool) -> None:
@@ -164,7 +157,7 @@ class _Search:
 
     def _staged(self, order: FirstRuns, work: int, *, easy: bool = False) -> StageRefinement:
         staged = StageRefinement(
-            self.graph, order, self.best, work, self.limits.order, self.answers, easy
+            self.graph, order, self.incumbent, work, self.limits.order, self.answers, easy
         )
         return staged.search(self.plain)
 
@@ -180,11 +173,11 @@ class _Search:
 
     def _reaches(self, bound_us: float) -> bool:
         """Tell whether a bound is the best time, to what HiGHS answers for, or rules out any."""
-        return self.best.time_us <= bound_us + self.graph.total_us * TOLERANCE
+        return self.incumbent.time_us <= bound_us + self.graph.total_us * TOLERANCE
 
     def _found(self) -> Found:
-        runs = None if self.best.judged is None else self.best.judged.runs
-        time_us = self.best.time_us
+        runs = self.incumbent.found().runs
+        time_us = self.incumbent.time_us
         if self._reaches(self.bound_us):
             return Found(runs, time_us, ALL, True)
         if self._reaches(self.bound_in_blocks_us):

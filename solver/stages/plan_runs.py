@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from remat_gen.solver.blocks.judged_runs import Judged
 from remat_gen.solver.stages.first_run_order import FirstRuns
-from remat_gen.solver.stages.judged_runs import Judged
 from remat_gen.solver.stages.stage_program import StagePlan
 from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import members

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged, judge
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.stages.exact_search import AHEAD, LIMITS
 from remat_gen.solver.stages.first_run_order import first_runs
-from remat_gen.solver.stages.incumbent import IncumbentSchedule
-from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.stage_refinement import StageRefinement
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.state_search import Expander, StateSearch
@@ -29,7 +28,7 @@ def least(problem: Problem, effort: Effort = Effort.NORMAL) -> tuple[Judged | No
     if not problem.operations:
         return None, True
     graph = BitGraph(problem)
-    plain = judge(graph, range(graph.count))
+    plain = judge(problem, graph.chain, range(graph.count))
     assert plain is not None, "the given order is not topological"
     alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
     return _Bisection(graph, plain, effort, max(alone), plain).run()
@@ -70,14 +69,15 @@ class _Bisection:
         expander = Expander(self.graph, budget_bytes, limits.first_states)
         found = StateSearch(expander, NEVER, self.graph.total_us * AHEAD, deep=True).search()
         if found.runs is not None:
-            judged = judge(self.graph, found.runs)
+            judged = judge(self.graph.problem, self.graph.chain, found.runs)
             assert judged is not None, "a searched schedule cannot run"
             return judged, True
         if found.complete:
             return None, True
-        best = IncumbentSchedule(budget_bytes, lambda judged: None)
+        incumbent = IncumbentSchedule(self.graph.problem, self.graph.chain, budget_bytes)
         order = first_runs(self.graph, in_blocks=self.graph.chain is not None)
-        staged = StageRefinement(self.graph, order, best, work, limits.order).search(self.plain)
-        if best.judged is not None:
-            return best.judged, True
+        staged = StageRefinement(self.graph, order, incumbent, work, limits.order)
+        staged.search(self.plain)
+        if incumbent.best is not None:
+            return incumbent.best, True
         return None, staged.infeasible

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged
 from remat_gen.solver.stages.first_run_order import FirstRuns, heaviest_chain
-from remat_gen.solver.stages.incumbent import IncumbentSchedule
-from remat_gen.solver.stages.judged_runs import Judged, judge
 from remat_gen.solver.stages.plan_runs import RunExcess, excesses, expand
 from remat_gen.solver.stages.stage_program import Answers, Cuts, StagePlan, solve_stages
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -37,7 +36,7 @@ class StageRefinement:
 
     graph: BitGraph
     order: FirstRuns
-    best: IncumbentSchedule
+    incumbent: IncumbentSchedule
     work: int
     order_work: int
     answers: Answers = field(default_factory=dict)
@@ -51,9 +50,9 @@ class StageRefinement:
 
     def search(self, plain: Judged) -> StageRefinement:
         """Search, beginning with a stage where the plain schedule is tightest; return itself."""
-        over = excesses(plain, self.best.budget_bytes, ())
+        over = excesses(plain, self.incumbent.budget_bytes, ())
         weights = [1.0] * self.graph.count
-        budget = max(self.best.budget_bytes, 1)
+        budget = max(self.incumbent.budget_bytes, 1)
         for excess in over:
             weights[excess.operation] += len(weights) * (1 + excess.nbytes / budget)
         self._chain = heaviest_chain(self.order, weights)
@@ -65,11 +64,11 @@ class StageRefinement:
     def closed(self) -> bool:
         """Tell whether the best schedule is proved optimal, or that there is none."""
         tolerance = self.graph.total_us * TOLERANCE
-        return self.infeasible or self.best.time_us <= self.bound_us + tolerance
+        return self.infeasible or self.incumbent.time_us <= self.bound_us + tolerance
 
     def _round(self) -> bool:
         """Solve the program as it stands, and add to it; tell whether anything was added."""
-        budget_bytes = self.best.budget_bytes
+        budget_bytes = self.incumbent.budget_bytes
         outcome = solve_stages(
             self.graph,
             self.order,
@@ -82,19 +81,18 @@ class StageRefinement:
         self.work -= outcome.work
         self._hard = outcome.branched or (self.easy and len(self._cuts.stages) > 1)
         if outcome.infeasible:
-            self.bound_us, self.infeasible = self.best.time_us, self.best.judged is None
+            self.bound_us, self.infeasible = self.incumbent.time_us, self.incumbent.best is None
             return False
-        self.bound_us = max(self.bound_us, min(outcome.bound_us, self.best.time_us))
+        self.bound_us = max(self.bound_us, min(outcome.bound_us, self.incumbent.time_us))
         return outcome.plan is not None and self._refine(outcome.plan)
 
     def _refine(self, plan: StagePlan) -> bool:
         """Replay a plan; add what makes it impossible, or look for another order of it."""
         self.plan = plan
-        judged = judge(self.graph, expand(self.graph, self.order, plan))
-        self.best.offer(judged)
+        judged = self.incumbent.offer(expand(self.graph, self.order, plan))
         if judged is None:
             return False
-        over = excesses(judged, self.best.budget_bytes, plan.stages)
+        over = excesses(judged, self.incumbent.budget_bytes, plan.stages)
         if self.closed() or not over:
             return False
         if self._add_stages(over, STAGES_A_ROUND):
@@ -107,11 +105,13 @@ class StageRefinement:
 
         Then every better schedule runs something else again.
         """
-        expander = Expander(self.graph.limited(reruns), self.best.budget_bytes, self.order_work)
+        expander = Expander(
+            self.graph.limited(reruns), self.incumbent.budget_bytes, self.order_work
+        )
         slack = self.graph.total_us * SLACK
-        found = StateSearch(expander, self.best.time_us, slack).search()
+        found = StateSearch(expander, self.incumbent.time_us, slack).search()
         if found.runs is not None:
-            self.best.offer(judge(self.graph, found.runs))
+            self.incumbent.offer(found.runs)
         if not found.complete or not self.graph.every_order or reruns in self._cuts.elsewhere:
             return False
         self._cuts = replace(self._cuts, elsewhere=(*self._cuts.elsewhere, reruns))

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.published.candidate_judge import Judge
 
 Search = Callable[[Problem, int, Effort, Incumbent | None], Found]
 State = tuple[int, ...]
@@ -94,7 +95,14 @@ def budgets(problem: Problem) -> range:
 
 def plain_peak(problem: Problem) -> int:
     """Return the peak of running in the given order with nothing re-run."""
-    return Judge(problem, 0).judged(range(len(problem.operations))).replay.peak_bytes
+    return judged(problem, range(len(problem.operations))).peak_bytes
+
+
+def judged(problem: Problem, runs: Sequence[int]) -> Replay:
+    """Return what runs cost."""
+    found = incumbent_of(problem, 0).offer(runs)
+    assert found is not None
+    return found.replay
 
 
 def check(search: Search, problem: Problem, budget: int) -> Found:
@@ -105,7 +113,7 @@ def check(search: Search, problem: Problem, budget: int) -> Found:
     if found.runs is None:
         assert not heard
         return found
-    figures = Judge(problem, budget).judged(found.runs).replay
+    figures = judged(problem, found.runs)
     assert figures.peak_bytes <= budget
     assert set(found.runs) == set(range(len(problem.operations)))
     assert found.lower_bound_us <= figures.time_us + 1e-6

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from remat_gen.bare.graph_file import read_graph
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.judged_runs import judge
 from remat_gen.solver.stages.smallest_budget import smallest
-from remat_gen.solver.states.bit_graph import BitGraph
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs are not here")
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs a
 def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
     problem = read_graph(DATA / f"{name}.json").problem()
     once = sum(operation.time_us for operation in problem.operations)
-    plain = judge(BitGraph(problem), range(len(problem.operations)))
+    plain = incumbent_of(problem, 0).offer(range(len(problem.operations)))
     assert plain is not None
     budget = plain.replay.peak_bytes * share // 100
     found = search(problem, budget)
@@ -42,7 +41,7 @@ def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
     if found.runs is None:
         assert ratio is None
     else:
-        judged = judge(BitGraph(problem), found.runs)
+        judged = incumbent_of(problem, 0).offer(found.runs)
         assert judged is not None and judged.replay.peak_bytes <= budget
         assert round(judged.time_us / once, 4) == ratio
 
@@ -50,7 +49,7 @@ def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
 @pytest.mark.parametrize(("name", "floor"), [("vgg16", 0.831), ("unet", 0.395)])
 def test_smallest_budget(name: str, floor: float) -> None:
     problem = read_graph(DATA / f"{name}.json").problem()
-    plain = judge(BitGraph(problem), range(len(problem.operations)))
+    plain = incumbent_of(problem, 0).offer(range(len(problem.operations)))
     nbytes, proved = smallest(problem)
 
     assert plain is not None and proved

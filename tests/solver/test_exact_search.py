@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import problems
 
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.judged_runs import judge
 from remat_gen.solver.stages.smallest_budget import smallest
-from remat_gen.solver.states.bit_graph import BitGraph
 
 BUDGETS = st.integers(0, 30)
 
@@ -23,7 +22,7 @@ def _time(problem: Problem, found: Found, budget_bytes: int) -> float | None:
     """Return the replayed time of a result, which must be within the budget."""
     if found.runs is None:
         return None
-    judged = judge(BitGraph(problem), found.runs)
+    judged = incumbent_of(problem, 0).offer(found.runs)
     assert judged is not None and judged.replay.peak_bytes <= budget_bytes
     assert found.lower_bound_us <= judged.time_us
     return judged.time_us

@@ -10,12 +10,11 @@ from exact_oracle import bare, dags, ladder, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.stages import milp as quiet_milp
 from remat_gen.solver.stages import stage_program as stages
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
-from remat_gen.solver.stages.incumbent import IncumbentSchedule
-from remat_gen.solver.stages.judged_runs import judge
 from remat_gen.solver.stages.stage_program import Answers, Cuts, solve_stages
 from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -25,11 +24,11 @@ WORK = 1_000_000
 
 def _staged(problem: Problem, budget_bytes: int, order: FirstRuns | None = None) -> StageRefinement:
     graph = BitGraph(problem)
-    plain = judge(graph, range(graph.count))
+    incumbent = incumbent_of(problem, budget_bytes)
+    plain = incumbent.offer(range(graph.count))
     assert plain is not None
-    best = IncumbentSchedule(budget_bytes, lambda judged: None)
-    best.offer(plain)
-    staged = StageRefinement(graph, order or first_runs(graph), best, WORK, order_work=10_000)
+    order = order or first_runs(graph)
+    staged = StageRefinement(graph, order, incumbent, WORK, order_work=10_000)
     return staged.search(plain)
 
 
@@ -41,12 +40,12 @@ def test_bound_holds_for_all_schedules(problem: Problem, budget_bytes: int) -> N
     tolerance = sum(o.time_us for o in problem.operations) * TOLERANCE
 
     if optimum is None:
-        assert staged.best.judged is None
+        assert staged.incumbent.best is None
     else:
         assert not staged.infeasible
         assert staged.bound_us <= optimum + tolerance
-        assert staged.best.time_us >= optimum
-        assert not staged.closed() or staged.best.time_us == optimum
+        assert staged.incumbent.time_us >= optimum
+        assert not staged.closed() or staged.incumbent.time_us == optimum
 
 
 @settings(max_examples=40, deadline=None)
@@ -56,8 +55,8 @@ def test_one_order_is_no_quicker_than_all(problem: Problem, budget_bytes: int) -
     ordered = _staged(problem, budget_bytes, order.in_order(list(range(len(order.rank)))))
     optimum = least_time(problem, budget_bytes)
 
-    assert ordered.best.judged is None or optimum is not None
-    assert optimum is None or ordered.best.time_us >= optimum
+    assert ordered.incumbent.best is None or optimum is not None
+    assert optimum is None or ordered.incumbent.time_us >= optimum
 
 
 def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +101,7 @@ def test_every_stage_of_a_chain_proves_its_optimum() -> None:
     problem = ladder(3)
     staged = _staged(problem, 9)
 
-    assert staged.closed() and staged.best.time_us == 18
+    assert staged.closed() and staged.incumbent.time_us == 18
 
 
 def test_operation_that_never_fits_is_infeasible() -> None:

@@ -12,6 +12,7 @@ from strategy_problems import (
     check,
     graph,
     graphs,
+    judged,
     least_time_anyhow,
     least_time_in_stages,
     plain_peak,
@@ -22,7 +23,6 @@ from strategy_problems import (
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Found
 from remat_gen.solver.published import checkmate
-from remat_gen.solver.published.candidate_judge import Judge
 
 NINE = graph(  # DESIGN.md, section 8: names x t a s b v z0 z y
     [[], [0], [1], [0], [3], [2, 4], [5], [6], [7, 2, 4]], [1, 3, 1, 2, 1, 1, 4, 1, 1]
@@ -69,7 +69,7 @@ def test_rows_count_as_the_replay_does(problem: Problem, share: float) -> None:
     assert found.runs is not None or share < 1
     if found.runs is not None:
         assert found.complete
-        peak = Judge(problem, 0).judged(found.runs).replay.peak_bytes
+        peak = judged(problem, found.runs).peak_bytes
         assert time_us(problem, checkmate.search(problem, peak)) == time_us(problem, found)
 
 

@@ -10,6 +10,7 @@ from strategy_problems import (
     chain,
     check,
     graphs,
+    judged,
     least_time_in_stages,
     plain_peak,
     steps,
@@ -19,7 +20,6 @@ from strategy_problems import (
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.published import checkmate_lp
-from remat_gen.solver.published.candidate_judge import Judge
 from remat_gen.solver.published.checkmate import in_given_order
 from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -61,7 +61,7 @@ def test_any_rounding_can_run(problem: Problem, carried: float) -> None:
     shares = [[carried] * len(problem.values)] * len(stages)
     rounded = checkmate_lp.rounded(graph, first_runs(graph), stages, shares)
     for threshold, runs in zip(checkmate_lp.THRESHOLDS, rounded, strict=True):
-        figures = Judge(problem, 0).judged(runs).replay
+        figures = judged(problem, runs)
         assert not figures.reruns or carried < threshold
 
 

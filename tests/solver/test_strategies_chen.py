@@ -24,10 +24,10 @@ from strategy_problems import (
 )
 
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.published import chen_greedy, chen_sqrt
+from remat_gen.solver.published import chen
 from remat_gen.solver.published.articulation import articulation_cuts
 
-BOTH = pytest.mark.parametrize("search", [chen_sqrt.search, chen_greedy.search])
+BOTH = pytest.mark.parametrize("search", [chen.sqrt_search, chen.greedy_search])
 
 
 @BOTH
@@ -80,9 +80,9 @@ def test_square_root_of_the_memory_for_one_more_forward(length: int) -> None:
     problem = chain(length, flagged=True)
     assert plain_peak(problem) == length + 2
     budget = 2 * isqrt(length) + 3
-    found = check(chen_sqrt.search, problem, budget)
+    found = check(chen.sqrt_search, problem, budget)
     assert (time_us(problem, found) or 0) <= 3 * length + 1
-    assert chen_sqrt.search(problem, isqrt(length)).runs is None
+    assert chen.sqrt_search(problem, isqrt(length)).runs is None
 
 
 def test_greedy_spares_the_large_values() -> None:
@@ -90,8 +90,8 @@ def test_greedy_spares_the_large_values() -> None:
     made = {0: 1, 1: 1, 2: 9, 3: 1, 4: 1}
     problem = chain(5, flagged=True)
     cuts = articulation_cuts(problem)
-    assert [cut.position for cut in chen_greedy.greedy_cuts(made, cuts, 3)] == [3]
-    assert [cut.position for cut in chen_greedy.greedy_cuts(made, cuts, 1)] == [2, 3, 5]
+    assert [cut.position for cut in chen.greedy_cuts(made, cuts, 3)] == [3]
+    assert [cut.position for cut in chen.greedy_cuts(made, cuts, 1)] == [2, 3, 5]
 
 
 def test_greedy_fits_more_budgets_than_the_square_root() -> None:
@@ -99,5 +99,5 @@ def test_greedy_fits_more_budgets_than_the_square_root() -> None:
     peak = plain_peak(problem)
     once_us = sum(operation.time_us for operation in problem.operations)
     for share in (50, 70, 90):
-        greedy = time_us(problem, chen_greedy.search(problem, peak * share // 100))
+        greedy = time_us(problem, chen.greedy_search(problem, peak * share // 100))
         assert greedy is not None and once_us < greedy < 1.4 * once_us

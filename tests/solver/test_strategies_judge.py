@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from strategy_problems import bare, chain, graph
+from strategy_problems import bare, chain, graph, judged
 
-from remat_gen.solver.law.replay import IllegalScheduleError
-from remat_gen.solver.published.candidate_judge import Judge
+from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.published.local_forwards import droppable_values, with_local_forwards
 
 CHAIN = chain(4, flagged=True)
@@ -14,33 +12,35 @@ ONCE = tuple(range(9))
 
 
 def test_what_exceeds_the_budget_is_refused() -> None:
-    judge = Judge(CHAIN, 5)
-    assert judge.offer(ONCE).replay.peak_bytes == 6
-    assert judge.found().runs is None
-    judge = Judge(CHAIN, 6)
-    judge.offer(ONCE)
-    assert judge.found().runs == ONCE
+    incumbent = incumbent_of(CHAIN, 5)
+    found = incumbent.offer(ONCE)
+    assert found is not None and found.replay.peak_bytes == 6
+    assert incumbent.found().runs is None
+    incumbent = incumbent_of(CHAIN, 6)
+    incumbent.offer(ONCE)
+    assert incumbent.found().runs == ONCE
 
 
 def test_runs_that_nobody_reads_are_dropped() -> None:
-    assert Judge(CHAIN, 9).judged([*range(6), 4, 3, *range(6, 9)]).runs == ONCE
-    assert Judge(bare(CHAIN), 9).judged([*ONCE, 0]).runs == ONCE
+    assert judged(CHAIN, [*range(6), 4, 3, *range(6, 9)]).reruns == ()
+    assert judged(bare(CHAIN), [*ONCE, 0]).reruns == ()
 
 
-def test_runs_without_their_inputs_are_illegal() -> None:
-    with pytest.raises(IllegalScheduleError):
-        Judge(bare(CHAIN), 9).judged([1, 0, *range(2, 9)])
+def test_runs_without_their_inputs_are_none() -> None:
+    incumbent = incumbent_of(bare(CHAIN), 9)
+    assert incumbent.offer([1, 0, *range(2, 9)]) is None
+    assert incumbent.best is None
 
 
 def test_each_better_schedule_is_told_and_the_first_that_fits_ends() -> None:
     told: list[float] = []
-    judge = Judge(CHAIN, 6, lambda _, time_us: told.append(time_us))
+    incumbent = incumbent_of(CHAIN, 6, lambda _, time_us: told.append(time_us))
     dropped = droppable_values(CHAIN)
     slow = with_local_forwards(CHAIN, frozenset(sorted(dropped)[:2]), keep_last=False)
-    judge.offer(slow)
-    judge.offer_all([slow, ONCE])
+    incumbent.offer(slow)
+    incumbent.offer_all([slow, ONCE])
     assert told == [11.0, 9.0]
-    assert judge.found().lower_bound_us == 9.0
+    assert incumbent.found().lower_bound_us == 9.0
 
 
 def test_a_segment_that_backward_reads_first_need_not_run_again() -> None:

@@ -100,19 +100,6 @@ def test_parts_are_independent_and_have_every_edge_once(dag: Dag) -> None:
             stack += parts
 
 
-@given(_dags())
-@settings(max_examples=200)
-def test_what_is_known_of_the_whole_divides_its_parts(dag: Dag) -> None:
-    """As a search within the part alone does."""
-    stack = [dag.whole()]
-    while stack:
-        segment = stack.pop()
-        if segment.inside:
-            division = dag.divide(segment)
-            assert division == Dag(dag.successors).divide(segment)
-            stack += division.parts
-
-
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.data())
 def test_checkpoints_of_a_row_are_optimal(sizes: list[int], data: st.DataObject) -> None:
     """Against all sets of checkpoints on a linear graph."""

@@ -1,0 +1,88 @@
+"""Strategies `chen-sqrt` and `chen-greedy`: segments of a chain, each run forward once more.
+
+Source: Tianqi Chen, Bing Xu, Chiyuan Zhang and Carlos Guestrin, "Training Deep Nets with Sublinear
+Memory Cost", 2016 (arXiv:1604.06174).
+
+- *sqrt*: a chain of n layers is cut into √n segments of equal length, and only what crosses the
+  cuts is retained: O(√n) memory for one more forward. On other graphs the cuts are the articulation
+  points nearest to the equal parts; without any, nothing can be cut. It knows no budget: there is
+  one schedule, or nothing re-run where that fits.
+- *greedy* (algorithm 3 and appendix A): walk forward, sum the bytes that operations make, cut at
+  the next articulation point once the sum exceeds b, and search b over a grid. The quickest of the
+  grid's schedules within the budget is taken.
+
+A bare graph without backward flags has no forward graph to cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.published.articulation import (
+    Cut,
+    articulation_cuts,
+    dropped_between,
+    forward_vertices,
+)
+from remat_gen.solver.published.local_forwards import droppable_values, searching
+
+GRID = {Effort.QUICK: 30, Effort.NORMAL: 150, Effort.THOROUGH: 1000}
+"""Thresholds b that are tried: all bytes divided by 1, 2, 3, …"""
+
+
+def _sqrt_choices(problem: Problem, _effort: Effort) -> tuple[frozenset[int], ...]:
+    return (dropped_between(problem, equal_cuts(problem)),)
+
+
+sqrt_search = searching(_sqrt_choices)
+
+
+def equal_cuts(problem: Problem) -> list[Cut]:
+    """Return the articulation points nearest to √n equal parts of the forward operations."""
+    positions = forward_vertices(problem)
+    n = len(positions)
+    behind = {p + 1: k + 1 for k, p in enumerate(positions)}  # vertices before a position
+    cuts = articulation_cuts(problem)
+    parts = max(1, isqrt(n))
+    if not cuts:
+        return []
+    nearest = [
+        min(cuts, key=lambda cut: (abs(behind[cut.position] * parts - i * n), cut.position))
+        for i in range(1, parts)
+    ]
+    return list(dict.fromkeys(nearest))
+
+
+def _greedy_choices(problem: Problem, effort: Effort) -> Iterator[frozenset[int]]:
+    made = bytes_by_vertex(problem)
+    cuts = articulation_cuts(problem)
+    thresholds = [sum(made.values()) // parts for parts in range(1, GRID[effort] + 1)]
+    for chosen in dict.fromkeys(tuple(greedy_cuts(made, cuts, b)) for b in thresholds):
+        yield dropped_between(problem, chosen)
+
+
+greedy_search = searching(_greedy_choices)
+
+
+def bytes_by_vertex(problem: Problem) -> dict[int, int]:
+    """Return for each forward operation that may run again the bytes that backward may need."""
+    droppable = droppable_values(problem)
+    return {
+        p: sum(problem.values[v].nbytes for v in problem.operations[p].outputs if v in droppable)
+        for p in forward_vertices(problem)
+    }
+
+
+def greedy_cuts(made: dict[int, int], cuts: list[Cut], threshold: int) -> list[Cut]:
+    """Cut at each articulation point behind which more than `threshold` bytes have gathered."""
+    cut_behind = {cut.position - 1: cut for cut in cuts}
+    gathered, chosen = 0, []
+    for p, nbytes in made.items():
+        gathered += nbytes
+        if gathered > threshold and p in cut_behind:
+            chosen.append(cut_behind[p])
+            gathered = 0
+    return chosen
