@@ -16,7 +16,7 @@ from torch import nn
 from remat_gen.codegen.classes.layer_numbers import handed, together, without_numbers
 from remat_gen.codegen.classes.own_views import DiffersError
 from remat_gen.codegen.classes.roles import Roles, kept_by_others, kept_marks
-from remat_gen.codegen.classes.variants import as_one, owned_by_one
+from remat_gen.codegen.classes.variants import MOST_PARTNERS, Owners, as_one, owners_of
 from remat_gen.codegen.expressions.marks import IN_ALL, Mark, fill
 from remat_gen.codegen.expressions.parameter_paths import access
 from remat_gen.codegen.statements.statements import Body, Function, Statement
@@ -28,12 +28,14 @@ from remat_gen.ir.paths import Layers
 class BlockClass:
     """Bodies that read the same; the first one stands for all.
 
-    `numbers` are handed to them, by name: what each body's block gets, in order.
+    `numbers` are handed to them, by name: what each body's block gets, in order. Other blocks are
+    found by distance, but for the `owners` of some values; `partners` are the names of those.
     """
 
     bodies: tuple[Body, ...]
-    fixed: frozenset[Mark] = frozenset()  # is in one block for all; the rest is found by distance
+    owners: Owners = field(default_factory=Owners)
     numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partners: Mapping[Mark, str] = field(default_factory=dict)
 
     @property
     def body(self) -> Body:
@@ -57,8 +59,12 @@ def group(graph: Graph, bodies: tuple[Body, ...], model: nn.Module) -> tuple[Blo
 
 
 def _with_numbers(block_class: BlockClass, taken: set[str]) -> BlockClass:
-    bodies, numbers = handed(block_class.bodies, taken)
-    return replace(block_class, bodies=bodies, numbers=numbers)
+    columns = sorted({*block_class.owners.partners.values()})
+    names = dict(zip(columns, ("partner", "partner_2"), strict=False))
+    bodies, numbers = handed(block_class.bodies, {*taken, *names.values()})
+    numbers |= {name: column for column, name in names.items()}
+    partners = {mark: names[column] for mark, column in block_class.owners.partners.items()}
+    return replace(block_class, bodies=bodies, numbers=numbers, partners=partners)
 
 
 def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
@@ -112,7 +118,7 @@ def _split_by_roles(classes: Iterable[BlockClass]) -> Iterator[BlockClass]:
         while rest:
             first = rest[0]
             same = [body for body in rest if body is first or roles.unite(first, body)]
-            yield BlockClass(tuple(same), block_class.fixed)
+            yield BlockClass(tuple(same), owners_of(same))
             rest = [body for body in rest if body not in same]
 
 
@@ -139,8 +145,10 @@ class _Joining:
 
     def _one(self, ours: BlockClass, theirs: BlockClass) -> BlockClass | None:
         try:
-            bodies = as_one(self.graph, ours.bodies, theirs.bodies, ours.fixed | theirs.fixed)
-            fixed = owned_by_one(bodies)
+            fixed = ours.owners.fixed | theirs.owners.fixed
+            bodies = as_one(self.graph, ours.bodies, theirs.bodies, fixed)
+            in_order = sorted(bodies, key=lambda body: body.block)
+            owners = owners_of(in_order)
         except DiffersError:
             return None
         first, other = bodies[0], bodies[len(ours.bodies)]
@@ -148,7 +156,7 @@ class _Joining:
             return None
         if not self.roles.unite(first, other):
             return None
-        return BlockClass(tuple(sorted(bodies, key=lambda body: body.block)), fixed)
+        return BlockClass(tuple(in_order), owners)
 
 
 def _outline(body: Body) -> object:
@@ -158,25 +166,26 @@ def _outline(body: Body) -> object:
 
 
 def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
-    """Tell how the other blocks are reached: each at the same distance, or always the same one.
+    """Tell how the other blocks are reached: at the same distance, always the same, each its own.
 
-    A decoder's layers read the layer before them, and all of them the first block's rotations.
+    A decoder's layers read the layer before them, and all of them the first block's rotations. Each
+    of a U-Net's upper blocks reads the lower one of its size.
     """
-    columns = zip(*map(_owners, bodies), strict=True)
     blocks = [body.block for body in bodies]
-    keys = list(zip(*(_nearer(column, blocks) for column in columns), strict=True)) or [()] * len(
-        bodies
-    )
+    columns = [_nearer(column, blocks) for column in zip(*map(_owners, bodies), strict=True)]
+    partners = {column for column in columns if len({*column}) == len(bodies)}
+    if len(partners) <= MOST_PARTNERS:
+        columns = [column for column in columns if column not in partners]
     alike: dict[tuple[int, ...], list[Body]] = {}
-    for key, body in zip(keys, bodies, strict=True):
-        alike.setdefault(key, []).append(body)
-    return [BlockClass(tuple(same), owned_by_one(same)) for same in alike.values()]
+    for i, body in enumerate(bodies):
+        alike.setdefault(tuple(column[i] for column in columns), []).append(body)
+    return [BlockClass(tuple(same), owners_of(same)) for same in alike.values()]
 
 
-def _nearer(owners: Sequence[int], blocks: Sequence[int]) -> list[int]:
+def _nearer(owners: Sequence[int], blocks: Sequence[int]) -> tuple[int, ...]:
     """Return by what bodies are told apart: distances, or the blocks themselves if fewer."""
-    distances = [owner - block for owner, block in zip(owners, blocks, strict=True)]
-    return list(owners) if len(set(owners)) < len(set(distances)) else distances
+    distances = tuple(owner - block for owner, block in zip(owners, blocks, strict=True))
+    return tuple(owners) if len({*owners}) < len({*distances}) else distances
 
 
 def _owners(body: Body) -> list[int]:

@@ -209,7 +209,9 @@ class Writer:
 
     def _owner_name(self, mark: Mark) -> str:
         """Name the block that keeps what a mark stands for."""
-        if mark in self.block_class.fixed:
+        if mark in self.block_class.partners:
+            return self.block_class.partners[mark]
+        if mark in self.block_class.owners.fixed:
             return f"block_{mark.owner}"
         distance = mark.owner - self.block_class.body.block
         name = "before" if distance < 0 else "after"
@@ -217,10 +219,10 @@ class Writer:
 
     def _read_by_all(self) -> Iterator[Mark]:
         """Yield what each block of the class finds in others, not some of them alone."""
-        body, fixed = self.block_class.body, self.block_class.fixed
+        body, owners = self.block_class.body, self.block_class.owners
         for function in (body.forward, body.backward):
             of_all = {m for s in function.statements if not s.blocks for m in s.marks()}
-            of_all |= {m for text in function.returns.values() for m in find(text)} | fixed
+            of_all |= {m for text in function.returns.values() for m in find(text)} | owners.fixed
             yield from (m for m in of_all if m.kind == "kept" and m.owner != body.block)
 
     def _frame(self, function: Function, lengths: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +238,9 @@ class Writer:
         return tuple(f"{name} = {value}" for name, value in found.items())
 
     def _place(self, mark: Mark) -> str:
-        if mark in self.block_class.fixed:
+        if mark in self.block_class.partners:
+            return f"step[self.{self.block_class.partners[mark]}]"
+        if mark in self.block_class.owners.fixed:
             return f"step[{mark.owner}]"
         distance = mark.owner - self.block_class.body.block
         return f"step[self.at {'-' if distance < 0 else '+'} {abs(distance)}]"

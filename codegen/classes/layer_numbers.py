@@ -1,4 +1,4 @@
-"""Numbers in which layers differ: the rates of stochastic depth, which grow from layer to layer.
+"""Numbers in which layers differ: the rates of stochastic depth, the ends of slices.
 
 Blocks that read the same up to a few of them are one class; each block is handed its own.
 """
@@ -15,7 +15,9 @@ from remat_gen.codegen.statements.statements import Body, Function, Statement
 
 _MOST = 3  # names that a class is handed; beyond that it reads better with the numbers in it
 _FLOAT = r"(?<![\w.])(?:\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.])"
-_MARK_OR_FLOAT = re.compile(f"{MARK.pattern}|({_FLOAT})")  # a mark's name may have digits in it
+_SLICED = r"(?<=[\[ ])(?P<start>\d+)(?=:)|(?<=:)(?P<stop>\d+)(?=[\],])"
+# a mark's name may have digits in it
+_MARK_OR_NUMBER = re.compile(f"{MARK.pattern}|(?P<number>{_FLOAT})|{_SLICED}")
 _HINTS = (("probability", ("bernoulli", "draw_mask", "dropout")), ("scale", ("mul", "div")))
 
 
@@ -40,7 +42,7 @@ def handed(
     """Return bodies that are handed the numbers they differ in, and by name those of each body."""
     columns = _columns(bodies)
     names: dict[tuple[str, ...], str] = {}
-    hints = [_hint(s.text) for s in _statements(bodies[0]) for _ in _found(s.text)]
+    hints = [_hint(s.text, n) for s in _statements(bodies[0]) for n in _found(s.text)]
     for column, hint in zip(columns, hints, strict=True):
         if column and column not in names:
             names[column] = _free(hint, {*taken, *names.values()})
@@ -60,28 +62,28 @@ def _columns(bodies: Sequence[Body]) -> list[tuple[str, ...]]:
 
 
 def _run_with(body: Body) -> list[str]:
-    return [n * s.runs_in(body.block) for s in _statements(body) for n in _found(s.text)]
+    return [n[0] * s.runs_in(body.block) for s in _statements(body) for n in _found(s.text)]
 
 
 def _numbers(body: Body) -> tuple[str, ...]:
-    return tuple(n for s in _statements(body) for n in _found(s.text))
+    return tuple(n[0] for s in _statements(body) for n in _found(s.text))
 
 
 def _statements(body: Body) -> tuple[Statement, ...]:
     return body.forward.statements + body.backward.statements
 
 
-def _found(text: str) -> list[str]:
+def _found(text: str) -> list[re.Match[str]]:
     if _quotes(text):
         return []
-    return [found[4] for found in _MARK_OR_FLOAT.finditer(text) if found[4]]
+    return [found for found in _MARK_OR_NUMBER.finditer(text) if found.lastgroup]
 
 
 def _written(text: str, numbers: Iterator[str]) -> str:
     """Return a statement with other numbers, which are taken in turn."""
     if _quotes(text):
         return text
-    return _MARK_OR_FLOAT.sub(lambda found: next(numbers) if found[4] else found[0], text)
+    return _MARK_OR_NUMBER.sub(lambda n: next(numbers) if n.lastgroup else n[0], text)
 
 
 def _quotes(text: str) -> bool:
@@ -101,8 +103,10 @@ def _with(body: Body, numbers: Iterable[str]) -> Body:
     return replace(body, forward=forward, backward=of(body.backward))
 
 
-def _hint(text: str) -> str:
-    return next((hint for hint, words in _HINTS if any(w in text for w in words)), "number")
+def _hint(text: str, found: re.Match[str]) -> str:
+    hints = (hint for hint, words in _HINTS if any(w in text for w in words))
+    kind = found.lastgroup or ""
+    return next(hints, kind) if kind == "number" else kind
 
 
 def _free(hint: str, taken: Collection[str]) -> str:

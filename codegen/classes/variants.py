@@ -6,10 +6,10 @@ the first, which is the last in backward, frees it. Whoever has read one of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import compress, zip_longest
+from itertools import zip_longest
 from typing import TypeAlias
 
 from remat_gen.codegen.classes.layer_numbers import without_numbers
@@ -18,6 +18,7 @@ from remat_gen.codegen.expressions.marks import IN_ALL, Mark, argument, fill, fi
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph
 
+MOST_PARTNERS = 2  # names of blocks that each block of a class has its own of
 _Row: TypeAlias = tuple[Statement, ...]  # one line in each body; what is freed stands one by one
 
 
@@ -259,24 +260,48 @@ def _together(statements: Iterable[Statement]) -> tuple[Statement, ...]:
     return tuple(found)
 
 
-def owned_by_one(bodies: Sequence[Body]) -> frozenset[Mark]:
-    """Return what of the first body each of them finds in one and the same block.
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """In which blocks a class finds what others keep, if not at one distance for all of its bodies.
+
+    `fixed` is in one and the same block, of `partners` each body has its own: the numbers of the
+    blocks, "" where a body does not look there. Marks are those of the first body.
+    """
+
+    fixed: frozenset[Mark] = frozenset()
+    partners: Mapping[Mark, tuple[str, ...]] = field(default_factory=dict)
+
+
+def owners_of(bodies: Sequence[Body]) -> Owners:
+    """Return where the bodies of a class find what other blocks keep.
 
     Raises:
-        DiffersError: it is neither there nor at one distance.
+        DiffersError: some find it at the same distance, and others do not.
     """
-    found = set()
+    fixed, partners = set(), {}
+    for mark, owners in _owners(bodies).items():
+        distances = {owner - bodies[i].block for i, owner in owners.items()}
+        if len(distances) > 1 and len({*owners.values()}) == 1:
+            fixed.add(mark)
+        elif 1 < len(distances) < len(owners):
+            raise DiffersError
+        elif len(distances) > 1:
+            partners[mark] = tuple(str(owners.get(i, "")) for i in range(len(bodies)))
+    if len({*partners.values()}) > MOST_PARTNERS:
+        raise DiffersError
+    return Owners(frozenset(fixed), partners)
+
+
+def _owners(bodies: Sequence[Body]) -> dict[Mark, dict[int, int]]:
+    """Return for what the first body reads of blocks in which block each body finds it."""
+    found: dict[Mark, dict[int, int]] = {}
     for half in ("forward", "backward"):
         for row in zip(*(getattr(body, half).statements for body in bodies), strict=True):
-            running = [s.runs_in(body.block) for s, body in zip(row, bodies, strict=True)]
+            runs = [s.runs_in(body.block) for s, body in zip(row, bodies, strict=True)]
             for column in zip(*map(_kept, row), strict=True):
-                marks = list(compress(zip(column, bodies, strict=True), running))
-                distances = {mark.owner - body.block for mark, body in marks}
-                if len(distances) > 1 and len({mark.owner for mark, _ in marks}) > 1:
-                    raise DiffersError
-                if len(distances) > 1:
-                    found.add(column[0])
-    return frozenset(found)
+                own = {i: mark.owner for i, mark in enumerate(column) if runs[i]}
+                found.setdefault(column[0], {}).update(own)
+    return found
 
 
 def _kept(statement: Statement) -> list[Mark]:

@@ -12,8 +12,8 @@ from random_schedules import random_schedule
 
 from remat_gen.codegen.classes.arrange import group
 from remat_gen.codegen.classes.own_views import DiffersError, without_views
-from remat_gen.codegen.classes.variants import as_one, owned_by_one
-from remat_gen.codegen.expressions.marks import kept, value
+from remat_gen.codegen.classes.variants import as_one, owners_of
+from remat_gen.codegen.expressions.marks import Mark, fill, kept, number, value
 from remat_gen.codegen.statements.bodies import write_bodies
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph
@@ -21,6 +21,7 @@ from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.law.liveness import to_schedule
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 DECODER = (
     HEAD
     + """
@@ -87,24 +88,67 @@ def test_a_memory_that_is_read_again_by_layers_is_bitwise(tmp_path: Path) -> Non
     assert_bitwise(emit(tmp_path, DECODER, at_share("rockmate", 0.2)))
 
 
+U_NET = (EXAMPLES / "unet.py").read_text().replace("IMAGE = 96", "IMAGE = 32")
+
+
+@pytest.fixture(scope="module")
+def u_net(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
+    return emit(
+        tmp_path_factory.mktemp("u_net"),
+        U_NET,
+        lambda p: to_schedule(p, per_layer(p, partition(p))),
+    )
+
+
+def test_upper_layers_are_handed_their_partner_and_the_ends_of_slices(u_net: Emitted) -> None:
+    calls = re.findall(r"step\.run\((\w+), .*?, partner=(\d)\)", u_net.text)
+    assert len(calls) == 2 and len({name for name, _ in calls}) == 1
+    assert [int(partner) for _, partner in calls] == [2, 0], "the lower layers of their sizes"
+    assert "partner, before = step[self.partner], step[self.at - 1]" in u_net.text
+    ends = re.findall(r"step\.run\((\w+), .*?, start=(\d+), stop=(\d+)\)", u_net.text)
+    assert [(int(start), int(stop)) for _, start, stop in ends] == [(64, 128), (32, 64)]
+    assert_bitwise(u_net)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_upper_layers_of_other_schedules_are_bitwise(tmp_path: Path, share: float) -> None:
+    assert_bitwise(emit(tmp_path, U_NET, at_share("rockmate", share)))
+
+
+@pytest.mark.parametrize("name", ["decoder", "u_net"])
 @pytest.mark.parametrize("seed", range(8))
-def test_each_block_runs_what_it_ran_before(decoder: Emitted, seed: int) -> None:
-    graph, problem = decoder.traced.graph, decoder.problem
+def test_each_block_runs_what_it_ran_before(
+    name: str, seed: int, request: pytest.FixtureRequest
+) -> None:
+    emitted: Emitted = request.getfixturevalue(name)
+    graph, problem = emitted.traced.graph, emitted.problem
     schedule = random_schedule(problem, seed, limit=20, share=0.05 * (seed % 3))
     bodies = write_bodies(graph, problem, schedule)
-    for block_class in group(graph, bodies, decoder.loaded.model):
-        for body in block_class.bodies:
+    for block_class in group(graph, bodies, emitted.loaded.model):
+        for i, body in enumerate(block_class.bodies):
+            own = {str(number(name)): row[i] for name, row in block_class.numbers.items()}
             for half in ("forward", "backward"):
-                before = lines_of(getattr(bodies[body.block], half), body.block)
-                assert lines_of(getattr(body, half), body.block) == before
+                before = lines_of(getattr(bodies[body.block], half), body.block, {})
+                assert lines_of(getattr(body, half), body.block, own) == before
+            for mark, partner in block_class.partners.items():
+                theirs = dict(zip(marks_of(block_class.body), marks_of(body), strict=True))
+                looks = mark in theirs and own[str(number(partner))]
+                assert not looks or int(looks) == theirs[mark].owner
 
 
-def lines_of(function: Function, block: int) -> list[tuple[str, frozenset[object]]]:
+def marks_of(body: Body) -> list[Mark]:
+    return [*body.forward.marks(), *body.backward.marks()]
+
+
+def lines_of(
+    function: Function, block: int, numbers: dict[str, str]
+) -> list[tuple[str, frozenset[object]]]:
     """Return what a block runs: each line, and what is freed behind it, in any order."""
     found: list[tuple[str, frozenset[object]]] = [("", frozenset())]
     for statement in function.statements:
         if statement.runs_in(block) and statement.text:
-            found.append((without_views(statement.text), frozenset()))
+            text = fill(statement.text, lambda mark: numbers.get(str(mark), str(mark)))
+            found.append((without_views(text), frozenset()))
         elif statement.runs_in(block):
             found[-1] = (found[-1][0], found[-1][1] | frozenset(statement.frees))
     return found
@@ -129,7 +173,7 @@ def test_what_one_does_stands_under_its_number() -> None:
     first, second = as_one(no_graph(), [one], [other], frozenset())
     assert [s.blocks for s in first.backward.statements] == [()] * 20 + [(1,)]
     assert [s.text for s in second.backward.statements[:20]] == [s.text for s in lines(2)]
-    assert owned_by_one([first, second]) == {kept(0, "x")}
+    assert owners_of([first, second]).fixed == {kept(0, "x")}
 
 
 def test_what_is_run_again_by_one_alone_is_seen() -> None:
@@ -152,8 +196,16 @@ def test_another_value_in_the_same_place_is_another_class() -> None:
         as_one(no_graph(), [one], [other], frozenset())
 
 
-def test_what_lies_neither_in_one_block_nor_at_one_distance_is_another_class() -> None:
-    one = body_of(5, Statement(f"{value('y')} = f({kept(1, 'a')})"))
-    other = body_of(6, Statement(f"{value('z')} = f({kept(3, 'b')})"))
+def reading(block: int, owner: int) -> Body:
+    return body_of(block, Statement(f"{value(f'{block}.y')} = f({kept(owner, f'{owner}.x')})"))
+
+
+def test_each_block_has_a_partner_of_its_own() -> None:
+    owners = owners_of([reading(5, 3), reading(6, 2), reading(7, 1)])
+    assert owners.fixed == frozenset()
+    assert owners.partners == {kept(3, "3.x"): ("3", "2", "1")}
+
+
+def test_what_lies_at_one_distance_for_some_alone_is_another_class() -> None:
     with pytest.raises(DiffersError):
-        owned_by_one(as_one(no_graph(), [one], [other], frozenset()))
+        owners_of([reading(5, 1), reading(6, 3), reading(7, 4)])
