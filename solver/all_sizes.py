@@ -25,7 +25,6 @@ from remat_gen.solver.workspace_headroom import (
     Elsewhere,
     lacking,
     larger,
-    room_bytes,
     roomy,
     with_more,
 )
@@ -162,4 +161,4 @@ class AllSizesSolver:
     def _most_room(self, p: int) -> str:
         """Return where an operation needs the most room; "" at the example's sizes."""
         here = Elsewhere("", self.solver.problem)
-        return max((here, *self.elsewhere), key=lambda other: room_bytes(other.problem, p)).where
+        return max((here, *self.elsewhere), key=lambda other: other.problem.room_bytes(p)).where

@@ -31,8 +31,6 @@ __all__ = [
     "Solution",
     "Solver",
     "Status",
-    "smallest_budget",
-    "solve",
 ]
 
 
@@ -244,24 +242,3 @@ def _class_notes(contest: Contest) -> list[str]:
         what = "optimal" if bound.complete and gap < 1e-9 else f"at most {100 * gap:.2f}% above it"
         notes.append(f"{what} among {bound.holds_for}")
     return notes
-
-
-def solve(
-    problem: Problem | BareGraph,
-    budget_bytes: int,
-    strategy: str = "rockmate",
-    progress: Progress = silent,
-    effort: Effort = Effort.NORMAL,
-) -> Solution:
-    """Schedule a problem within a budget; for several budgets keep a `Solver`.
-
-    Raises:
-        InfeasibleError: no schedule of the strategy fits the budget.
-        ValueError: the strategy is unknown.
-    """
-    return Solver(problem, strategy, progress, effort).solve(budget_bytes)
-
-
-def smallest_budget(problem: Problem | BareGraph, strategy: str = "rockmate") -> SmallestBudget:
-    """Return the smallest budget that is feasible for a strategy."""
-    return Solver(problem, strategy).smallest_budget()

@@ -28,16 +28,9 @@ def roomy(problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> Problem:
     """
     more = {}
     for p in range(len(problem.operations)):
-        needed = max((room_bytes(other.problem, p) for other in elsewhere), default=0)
-        more[p] = needed - room_bytes(problem, p)
+        needed = max((other.problem.room_bytes(p) for other in elsewhere), default=0)
+        more[p] = needed - problem.room_bytes(p)
     return with_more(problem, more)
-
-
-def room_bytes(problem: Problem, p: int) -> int:
-    """Return the bytes of an operation's inputs, outputs and workspace."""
-    operation = problem.operations[p]
-    around = {*operation.inputs, *operation.outputs}
-    return problem.extra_bytes(operation) + sum(problem.values[v].nbytes for v in around)
 
 
 def with_more(problem: Problem, more: Mapping[int, int]) -> Problem:
@@ -66,8 +59,8 @@ def lacking(
         for at, there in zip(here, replay(other.problem, schedule).timeline, strict=True):
             p, excess = at.operation, there.nbytes - budget_bytes
             if excess > 0:
-                room = room_bytes(problem, p)
-                rest, rest_there = at.nbytes - room, there.nbytes - room_bytes(other.problem, p)
+                room = problem.room_bytes(p)
+                rest, rest_there = at.nbytes - room, there.nbytes - other.problem.room_bytes(p)
                 allowed = rest - excess * rest // max(1, rest_there)
                 more[p] = max(more.get(p, 0), budget_bytes - room - allowed)
     return more

@@ -20,7 +20,6 @@ from remat_gen.plan.costing import load_for
 from remat_gen.plan.output import read_header
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
-from remat_gen.solver.contest.bisection import floor_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import silent
 from remat_gen.solver.solve import InfeasibleError, Solver
@@ -192,11 +191,11 @@ class _Fitter:
 
     def _may_fit(self, batch: int) -> bool:
         limit = self.steps.limit(batch)
-        return limit > 0 and floor_of(self.steps.bare_problem(batch)) <= limit
+        return limit > 0 and self.steps.bare_problem(batch).floor_bytes() <= limit
 
     def _nothing_fits(self) -> InfeasibleBudgetError:
         least = self.steps.least
-        needed = floor_of(self.steps.bare_problem(least))
+        needed = self.steps.bare_problem(least).floor_bytes()
         return InfeasibleBudgetError(
             f"not even a batch of {least} fits {self.steps.request.limit.text}: "
             f"{size(self.steps.limit(least))} are left for activations, and one operation alone "

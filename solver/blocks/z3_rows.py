@@ -104,7 +104,7 @@ class Rows:
         variables = self.variables
         done = sum(stage <= t for stage in variables.stages) - 1
         needed = done if t in variables.stages else done + 1
-        terms = self._alive(needed, lambda _: done, lambda _: done)
+        terms = self._alive(needed, lambda _: done)
         return terms, self.gradients[t] + self._made(self.block.backward[t])
 
     def _rerun_row(self, t: int, p: int) -> tuple[list[WeightedLiteral], int]:
@@ -115,34 +115,30 @@ class Rows:
         if s:
             now.append(z3.Not(variables.ran[p, s - 1]))
         made = [(self._named([now]), self._made(self.block.forward[p]) + self.gradients[t])]
-        terms = self._alive(
-            s, lambda q: s if q < p else s - 1, lambda q: s if q < p else s - 1, given=now
-        )
+        terms = self._alive(s, lambda q: s if q < p else s - 1, given=now)
         return made + terms, 0
 
     def _alive(
         self,
         needed: int,
-        made_by: Callable[[int], int],
-        read_by: Callable[[int], int],
+        done: Callable[[int], int],
         given: Sequence[z3.BoolRef] = (),
     ) -> list[WeightedLiteral]:
         """Return literals that are true where a value is there and still needed, with its bytes.
 
         Backward's reads from stage `needed` on count; operation q's re-run counts as done up to
-        stage `made_by(q)` as a producer and `read_by(q)` as a reader (-1: not at all). Only what
-        holds under `given` counts.
+        stage `done(q)` (-1: not at all). Only what holds under `given` counts.
         """
         variables = self.variables
         terms = []
         for v, kept in variables.kept.items():
             makers = [kept]
             producer = variables.producer[v]
-            if made_by(producer) >= 0:
-                makers.append(variables.ran[producer, made_by(producer)])
+            if done(producer) >= 0:
+                makers.append(variables.ran[producer, done(producer)])
             reasons: list[list[z3.BoolRef]] = [[]]
             if variables.last_read[v] < needed:
-                reasons = [variables.still_to_run(q, read_by(q)) for q in variables.readers[v]]
+                reasons = [variables.still_to_run(q, done(q)) for q in variables.readers[v]]
             if reasons and self.block.values[v].nbytes:
                 causes = [[*given, maker, *reason] for maker in makers for reason in reasons]
                 terms.append((self._named(causes), self.block.values[v].nbytes))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 
 FINENESS = 1 << 7  # steps of the peak to which it is known where a search takes long
@@ -30,7 +29,7 @@ class Bisection:
         best, peak = known, self._peak(known)
         operations = len(self.subject.problem.operations)
         exact = self.quick and operations <= QUICK_OPERATIONS
-        least, step = floor_of(self.subject.whole), 1 if exact else peak // FINENESS + 1
+        least, step = self.subject.whole.floor_bytes(), 1 if exact else peak // FINENESS + 1
         while peak - least >= step:
             middle = (least + peak - 1) // 2
             found = self.attempt(middle)
@@ -42,13 +41,3 @@ class Bisection:
 
     def _peak(self, program: Program) -> int:
         return self.subject.judge(program)[1].peak_bytes // self.subject.unit
-
-
-def floor_of(problem: Problem) -> int:
-    """Return the most that one operation alone needs: no schedule has a lower peak."""
-
-    def alone(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> int:
-        return sum(problem.values[v].nbytes for v in {*inputs, *outputs})
-
-    operations = problem.operations
-    return max((alone(o.inputs, o.outputs) + problem.extra_bytes(o) for o in operations), default=0)

@@ -32,14 +32,8 @@ class SearchEntrant:
         contest.take(self.name, self._found(contest.budget_units, self.effort, on_better))
 
     def smallest(self) -> Program:
-        """Return the program of least peak that bisection finds; else the plain one."""
-        values, operations = self.subject.whole.values, self.subject.whole.operations
-        most = 2 * sum(value.nbytes for value in values)
-        most += max((operation.workspace_bytes for operation in operations), default=0)
-        known = self._attempt(most)
-        if known is None:
-            return self.subject.plain()
-        return Bisection(self.subject, self._attempt, self.quick).least(known)
+        """Return the program of least peak that bisection finds, from the plain one."""
+        return Bisection(self.subject, self._attempt, self.quick).least(self.subject.plain())
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""

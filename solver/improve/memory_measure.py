@@ -26,6 +26,35 @@ class MemoryMeasure:
     inside: Ints
 
 
+class MemoryExcess:
+    """Bytes over a budget inside each run, as running sums: what giving up a value would take off.
+
+    The area over the budget falls with every step of a repair, also where the same peak stands in
+    every layer and no single step can lower the highest of them.
+    """
+
+    def __init__(self, figures: MemoryMeasure, budget: int) -> None:
+        """Sum up."""
+        over = np.maximum(figures.inside - budget, 0)
+        self.sums = np.concatenate(([0], np.cumsum(over)))
+        self.counts = np.concatenate(([0], np.cumsum(over > 0)))
+        self.total = int(self.sums[-1])
+        self._sums, self._counts = self.sums.tolist(), self.counts.tolist()
+
+    def gain(self, nbytes: int, start: int, stop: int) -> int:
+        """Return at most what the area falls by if so many bytes go from runs start … stop-1."""
+        over: int = self._sums[stop] - self._sums[start]
+        whole: int = nbytes * (self._counts[stop] - self._counts[start])
+        return min(over, whole)
+
+
+def over_budget(figures: MemoryMeasure, budget: int) -> int:
+    """Return the area over a budget; 0 where nothing is."""
+    if figures.peak_bytes <= budget:
+        return 0
+    return int(np.maximum(figures.inside - budget, 0).sum())
+
+
 def measure(problem: Problem, program: Program) -> MemoryMeasure:
     """Measure a legal program; nothing is checked."""
     return measured(timeline_of(arrays_of(problem), program))

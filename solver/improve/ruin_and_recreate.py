@@ -17,7 +17,7 @@ import numpy as np
 
 from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
 from remat_gen.solver.improve.drop_reruns import pruned, without_all
-from remat_gen.solver.improve.memory_excess import MemoryExcess, over_budget
+from remat_gen.solver.improve.memory_measure import MemoryExcess, over_budget
 from remat_gen.solver.improve.retain_more import MeasuredProgram, Trial, retain_more, trial_of
 from remat_gen.solver.improve.run_order import reordered
 from remat_gen.solver.improve.run_timeline import Timeline
@@ -78,14 +78,14 @@ class Window:
     def fit(self, trial: Trial, limit_us: float, taste: PriceRule) -> Trial | None:
         """Add re-runs until a program fits; None if it would take `limit_us` or nothing helps."""
         trial = reordered(trial, self.budget, self.moving.first)
-        excess = MemoryExcess(trial, self.budget)
+        excess = MemoryExcess(trial.figures, self.budget)
         for _ in range(ADDED):
             if not excess.total or trial.time_us >= limit_us:
                 break
             added = self._added(trial, excess, limit_us - trial.time_us, taste)
             if added is None:
                 return None
-            trial, excess = added, MemoryExcess(added, self.budget)
+            trial, excess = added, MemoryExcess(added.figures, self.budget)
         return trial if not excess.total and trial.time_us < limit_us else None
 
     def _tried(self, current: Trial) -> Trial | None:
@@ -105,7 +105,7 @@ class Window:
         for choice in choices:
             added = trial_of(pruned(_with_additions(trial.timeline, choice)))
             added = reordered(added, self.budget, self.moving.after)
-            if over_budget(added, self.budget) < excess.total:
+            if over_budget(added.figures, self.budget) < excess.total:
                 return added
         return None
 

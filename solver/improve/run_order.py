@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat_gen.solver.improve.memory_excess import over_budget
+from remat_gen.solver.improve.memory_measure import over_budget
 from remat_gen.solver.improve.move_effect import MoveEffect
 from remat_gen.solver.improve.problem_arrays import MADE, Ints
 from remat_gen.solver.improve.retain_more import Trial, trial_of
@@ -25,7 +25,7 @@ STEPS = 200
 
 def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
     """Return the program after moves that take the most off what is over the budget."""
-    over = over_budget(trial, budget)
+    over = over_budget(trial.figures, budget)
     for _ in range(steps):
         if not over:
             break
@@ -34,7 +34,7 @@ def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
             if effect.knows(y):
                 area = effect.over(y, z)
             else:
-                area = over_budget(trial_of(trial.timeline.moved(y, z)), budget)
+                area = over_budget(trial_of(trial.timeline.moved(y, z)).figures, budget)
             if area < over:
                 best, over = (y, z), area
         if best is None:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.replay import replay
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,10 @@ class BareGraph:
         flags = [node.backward for node in self.nodes]
         if any(flags) and not all(flags):
             return flags
-        inside = self._inside_bytes()
-        peak = max(range(len(inside)), key=inside.__getitem__, default=0)
-        return [i >= peak for i in range(len(self.nodes))]
-
-    def _inside_bytes(self) -> list[int]:
-        """Return the bytes there while each node runs in the given order, freeing at last use."""
-        last = list(range(len(self.nodes)))
-        for i, node in enumerate(self.nodes):
-            for j in node.inputs:
-                last[j] = i
-        dying: list[list[int]] = [[] for _ in self.nodes]
-        for j, i in enumerate(last):
-            if j not in self.outputs:
-                dying[i].append(j)
-        inside, resident = [], 0
-        for i, node in enumerate(self.nodes):
-            resident += node.nbytes
-            inside.append(resident)
-            resident -= sum(self.nodes[j].nbytes for j in dying[i])
-        return inside
+        problem = self.problem()
+        plain = to_schedule(problem, Program(((), tuple(range(len(flags))))))
+        peak_at = replay(problem, plain).peak_at
+        return [i >= peak_at for i in range(len(flags))]
 
     def _operation(
         self, i: int, place: int, inputs: tuple[int, ...], *, backward: bool

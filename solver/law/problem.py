@@ -119,6 +119,16 @@ class Problem:
         over = 0 if operation.over is None else self.values[operation.over].nbytes
         return operation.workspace_bytes - over
 
+    def room_bytes(self, p: int) -> int:
+        """Return what an operation needs where nothing else is there."""
+        operation = self.operations[p]
+        around = {*operation.inputs, *operation.outputs}
+        return self.extra_bytes(operation) + sum(self.values[v].nbytes for v in around)
+
+    def floor_bytes(self) -> int:
+        """Return the most that one operation alone needs: no schedule has a lower peak."""
+        return max(map(self.room_bytes, range(len(self.operations))), default=0)
+
     def in_new_memory(self) -> Problem:
         """Return the problem of a step that writes nothing over, as eager's does not."""
         operations = tuple(replace(operation, over=None) for operation in self.operations)

@@ -112,8 +112,8 @@ class _Search:
         self.plain = plain
         if start is not None:
             self.incumbent.offer(start)
-        alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
-        self.bound_us = NEVER if max(alone) > self.incumbent.budget_bytes else graph.total_us
+        too_low = self.incumbent.budget_bytes < graph.problem.floor_bytes()
+        self.bound_us = NEVER if too_low else graph.total_us
 
     def _any(self, limit: int) -> None:
         """Look for any schedule, then for any that is quicker, until none turns up."""

@@ -30,8 +30,7 @@ def least(problem: Problem, effort: Effort = Effort.NORMAL) -> tuple[Judged | No
     graph = BitGraph(problem)
     plain = judge(problem, graph.chain, range(graph.count))
     assert plain is not None, "the given order is not topological"
-    alone = [graph.bytes_of(graph.reads[p]) + graph.room[p] for p in range(graph.count)]
-    return _Bisection(graph, plain, effort, max(alone), plain).run()
+    return _Bisection(graph, plain, effort, problem.floor_bytes(), plain).run()
 
 
 @dataclass(slots=True)

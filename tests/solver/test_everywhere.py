@@ -16,7 +16,7 @@ from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
-from remat_gen.solver.workspace_headroom import Elsewhere, room_bytes, roomy
+from remat_gen.solver.workspace_headroom import Elsewhere, roomy
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -29,8 +29,8 @@ def smaller(draw: st.DrawFn, problem: Problem) -> Elsewhere:
     needed = [draw(st.integers(0, 20)) for _ in problem.operations]
     operations = []
     for p, (operation, nbytes) in enumerate(zip(problem.operations, needed, strict=True)):
-        twin_room = room_bytes(twin, p) - operation.workspace_bytes
-        more = twin_room + nbytes > room_bytes(problem, p)
+        twin_room = twin.room_bytes(p) - operation.workspace_bytes
+        more = twin_room + nbytes > problem.room_bytes(p)
         operations.append(replace(operation, workspace_bytes=nbytes if more else 0))
     return Elsewhere("a batch of 1", replace(twin, operations=tuple(operations)))
 

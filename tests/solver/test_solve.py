@@ -25,8 +25,6 @@ from remat_gen.solver.solve import (
     Solution,
     Solver,
     Status,
-    smallest_budget,
-    solve,
 )
 
 SMALL = GptShape(batch=2, tokens=64, width=64, heads=4, vocabulary=100)
@@ -197,10 +195,10 @@ def test_gpt_overheads_are_those_of_the_method() -> None:
 
 def test_unet_fits_where_rotor_does_not() -> None:
     problem = unet_like(2)
-    peak = solve(problem, 10**12, "none").eager.peak_bytes
-    assert solve(problem, peak * 5 // 10).replay.peak_bytes <= peak * 5 // 10
+    peak = Solver(problem, "none").solve(10**12).eager.peak_bytes
+    assert Solver(problem).solve(peak * 5 // 10).replay.peak_bytes <= peak * 5 // 10
     with pytest.raises(InfeasibleError):
-        solve(problem, peak * 5 // 10, "rotor")
+        Solver(problem, "rotor").solve(peak * 5 // 10)
 
 
 def test_progress_tells_blocks_and_chain() -> None:
@@ -214,13 +212,13 @@ def test_progress_tells_blocks_and_chain() -> None:
 
 def test_unknown_strategies_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown strategy greedy"):
-        solve(gpt_like(1, SMALL), 10**9, "greedy")
+        Solver(gpt_like(1, SMALL), "greedy").solve(10**9)
 
 
 def test_smallest_budget_names_the_operation() -> None:
     problem = gpt_like(1, SMALL)
-    smallest = smallest_budget(problem, "none")
-    assert smallest.nbytes == solve(problem, 10**12, "none").replay.peak_bytes
+    smallest = Solver(problem, "none").smallest_budget()
+    assert smallest.nbytes == Solver(problem, "none").solve(10**12).replay.peak_bytes
     assert problem.operations[smallest.operation].backward
 
 
@@ -251,7 +249,7 @@ def test_hash_seed_changes_nothing() -> None:
 
 
 def test_schedules_are_schedules() -> None:
-    found = solve(unet_like(2), 10**12, "rotor")
+    found = Solver(unet_like(2), "rotor").solve(10**12)
     assert isinstance(found.schedule, Schedule)
     assert found.blocks[0][0] == 0
     assert [a for a, _ in found.blocks[1:]] == [b for _, b in found.blocks[:-1]]
