@@ -149,7 +149,8 @@ class Watch:
 
     def __init__(self, model: nn.Module, paths: Iterable[str], file: Any) -> None:
         self.known: dict[int, Any] = {}  # what blocks are given
-        self.model, self.file, self.paths = weakref.proxy(model), file, list[str]()
+        self.model: Any = weakref.proxy(model)
+        self.file, self.paths = file, list[str]()
         _, *self.modules = model.modules()
         names = "_modules", "_parameters", "_buffers", *HOOKS
         tables = [vars(m)[name] for m in model.modules() for name in names]
