@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from remat_gen.solver.improve.add_reruns import PriceRule
 from remat_gen.solver.improve.drop_reruns import pruned
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import (
     MeasuredProgram,
-    Trial,
     retain_more,
     started,
     trial_of,
@@ -29,8 +27,6 @@ from remat_gen.solver.improve.work_limits import Work, bare_work
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress, silent
-
-ABOVE = 2  # programs just over a rung that are repaired to fit it
 
 
 @dataclass(slots=True)
@@ -83,7 +79,6 @@ class BudgetGrid:
         if trial is None or budget == self._budget(rung - 1):
             return min(starts, key=by_time)
         window = Window(budget, self.plain.time_us, floor_us, Random(rung), self.moving)
-        trial = self._repaired(window, trial)
         again = len(trial.timeline.runs) - len(self.arrays.times)
         return window.improved(trial, min(self.work.trials, again + 1)).candidate()
 
@@ -91,16 +86,6 @@ class BudgetGrid:
         """Return the least time that a rung's program may have."""
         higher = self.known(self._budget(min(self.work.rungs, rung + self.work.group)))
         return higher.time_us if higher else self.plain.time_us
-
-    def _repaired(self, window: Window, best: Trial) -> Trial:
-        """Return the best of a program and those just over the budget, repaired."""
-        above = [c for c in self.candidates if c.peak_bytes > window.budget][:ABOVE]
-        for candidate in above:
-            fitting = window.fit(started(self.arrays, candidate), best.time_us, PriceRule())
-            repaired = retain_more(fitting, window.budget) if fitting else best
-            if window.floor_us <= repaired.time_us < best.time_us:
-                best = repaired
-        return best
 
 
 def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -> BudgetGrid:

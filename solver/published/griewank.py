@@ -5,20 +5,24 @@ checkpointing for the reverse or adjoint mode of computational differentiation",
 is optimal for uniform chains: l steps with s checkpoints, the initial state among them, take
 t(l, s) = r · l - C(s + r, s + 1) advances, r being the least with C(s + r, s) ≥ l.
 
-On other graphs the steps are the blocks between articulation points, of whatever time and size
-(`reversal`): nothing is proved there. Slots are as many as fit the budget, in the replay. A bare
-graph without backward flags has no forward graph to cut.
+On other graphs the steps are the blocks between articulation points, of whatever time and size:
+nothing is proved there. Slots are as many as fit the budget, in the replay. A bare graph without
+backward flags has no forward graph to cut.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from math import comb
 
+from remat_gen.solver.blocks.block_chain import Chain, build_chain
+from remat_gen.solver.blocks.block_option import operations_for
 from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localise
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.published.reversal import Reversal, reversal_of
+from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
 
 SLOTS = {Effort.QUICK: 20, Effort.NORMAL: 60, Effort.THOROUGH: 1000}
 """Numbers of slots up to which each is tried."""
@@ -32,39 +36,77 @@ def search(
 ) -> Found:
     """Return the schedule with the most slots that fits: more slots, less time."""
     incumbent = incumbent_of(problem, budget_bytes, on_better)
-    incumbent.offer_all([range(len(problem.operations))])
+    incumbent.offer(range(len(problem.operations)))
     if incumbent.best is not None:
         return incumbent.found()
-    reversal = reversal_of(problem)
+    steps = _Steps.of(problem)
     for keep_exits in (True, False):
-        fewer = incumbent_of(problem, budget_bytes)
-        for slots in _tried(len(reversal.turns), SLOTS[effort]):
-            fewer.offer_all([revolve(reversal, slots, keep_exits=keep_exits)])
-            if fewer.best is not None:
-                incumbent.offer(fewer.best.runs)
+        for slots in _tried(len(steps.blocks), SLOTS[effort]):
+            judged = incumbent.offer(revolve(steps, slots, keep_exits=keep_exits))
+            assert judged is not None, "proposed runs cannot run"
+            if incumbent.fits(judged):
                 break
     return incumbent.found()
 
 
-def revolve(reversal: Reversal, slots: int, *, keep_exits: bool) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A training step as a chain of steps to reverse: the blocks between articulation points."""
+
+    chain: Chain
+    blocks: tuple[LocalBlock, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Steps:
+        """Cut behind the last vertex as well: what backward starts from is a state, too."""
+        ends = [p + 1 for p in forward_vertices(problem)[-1:] if p + 1 < problem.forward_count]
+        cuts = [cut.position for cut in articulation_cuts(problem)]
+        chain = build_chain(problem, (*cuts, *ends))
+        made = gradients(problem, chain)
+        blocks = (localise(problem, chain, made, i) for i in range(len(chain.blocks)))
+        return cls(chain, tuple(blocks))
+
+    def advance(self, start: int, stop: int) -> list[int]:
+        """Return the operations that make the state of step `stop` from that of step `start`."""
+        return [
+            self.chain.blocks[i].start + p
+            for i in range(start, stop)
+            for p in operations_for(self.blocks[i], self.blocks[i].regained())
+        ]
+
+    def turn(self, i: int, *, again: bool, keep_exits: bool) -> list[int]:
+        """Return the backward operations of a step, after what they need `again` from its block.
+
+        With `keep_exits` that is not the state behind the block: the turn before this one had it.
+        """
+        local, block = self.blocks[i], self.chain.blocks[i]
+        wanted = {v for operation in local.backward for v in operation.inputs}
+        wanted -= local.exits() if keep_exits else set()
+        needed = [block.start + p for p in operations_for(local, wanted)] if again else []
+        reads = [any(map(local.decided, operation.inputs)) for operation in local.backward]
+        first = reads.index(True) if True in reads else 0
+        return [*block.backward[:first], *needed, *block.backward[first:]]
+
+
+def revolve(steps: _Steps, slots: int, *, keep_exits: bool) -> list[int]:
     """Return the runs that reverse all steps with `slots` checkpoints besides the initial state.
 
     With `keep_exits` the state behind a step is kept for its turn: one slot more, where the turn
     reads both.
     """
-    runs = list(range(reversal.problem.forward_count))
-    pending = [(0, len(reversal.turns), slots)]  # spans of steps to reverse, the last one first
+    runs = list(range(steps.chain.blocks[-1].stop))
+    pending = [(0, len(steps.blocks), slots)]  # spans of steps to reverse, the last one first
     again = False  # in the first forward, which all advances up to the first turn are part of
     while pending:
         start, stop, free = pending.pop()
         if stop - start > 1 and free:
             middle = start + split(stop - start, free + 1)
-            runs += reversal.advance(start, middle) if again else []
+            runs += steps.advance(start, middle) if again else []
             pending += [(start, middle, free), (middle, stop, free - 1)]
             continue
         for step in range(stop - 1, start - 1, -1):
-            runs += reversal.advance(start, step) if again else []
-            runs += reversal.turn(step, again=again, keep_exit=keep_exits)
+            runs += steps.advance(start, step) if again else []
+            runs += steps.turn(step, again=again, keep_exits=keep_exits)
             again = True
     return runs
 
