@@ -14,7 +14,7 @@ from remat_gen.codegen.expressions import spelling
 from remat_gen.codegen.expressions.expressions import BATCH_NORM, constant
 from remat_gen.codegen.expressions.kernel_functions import Kernel, parameter
 from remat_gen.ir.graph import Argument, Graph, Operation, Ref, refs_in
-from remat_gen.ir.size import Size, lengths_in
+from remat_gen.ir.size import lengths_in
 
 _CALLED = {BATCH_NORM: "aten.native_batch_norm.default"}  # in place of a traced operator
 _STATISTICS = ("running_mean", "running_var")  # a batch norm that runs again is given none
@@ -97,8 +97,9 @@ def _shapes(graph: Graph, value: Argument) -> dict[str, Argument]:
     for i, length in enumerate(shape):
         rest = shape[i:]
         found |= {f"[{i}]": length, f"[{i}:{i + 1}]": (length,), f"[{i}:]": rest}
-        if not any(isinstance(of, Size) for of in rest):
-            found[f"[{i}:].numel()"] = math.prod(rest)
+        known = [length for length in rest if isinstance(length, int)]
+        if len(known) == len(rest):
+            found[f"[{i}:].numel()"] = math.prod(known)
     return found
 
 
