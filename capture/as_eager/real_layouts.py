@@ -4,13 +4,15 @@ A trace runs on fake tensors. A view that it takes of a result whose strides are
 does not exist in the step (`BatchNorm1d` of a transposed tensor, then `reshape`), or needs a copy
 that is nowhere in the plan. The rules here are what the CPU's kernels allocate, as far as they
 differ; `tests/capture/test_real_layouts.py` compares them with the kernels. Some kernels are the
-same code for GPUs, or allocate likewise there.
+same code for GPUs, or allocate likewise there. Of products in groups fakes know those of
+bfloat16 alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -39,6 +41,8 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
     def corrected(
         mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if func is aten._grouped_mm.default and not stands_for and _device(args) == "cpu":
+            return _in_groups(partial(dispatch, mode, func, types), args, kwargs)
         result = dispatch(mode, func, types, args, kwargs)
         if func in VIEWS and isinstance(result, Tensor) and _all_have_hints(result, args[0]):
             with mode:
@@ -53,6 +57,16 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
 
     with replaced(FakeTensorMode, "dispatch", corrected):
         yield
+
+
+def _in_groups(product: Callable[..., Tensor], args: Sequence[Any], kwargs: Any) -> Tensor:
+    """Return a product in groups of any type: as one of bfloat16, in the operands' type."""
+    narrow = pytree.tree_map_only(Tensor, _narrowed, (tuple(args), kwargs or {}))
+    return product(*narrow).to(args[0].dtype)
+
+
+def _narrowed(tensor: Tensor) -> Tensor:
+    return tensor.bfloat16() if tensor.is_floating_point() else tensor
 
 
 def _device(result: Any) -> str:

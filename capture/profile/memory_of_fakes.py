@@ -72,7 +72,8 @@ class FakeMemory(TorchDispatchMode):
         if func is not torch.ops.aten.add.Tensor or len({_kind(tensor) for tensor in given}) != 1:
             return False
         maker = self._nodes.get(given[0].untyped_storage()._cdata)
-        return len(given) == _TWO and maker is not None and maker != _node()
+        others = maker is not None and maker != _node()
+        return len(given) == _TWO and others and not given[0]._is_view()
 
     def _fills(self, func: object, given: Sequence[Tensor]) -> bool:
         """Tell whether autograd fills a tensor in place: it is the zeros of the same node."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.causal_masks import masks_of_eager
+from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
@@ -53,7 +54,7 @@ def followed(loaded: Loaded, traced: Traced, costs: Costs) -> Followed | None:
     watch = FakeMemory(_workspace(traced.graph, costs), costs.alignment_bytes)
     aside = removed_afterwards(model), hooks_aside(model)
     try:
-        with quiet(), loaded.importable(), traced.held(), aside[0], aside[1]:
+        with quiet(), loaded.importable(), traced.held(), aside[0], aside[1], layouts_of_kernels():
             return _step(model, traced, watch)
     except Exception:  # of the user's code, or a kernel that fakes lack
         return None

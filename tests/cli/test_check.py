@@ -300,7 +300,15 @@ def test_an_order_is_no_difference() -> None:
 EXPERTS = """
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
+
+
+@torch.library.custom_op("experts_of_a_test::turned", mutates_args=())
+def turned(x: Tensor) -> Tensor:
+    return x.flip(0)
+
+
+turned.register_autograd(lambda _, d: turned(d))
 
 
 class Experts(nn.Module):
@@ -309,9 +317,7 @@ class Experts(nn.Module):
         self.up = nn.Parameter(torch.randn(2, 8, 8))
 
     def forward(self, x):
-        if torch.compiler.is_compiling():
-            return torch.cat([x[:2] @ self.up[0], x[2:] @ self.up[1]]).sum()
-        return F.grouped_mm(x, self.up, offs=torch.tensor([2, 4], dtype=torch.int32)).sum()
+        {body}
 
 
 def build_model():
@@ -321,12 +327,20 @@ def build_model():
 def example_inputs():
     return (torch.randn(4, 8, requires_grad=True),)
 """
+NO_FAKE = """if torch.compiler.is_compiling():
+            return (x @ self.up[0]).flip(0).square().sum()
+        return turned(x @ self.up[0]).square().sum()"""
+GROUPED = """offs = torch.tensor([2, 4], dtype=torch.int32)
+        return F.grouped_mm(x, self.up, offs=offs).square().sum()"""
 
 
-def test_a_kernel_that_asks_for_values(tmp_path: Path, remat: Remat) -> None:
-    """Without values `grouped_mm` takes bfloat16 alone: `check` loads the model with them then."""
+@pytest.mark.parametrize("body", [NO_FAKE, GROUPED], ids=["no fake", "products in groups"])
+def test_a_kernel_that_asks_for_values(body: str, tmp_path: Path, remat: Remat) -> None:
+    """Where fakes do not go on, `check` loads the model with values; those of groups do."""
     model, written = tmp_path / "experts.py", tmp_path / "experts_remat.py"
-    model.write_text(EXPERTS)
+    model.write_text(EXPERTS.format(body=body))
     assert remat(model, "--budget", "100%", "-o", written).code == 0
+    assert ("grouped_mm" in written.read_text()) == (body is GROUPED)
+    assert remat("verify", written).code == 0
     ended = remat("check", written)
     assert (ended.code, ended.out) == (0, f"{written}: up to date\n")

@@ -65,6 +65,9 @@ BODIES = {
             lambda h: self.down(h).exp().sin().cos().tanh().sin(), h, use_reentrant=False
         )
         return h.square().mean()""",
+    "products in groups": """offs = torch.tensor([256, 512], dtype=torch.int32)
+        both = torch.stack([self.up.weight, self.down.weight])
+        return F.grouped_mm(h, both, offs=offs).exp().sin().mean()""",
     "outputs without a loss": "return self.down(h), h.exp().sin()",
 }
 

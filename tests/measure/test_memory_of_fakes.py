@@ -60,7 +60,13 @@ def rows_selected(given: Tensor) -> Tensor:
     return (given * 2).index_select(0, torch.arange(500)).mul(3).sum()
 
 
-FORWARDS = added_in_place, held_elsewhere, own_formula, rows_selected
+def views_summed(given: Tensor) -> Tensor:
+    """A gradient that is a view has a base, so that no other is added into it."""
+    weight, x = given.view(250, 4), torch.ones(2, 4)
+    return (x @ weight.t()).sum() + (x @ weight.t()).mul(3).sum()
+
+
+FORWARDS = added_in_place, held_elsewhere, own_formula, rows_selected, views_summed
 
 
 @pytest.mark.parametrize("forward", FORWARDS)
