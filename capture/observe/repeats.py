@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")
 _CONSTANT = 4096  # numbers: larger ones are no constants of a trace
+_LAYOUT = "shape dtype layout device.type requires_grad".split()  # of a tensor
 _IN_BACKWARD = frozenset({"apply", "register_hook"})  # of autograd functions, of tensors
 
 
@@ -39,6 +41,7 @@ _IN_BACKWARD = frozenset({"apply", "register_hook"})  # of autograd functions, o
 class Reads:
     """The paths that a forward read (see `assumed`); `file` are the globals of its file.
 
+    Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
     `changed` has how some were described before the first run and behind it: forward itself makes
     another of them, and does the same with both.
     """
@@ -46,6 +49,7 @@ class Reads:
     file: dict[str, Any] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -59,6 +63,14 @@ class Reads:
         paths = tuple(p for p in self.paths if p not in gone and not p.startswith(inside))
         changed = {path: both for path, both in self.changed.items() if path in paths}
         return replace(self, paths=paths, changed=changed)
+
+    def by_layout(self, tensors: Collection[str]) -> Reads:
+        """Return these reads, of some tensors how they are laid out in place of their numbers."""
+        paths = (
+            [f"{path}.{part}" for part in _LAYOUT] if path in tensors else [path]
+            for path in self.paths
+        )
+        return replace(self, paths=tuple(chain.from_iterable(paths)), attributes=tuple(tensors))
 
     def large_constants(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Return the tensors that were read as attributes, by path, and are too large to write out.

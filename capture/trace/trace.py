@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.observe.unread_numbers import unread
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
@@ -273,7 +274,7 @@ class _Step:
             self.returned,
             _examples(graph, self.call, read),
             joint.strict,
-            self.reads.with_buffers(joint.assumed),
+            self.reads.with_buffers(joint.assumed).by_layout(self._unread(read)),
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
             left_out=self._left_out(),
@@ -282,6 +283,11 @@ class _Step:
             first=self.first,
             looks=self.looks,
         )
+
+    def _unread(self, read: Mapping[str, torch.Tensor]) -> Collection[str]:
+        """Return the attributes whose numbers Python asks for not; where it looks at any, none."""
+        looks = self.looks or self.first
+        return () if looks else unread(self.model, self.call, self.returned, read)
 
     def _left_out(self) -> tuple[LeftOut, ...]:
         kernels = () if self.stands_for else fused_kernels(self.model)

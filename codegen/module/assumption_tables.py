@@ -36,7 +36,8 @@ class Tables:
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
     describes the rest; `also` what forward itself makes of some. `fresh` describes what is another
     thing until forward has run once.
-    `filled` are the buffers that it gives other numbers then.
+    `filled` are the buffers that it gives other numbers then; `attributes` tells of tensors that
+    are described by their layout.
     """
 
     modules: list[str]
@@ -45,6 +46,7 @@ class Tables:
     also: list[tuple[str, str]]
     fresh: list[str] = field(default_factory=list)
     filled: list[str] = field(default_factory=list)
+    attributes: bool = False
 
     @classmethod
     def of(
@@ -88,6 +90,7 @@ class Tables:
             _lines(modules, {p: _dict_of(plain[p]) for p in modules if p in plain}),
             _lines(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
             [(quoted(path), quoted(other)) for path, other in also.items()],
+            attributes=any(reads.attributes for reads in units.values()),
         )
 
 

@@ -86,33 +86,90 @@ def test_large_ones_are_read_in_the_model(forward: str, budget: str) -> None:
     assert "torch.tensor(" not in pair.text
 
 
-CHANGES: dict[str, Callable[[nn.Module], object]] = {
-    "another number": lambda model: model.table.neg_(),
+OTHERS: dict[str, Callable[[nn.Module], object]] = {
+    "written over": lambda model: model.table.neg_(),
     "past torch's count of versions": lambda model: model.table.data.neg_(),
     "another tensor": lambda model: setattr(model, "table", model.table + 1),
-    "with a gradient": lambda model: model.table.requires_grad_(),
+    "an equal one": lambda model: setattr(model, "table", model.table.clone()),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("forward", ["as numbers", "transposed"])
+def test_numbers_that_nobody_read_may_be_others(
+    forward: str, change: Callable[[nn.Module], object]
+) -> None:
+    pair = make_pair_of(large(READ[forward]), "lowest", "per-layer")
+    assert "sha256" not in pair.text.partition("HELD")[2].partition("}")[0]
+    models = pair.models()
+    assert_same(*(run_steps(model, pair, steps=1) for model in models))
+    for model in models:
+        change(model)
+    assert_same(*(run_steps(model, pair) for model in models))
+
+
+UNLIKE: dict[str, tuple[Callable[[nn.Module], object], str]] = {
+    "longer": (
+        lambda model: setattr(model, "table", model.table.repeat(2, 1)),
+        r"table\.shape is Size \[2000, 8\], planned for Size \[1000, 8\]",
+    ),
+    "of another type": (
+        lambda model: setattr(model, "table", model.table.double()),
+        r"table\.dtype is torch\.float64, planned for torch\.float32",
+    ),
+    "with a gradient": (
+        lambda model: model.table.requires_grad_(),
+        r"table\.requires_grad is True, planned for False",
+    ),
+    "gone": (lambda model: delattr(model, "table"), r"table\.\S+ is not set, planned for "),
 }
 
 
 @pytest.mark.parametrize("behind_a_step", [False, True], ids=["before", "behind"])
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_another_one_is_named(change: Callable[[nn.Module], object], behind_a_step: bool) -> None:
+@pytest.mark.parametrize(("change", "told"), UNLIKE.values(), ids=UNLIKE)
+def test_one_of_another_layout_is_named(
+    change: Callable[[nn.Module], object], told: str, behind_a_step: bool
+) -> None:
     pair = make_pair_of(large(READ["as numbers"]), "1GB", "per-layer")
     _, model = pair.models()
     if behind_a_step:
         run_steps(model, pair, steps=1)
     change(model)
+    with pytest.raises(ValueError, match=told):
+        run_steps(model, pair, steps=1)
+
+
+HALVED = """
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, table):
+        ctx.table = table
+        return x / 2
+
+    @staticmethod
+    def backward(ctx, d):
+        return d / (2 if ctx.table.tolist()[0][0] > 0.5 else 3), None
+"""
+LOOKS = {
+    "a number": "return self.head(x * self.table.tolist()[0][0] + self.table.mean(0))",
+    "a branch": "y = x if self.table.mean() < 1 else -x\nreturn self.head(y * self.table.sum())",
+    "in backward": "return self.head(Halved.apply(x, self.table) + self.table.mean(0))",
+}
+
+
+@pytest.mark.parametrize("behind_a_step", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("forward", LOOKS.values(), ids=LOOKS)
+def test_numbers_that_were_read_are_compared(forward: str, behind_a_step: bool) -> None:
+    source = model_source(BODY + forward, init=LARGE, prelude=ROPE + HALVED)
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+    _, model = pair.models()
+    if behind_a_step:
+        run_steps(model, pair, steps=1)
+    model.table.data.neg_()
     with pytest.raises(ValueError, match=r"table is float32\[1000, 8\] sha256 .*planned for"):
         run_steps(model, pair, steps=1)
-
-
-def test_an_equal_one_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = make_pair_of(large(READ["as numbers"]), "1GB", "per-layer")
-    models = pair.models()
-    for model in models:
-        run_steps(model, pair, steps=1)
-        monkeypatch.setattr(model, "table", model.table.clone())
-    assert_same(*(run_steps(model, pair) for model in models))
 
 
 COUNT = "self.register_buffer('count', torch.zeros(8, 999))\nself.table = self.count"

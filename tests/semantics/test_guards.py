@@ -294,7 +294,8 @@ def test_a_parameter_that_is_set_again_comes_last(deep: Pair) -> None:
 
 
 @pytest.mark.limit(
-    "tensors that are plain attributes and change from step to step",
+    "tensors that are plain attributes and change from step to step, of up to 4,096 numbers, or "
+    "where Python reads their numbers",
     "an error; register a buffer",
 )
 def test_a_tensor_that_was_traced_as_a_constant() -> None:
