@@ -11,7 +11,7 @@ it is known that that one lives on.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from remat_gen.capture.lower.eager_nodes import FILLING
 
 _TWO = 2  # operands
-# an operator, and the shape and dtype ("float32") of each of its tensors
-Call: TypeAlias = tuple[str, tuple[tuple[tuple[int, ...], str], ...]]
+Kind: TypeAlias = tuple[tuple[int, ...], str]  # a tensor's shape and dtype ("float32")
+Call: TypeAlias = tuple[str, tuple[Kind, ...]]  # an operator, and each of its tensors
 
 
 class FakeMemory(TorchDispatchMode):
@@ -34,6 +34,9 @@ class FakeMemory(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self.live_bytes = self._highest = 0
         self._workspace, self._alignment = workspace, alignment
+        self._calls: dict[str, dict[Sequence[Kind], int]] = {}
+        for (target, kinds), inside in workspace.items():
+            self._calls.setdefault(target, {})[kinds] = inside
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._nodes: dict[int, int] = {}  # of autograd, by what they made
         self._sum: tuple[weakref.ref[torch.UntypedStorage], int] | None = None
@@ -60,12 +63,20 @@ class FakeMemory(TorchDispatchMode):
         shown = _shows_constant(func, given)
         for tensor in _tensors(result):
             self._know(tensor, counted=not shown)
-        inside = self._workspace.get((str(func), tuple(map(_kind, given))), 0)
+        inside = self._inside(str(func), tuple(map(_kind, given)))
         if self._sums_up(func, given) or self._fills(func, given):
             self._sum = self._storages[given[0].untyped_storage()._cdata], self.live_bytes + inside
         else:
             self._highest = max(self._highest, self.live_bytes + inside)
         return result
+
+    def _inside(self, target: str, kinds: Sequence[Kind]) -> int:
+        """Return a call's workspace; a trace may leave out tensors that a kernel does not read."""
+        known = self._workspace.get((target, tuple(kinds)))
+        if known is not None:
+            return known
+        calls = self._calls.get(target, {}).items()
+        return max((inside for few, inside in calls if _are_among(few, kinds)), default=0)
 
     def _sums_up(self, func: object, given: Sequence[Tensor]) -> bool:
         """Tell whether autograd may add up gradients: the first is another node's."""
@@ -122,7 +133,13 @@ def _node() -> int | None:
     return None if node is None else node._sequence_nr()
 
 
-def _kind(tensor: Tensor) -> tuple[tuple[int, ...], str]:
+def _are_among(few: Iterable[Kind], many: Iterable[Kind]) -> bool:
+    """Tell whether some stand among others, in the same order."""
+    left = iter(many)
+    return all(kind in left for kind in few)
+
+
+def _kind(tensor: Tensor) -> Kind:
     return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
 

@@ -107,6 +107,9 @@ def test_workspace_is_that_of_the_same_call() -> None:
         with FakeMemory({call: 512}) as memory:
             given.double() * given
         assert memory.peak_bytes == 4 * MANY
+        with FakeMemory({("aten.addcmul.default", call[1]): 512}) as memory:
+            torch.addcmul(given, given, given)  # of one more than a trace has
+        assert memory.peak_bytes == MANY + 512
 
 
 def test_storages_are_rounded_up() -> None:
