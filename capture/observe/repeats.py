@@ -27,7 +27,7 @@ from remat_gen.capture.observe.caches import emptied
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
-from remat_gen.capture.refuse.side_effects import DRAWS, KeptError
+from remat_gen.capture.refuse.side_effects import DrawError, KeptError
 from remat_gen.capture.refuse.untraceable import LARGEST_CONSTANT
 from remat_gen.ir.errors import TraceError
 
@@ -137,7 +137,7 @@ def _read_twice(
     _refuse_kept(before, settled)
     _refuse_advance(settled, left)
     if recorder.drew:
-        raise TraceError(DRAWS)
+        raise DrawError
     if again.differs:
         _refuse_advance(before, settled)
         raise _Unlike(
@@ -175,10 +175,12 @@ def _now(model: nn.Module, file: dict[str, Any], paths: Iterable[str]) -> dict[s
 def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
     kept = [path for path, state in after.items() if not state.fakes <= before[path].fakes]
     if kept:
+        name = _name(max(kept, key=len))
         raise KeptError(
-            f"forward keeps a tensor in {_name(max(kept, key=len))}, which a planned forward would "
+            f"forward keeps a tensor in {name}, which a planned forward would "
             "not do: make it a buffer, or return it; where only the first step makes it, run the "
-            "model once in build_model()"
+            "model once in build_model()",
+            name,
         )
 
 
@@ -191,7 +193,8 @@ def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
     shown = f" (from {old} to {new})" if old != new else ""
     raise KeptError(
         f"forward changes {_name(path)}{shown}, which a planned forward would not do: "
-        "make it a buffer, return it, or pass it as an argument"
+        "make it a buffer, return it, or pass it as an argument",
+        path,
     )
 
 

@@ -63,20 +63,20 @@ class FakeMemory(TorchDispatchMode):
         shown = _shows_constant(func, given)
         for tensor in _tensors(result):
             self._know(tensor, counted=not shown)
-        inside = self._inside(str(func), tuple(map(_kind, given)))
+        inside = self._inside(call_of(func, given))
         if self._sums_up(func, given) or self._fills(func, given):
             self._sum = self._storages[given[0].untyped_storage()._cdata], self.live_bytes + inside
         else:
             self._highest = max(self._highest, self.live_bytes + inside)
         return result
 
-    def _inside(self, target: str, kinds: Sequence[Kind]) -> int:
+    def _inside(self, call: Call) -> int:
         """Return a call's workspace; a trace may leave out tensors that a kernel does not read."""
-        known = self._workspace.get((target, tuple(kinds)))
+        known = self._workspace.get(call)
         if known is not None:
             return known
-        calls = self._calls.get(target, {}).items()
-        return max((inside for few, inside in calls if _are_among(few, kinds)), default=0)
+        calls = self._calls.get(call[0], {}).items()
+        return max((inside for few, inside in calls if _are_among(few, call[1])), default=0)
 
     def _sums_up(self, func: object, given: Sequence[Tensor]) -> bool:
         """Tell whether autograd may add up gradients: the first is another node's."""
@@ -131,6 +131,11 @@ def _node() -> int | None:
     """Return the number of the node of autograd that runs, if one does."""
     node = torch._C._current_autograd_node()
     return None if node is None else node._sequence_nr()
+
+
+def call_of(func: object, given: object) -> Call:
+    """Return what is known of a call while a step runs: the operator, and the tensors given."""
+    return str(func), tuple(map(_kind, _tensors(given)))
 
 
 def _are_among(few: Iterable[Kind], many: Iterable[Kind]) -> bool:

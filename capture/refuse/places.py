@@ -5,23 +5,31 @@ What to do about it is said of code that the user can change; a library's can on
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
-from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.capture.process.libraries import is_library_file, is_of_library
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parents[1])
 _NOBODYS = (_TORCH, _OURS, "<")
-_ADVICE = re.compile(r": (?=(?:use|keep|return|register|make|give|call|leave|write|\.bool)\b).*")
+_ADVICE = re.compile(
+    r": (?=(?:use|draw|keep|return|register|make|give|call|leave|write|\.bool)\b).*"
+)
 ROUND_IT = (
     ": that is a library's code: use another of its options, or leave that part out of the model "
     "that is planned"
 )
+
+
+_BUILT: ContextVar[str] = ContextVar("built", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +49,13 @@ class Place:
 
     def untraceable(self, reason: str) -> str:
         """Return the message that a model cannot be traced for a reason that lies here."""
+        return self.told(f"the model cannot be traced: {reason}")
+
+    def told(self, reason: str) -> str:
+        """Return a message about what lies here; of a library's code, with what goes round it."""
         if self.inside:
-            reason = _ADVICE.sub(ROUND_IT, reason, count=1)
-        said = f"the model cannot be traced: {reason}"
-        return f"{self}: {said}" if str(self) else said
+            reason = _ADVICE.sub(ROUND_IT, reason.partition("; else ")[0], count=1)
+        return f"{self}: {reason}" if str(self) else reason
 
 
 def place_of(frames: Iterable[tuple[str, int]]) -> Place:
@@ -57,4 +68,18 @@ def place_of(frames: Iterable[tuple[str, int]]) -> Place:
         if not is_library_file(file):
             return Place(here, inside)
         inside = inside or here
-    return Place("", inside)
+    return Place(_BUILT.get() if inside else "", inside)
+
+
+@contextlib.contextmanager
+def built_in(file: Path | None, model: nn.Module) -> Iterator[None]:
+    """Let the user's own line be where a library's model is built, if no other one leads there."""
+    text = file.read_text(encoding="utf-8") if file and is_of_library(type(model)) else ""
+    builders = rf"\b{type(model).__name__}\(", r"\bdef build_model\b"
+    built = next(filter(None, (re.search(builder, text) for builder in builders)), None)
+    line = text.count("\n", 0, built.start()) + 1 if built else 0
+    token = _BUILT.set(f"{file.name}:{line}" if file and built else "")
+    try:
+        yield
+    finally:
+        _BUILT.reset(token)

@@ -24,8 +24,20 @@ _PLAIN = (bool, int, float, complex, str, torch.Tensor)
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
 
+class DrawError(TraceError):
+    """Forward draws random numbers on the host."""
+
+    def __init__(self, reason: str = DRAWS, name: str = "") -> None:
+        TraceError.__init__(self, reason)
+        self.name = name  # none
+
+
 class KeptError(TraceError):
-    """Forward keeps something where a planned one would not."""
+    """Forward keeps something, by the `name` of it, where a planned one would not."""
+
+    def __init__(self, reason: str, name: str) -> None:
+        TraceError.__init__(self, reason)
+        self.name = name
 
 
 @contextlib.contextmanager
@@ -34,7 +46,7 @@ def refused_side_effects(model: nn.Module) -> Iterator[None]:
 
     Raises:
         KeptError: it kept a number or a tensor on a module, on a class or in a global variable.
-        TraceError: it drew from Python's or NumPy's random numbers.
+        DrawError: it drew from Python's or NumPy's random numbers.
     """
     attributes, shared, drawn = _attributes(model), _shared(model), _random_states()
     try:
@@ -63,10 +75,11 @@ def _refuse(changed: str, drew: bool) -> None:
     if changed:
         raise KeptError(
             f"forward changes {changed}, which a planned forward would not do: make it a buffer, "
-            "or return it"
+            "or return it",
+            changed,
         )
     if drew:
-        raise TraceError(DRAWS)
+        raise DrawError
 
 
 def _attributes(model: nn.Module) -> _Attributes:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
@@ -62,6 +64,7 @@ from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
+from remat_gen.capture.values.where_done import told_where
 from remat_gen.ir.errors import TraceError, said
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -138,8 +141,10 @@ def trace(
     refuse_recurrent_on_gpu(model, stands_for)
     call = with_fixed(describe_call(model, args, kwargs), fixed)
     layouts = layouts_of_kernels(stands_for)
-    with removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
-        with refused_autocast("forward", stands_for):
+    built = built_in(source_file, model)
+    with built, removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
+        again = partial(run_on_fakes, model, call.args, call.kwargs)
+        with told_where(model, again), refused_autocast("forward", stands_for):
             observed, first = _settled(model, call, _globals_of(source_file), settles=settles)
         returned, reads, looks = observed
         if stands_for:

@@ -81,7 +81,8 @@ def _refuse(path: str) -> NoReturn:
     name = path.lstrip(":") if path[:1] == ":" else f"self.{path}"
     raise KeptError(
         f"forward changes {name}, and goes on otherwise where it was changed, which a planned "
-        "forward would not do: make it a buffer, return it, or pass it as an argument"
+        "forward would not do: make it a buffer, return it, or pass it as an argument",
+        path,
     )
 
 

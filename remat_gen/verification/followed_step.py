@@ -31,6 +31,7 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.graph import Graph, Operation, Ref
+from remat_gen.verification.fused_lstms import fused_lstms
 from remat_gen.verification.step import backward_step
 
 
@@ -51,10 +52,14 @@ def followed(loaded: Loaded, traced: Traced, costs: Costs) -> Followed | None:
     model, kind = loaded.model, kind_of(loaded.device)
     if kind.is_accelerator or isinstance(traced, UnitStep):
         return None
-    watch = FakeMemory(_workspace(traced.graph, costs), costs.alignment_bytes)
+    workspace = _workspace(traced.graph, costs)
+    watch = FakeMemory(workspace, costs.alignment_bytes)
     aside = removed_afterwards(model), hooks_aside(model)
+    kernels = layouts_of_kernels(), fused_lstms(workspace)
     try:
-        with quiet(), loaded.importable(), traced.held(), aside[0], aside[1], layouts_of_kernels():
+        with quiet(), loaded.importable(), traced.held(), contextlib.ExitStack() as stack:
+            for context in (*aside, *kernels):
+                stack.enter_context(context)
             return _step(model, traced, watch)
     except Exception:  # of the user's code, or a kernel that fakes lack
         return None

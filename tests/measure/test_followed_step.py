@@ -68,6 +68,7 @@ BODIES = {
     "products in groups": """offs = torch.tensor([256, 512], dtype=torch.int32)
         both = torch.stack([self.up.weight, self.down.weight])
         return F.grouped_mm(h, both, offs=offs).exp().sin().mean()""",
+    "an LSTM": "return self.both(h.view(32, 16, 64))[0].exp().mean()",
     "outputs without a loss": "return self.down(h), h.exp().sin()",
 }
 
@@ -75,7 +76,11 @@ BODIES = {
 def net(folder: Path, body: str) -> Path:
     path = folder / "net.py"
     returned = "object"
-    path.write_text(NET.format(body=body, returned=returned), encoding="utf-8")
+    text = NET.format(body=body, returned=returned)
+    if "self.both" in body:
+        lstm = "nn.LSTM(64, 32, 2, batch_first=True, bidirectional=True)"
+        text = text.replace("__init__()\n", f"__init__()\n        self.both = {lstm}\n", 1)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
