@@ -36,7 +36,7 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
 
     `stands_for` is the device that fake tensors on the CPU stand for, if they are not themselves.
     """
-    dispatch = FakeTensorMode.dispatch
+    dispatch: Callable[..., Any] = FakeTensorMode.dispatch
 
     def corrected(
         mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -58,9 +58,8 @@ class Place:
         return f"{self}: {reason}" if str(self) else reason
 
 
-def place_of(frames: Iterable[tuple[str, int]]) -> Place:
-    """Return the place of a stack of files and lines, the innermost first."""
-    inside = ""
+def place_of(frames: Iterable[tuple[str, int]], inside: str = "") -> Place:
+    """Return the place of a stack of files and lines, the innermost first; or `inside` of it."""
     for file, line in frames:
         if file.startswith(_NOBODYS):
             continue

@@ -102,8 +102,7 @@ def _place_of_draw(frame: FrameType) -> Place:
     """Return the place of a draw; of code that a library makes (checks of types), its name."""
     stack = [place for place in _stack(frame) if place[0] != random.__file__]
     made = re.fullmatch(r"<(.+?)( at 0x\w+)?>", stack[0][0]) if stack else None
-    place = place_of(stack)
-    return Place(place.own, made[1]) if made else place
+    return place_of(stack, made[1] if made else "")
 
 
 def _draws(function: Any) -> bool:

@@ -6,7 +6,7 @@ What oneDNN's kernel keeps for backward, and needs inside, only the kernel tells
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,8 @@ _OTHERS = (13, 20, 14, 15, 16, 17, 19, 21)
 @contextlib.contextmanager
 def fused_lstms(workspace: dict[Call, int]) -> Iterator[None]:
     """Let nn.LSTM call the kernel where eager does; `workspace` gets to know what it needs."""
-    plain, dispatch = torch._VF.lstm, FakeTensorMode.dispatch
+    plain = torch._VF.lstm
+    dispatch: Callable[..., Any] = FakeTensorMode.dispatch
 
     def lstm(x: Tensor, *args: Any) -> Any:
         return (_contiguous if _is_fused(x, *args[:2]) else plain)(x, *args)
@@ -59,7 +60,8 @@ def _contiguous(x: Tensor, *args: Any) -> Any:
     """Run an LSTM whose input is made contiguous once, for all directions."""
     *others, batch_first = args
     x = (x.transpose(0, 1) if batch_first else x).contiguous()
-    made, *states = decompositions.lstm_impl(x, *others, False)
+    run: Callable[..., Any] = decompositions.lstm_impl
+    made, *states = run(x, *others, False)
     return made.transpose(0, 1) if batch_first else made, *states
 
 
