@@ -12,7 +12,7 @@ from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, m
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
-from remat_gen.ir.graph import CHECK, Argument, Graph, Literal, Operation, Ref, View, refs_in
+from remat_gen.ir.graph import CHECK, Argument, Graph, Literal, Operation, Phase, Ref, View, refs_in
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -34,10 +34,11 @@ _LIKE_INPUT = frozenset(
 )
 """Their kernels lay gradients out like an input, where the trace has them contiguous."""
 _CONVOLUTION = "aten.convolution.default"
+_SUM = "aten.sum.dim_IntList"
 _PRODUCTS = {  # how they are written, and of how many dimensions
     "aten.mm.default": ("torch.mm", 2),
     "aten.addmm.default": ("torch.addmm", 2),
-    "aten.sum.dim_IntList": ("torch.sum", 2),
+    _SUM: ("torch.sum", 2),
     "aten.bmm.default": ("batch_mm", 3),
 }
 _TRANSPOSED = ("aten.t.default", "aten.transpose.int")
@@ -207,6 +208,9 @@ class Expressions:
             return f"{self.argument(operation.args[0])}.to", self.argument(other)
         if operation.target == _CONVOLUTION:
             return self._convolution(operation)
+        if self.helps and self._may_be_of_one(operation):
+            taken, dims = map(self.argument, operation.args[:2])
+            return "sum_broadcast", f"{taken}, {dims}"
         if self.helps and operation.target in _PRODUCTS:
             return self._product(operation)
         if self.helps and _copies(operation):
@@ -219,6 +223,21 @@ class Expressions:
             function, _ = BATCH_NORMS[operation.target]
             return function, ", ".join(self._args(operation, again))
         return spelling.function(operation.target), self._arguments(operation)
+
+    def _may_be_of_one(self, operation: Operation) -> bool:
+        """Tell whether a gradient is summed over dimensions one of which may have the length 1.
+
+        Autograd sums what was broadcast; a dimension of length 1 was not, and -0.0 stays there.
+        """
+        if operation.target != _SUM or operation.args[2:] != (True,):
+            return False
+        taken, dims, _ = operation.args
+        layout = self.graph.layouts.get(taken.name) if isinstance(taken, Ref) else None
+        if operation.phase is not Phase.BACKWARD or layout is None or not isinstance(dims, tuple):
+            return False
+        fewest = {length.name: length.minimum for length in self.graph.lengths}
+        lengths = [layout.shape[dim] for dim in dims if isinstance(dim, int)]
+        return any(isinstance(n, Size) and evaluate(n, fewest) == 1 for n in lengths)
 
     def _args(self, operation: Operation, again: bool) -> list[str]:
         """Write the arguments that go by their place.

@@ -53,7 +53,7 @@ def test_as_many_images_as_there_are_tokens_for_them(tmp_path: Path) -> None:
     inputs = dict(emitted.loaded.kwargs)
     inputs["input_ids"] = inputs["input_ids"].clone()
     inputs["input_ids"][0, 2] = 1
-    with pytest.raises(ValueError, match=r"the condition in import_utils\.py:\d+ is False"):
+    with pytest.raises(ValueError, match=r"in net\.py:\d+ \(in import_utils\.py:\d+\) is False"):
         emitted.planned.model(**inputs)
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from varying import assert_as_eager, varying
 
+from remat_gen.verification.compare import Match, compare
+
 SOURCE = """\
 import torch
 from torch import nn
@@ -47,3 +49,41 @@ def test_what_is_no_batch_is_refused_as_ever() -> None:
     for wrong in (3, torch.tensor(1.0)):
         with pytest.raises(ValueError, match=r"x is .*planned for float32"):
             planned.planned.model(wrong)
+
+
+BROADCAST = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(1, 1, 8))
+        self.table = nn.Parameter(torch.randn(1, 3, 8))
+
+    def forward(self, x):
+        rows = torch.cat((self.first.expand(x.shape[0], 1, 8), x.sin() * self.table), 1)
+        return -(rows * rows.detach().floor().clamp(0, 0)).sum()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(6, 3, 8),)
+"""
+
+
+def test_what_one_row_was_not_broadcast_to_keeps_the_signs_of_zeros() -> None:
+    planned = varying(BROADCAST)
+    assert str(planned.length) == "batch <= 6" and "sum_broadcast(" in planned.text
+    eager, steps = planned.eager(1), planned.steps(1)
+    zeros = [g for (kind, name), g in eager[0].items() if "first" in name and kind == "gradients"]
+    assert all(g.signbit().any() for g in zeros) and zeros, "a sum of one row would have no -0.0"
+    for wanted, got in zip(eager, steps, strict=True):
+        for key in wanted:
+            assert compare(*key, wanted[key], got[key]).match is Match.BITWISE, key
+    assert_as_eager(planned, 2)
+    assert_as_eager(planned, 6)
