@@ -12,7 +12,19 @@ from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, m
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
 from remat_gen.ir.errors import EmitError, TraceError
-from remat_gen.ir.graph import CHECK, Argument, Graph, Literal, Operation, Phase, Ref, View, refs_in
+from remat_gen.ir.graph import (
+    CHECK,
+    Argument,
+    Graph,
+    Kind,
+    Literal,
+    Operation,
+    Phase,
+    Ref,
+    Source,
+    View,
+    refs_in,
+)
 from remat_gen.ir.size import Size, evaluate
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -59,6 +71,7 @@ class Expressions:
     views: Mapping[str, View] = field(init=False)
     loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
+    forward_lines: frozenset[Source] = field(init=False)
 
     def __post_init__(self) -> None:
         self.views = {view.tensor: view for view in self.graph.views}
@@ -69,6 +82,12 @@ class Expressions:
             and not all(map(self._contiguous, refs_in(operation.args)))
             for storage in self.graph.writes(operation)
         )
+        of_gradients = Kind.GRADIENT, Kind.TANGENT
+        seen = (
+            v for v in self.graph.views if self.graph.storage_of(v.tensor).kind not in of_gradients
+        )
+        run = (o for o in self.graph.operations if o.phase is Phase.FORWARD)
+        self.forward_lines = frozenset(made.source for made in (*run, *seen))
         self.updates = {
             new: old
             for operation in self.graph.operations
@@ -228,8 +247,11 @@ class Expressions:
         """Tell whether a gradient is summed over dimensions one of which may have the length 1.
 
         Autograd sums what was broadcast; a dimension of length 1 was not, and -0.0 stays there.
+        Where no line of forward led to the sum, a user's own backward asks for it.
         """
         if operation.target != _SUM or operation.args[2:] != (True,):
+            return False
+        if operation.source not in self.forward_lines:
             return False
         taken, dims, _ = operation.args
         layout = self.graph.layouts.get(taken.name) if isinstance(taken, Ref) else None

@@ -65,13 +65,15 @@ def example_inputs():
 )
 
 
+def in_layers(factory: pytest.TempPathFactory, source: str) -> Emitted:
+    """Plan a model so that each layer runs again whole."""
+    folder = factory.mktemp("in_layers")
+    return emit(folder, source, lambda p: to_schedule(p, per_layer(p, partition(p))))
+
+
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
-    return emit(
-        tmp_path_factory.mktemp("decoder"),
-        DECODER,
-        lambda p: to_schedule(p, per_layer(p, partition(p))),
-    )
+    return in_layers(tmp_path_factory, DECODER)
 
 
 def test_all_that_read_one_memory_are_one_class(decoder: Emitted) -> None:
@@ -93,11 +95,7 @@ U_NET = (EXAMPLES / "unet.py").read_text().replace("IMAGE = 96", "IMAGE = 32")
 
 @pytest.fixture(scope="module")
 def u_net(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
-    return emit(
-        tmp_path_factory.mktemp("u_net"),
-        U_NET,
-        lambda p: to_schedule(p, per_layer(p, partition(p))),
-    )
+    return in_layers(tmp_path_factory, U_NET)
 
 
 def test_upper_layers_are_handed_their_partner_and_the_ends_of_slices(u_net: Emitted) -> None:
