@@ -82,12 +82,10 @@ class Expressions:
             and not all(map(self._contiguous, refs_in(operation.args)))
             for storage in self.graph.writes(operation)
         )
-        of_gradients = Kind.GRADIENT, Kind.TANGENT
-        seen = (
-            v for v in self.graph.views if self.graph.storage_of(v.tensor).kind not in of_gradients
-        )
-        run = (o for o in self.graph.operations if o.phase is Phase.FORWARD)
-        self.forward_lines = frozenset(made.source for made in (*run, *seen))
+        views, of_gradients = self.graph.views, (Kind.GRADIENT, Kind.TANGENT)
+        seen = {v.source for v in views if self.graph.storage_of(v.tensor).kind not in of_gradients}
+        run = {o.source for o in self.graph.operations if o.phase is Phase.FORWARD}
+        self.forward_lines = frozenset(run | seen)
         self.updates = {
             new: old
             for operation in self.graph.operations
