@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.codegen.expressions import spelling
+from remat_gen.codegen.expressions.copied_matrices import copied_matrices, copies
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
@@ -70,6 +71,7 @@ class Expressions:
     kernels: Mapping[str, Kernel] = field(default_factory=dict)  # those for kernels, by operator
     views: Mapping[str, View] = field(init=False)
     loose: frozenset[str] = field(init=False)  # storages that may be laid out otherwise
+    matrices: frozenset[str] = field(init=False)  # copies that torch does not make of a single row
     updates: Mapping[str, Argument] = field(init=False)  # of BatchNorm: new statistics -> old
     forward_lines: frozenset[Source] = field(init=False)
 
@@ -86,6 +88,7 @@ class Expressions:
         seen = {v.source for v in views if self.graph.storage_of(v.tensor).kind not in of_gradients}
         run = {o.source for o in self.graph.operations if o.phase is Phase.FORWARD}
         self.forward_lines = frozenset(run | seen)
+        self.matrices = frozenset(copied_matrices(self.graph) if self.helps else ())
         self.updates = {
             new: old
             for operation in self.graph.operations
@@ -230,8 +233,9 @@ class Expressions:
             return "sum_broadcast", f"{taken}, {dims}"
         if self.helps and operation.target in _PRODUCTS:
             return self._product(operation)
-        if self.helps and _copies(operation):
-            return "contiguous_copy", self.argument(operation.args[0])
+        if self.helps and copies(operation):
+            name = "copy_matrices" if operation.outputs[0] in self.matrices else "contiguous_copy"
+            return name, self.argument(operation.args[0])
         if kernel := self.kernels.get(operation.target):
             kwargs = {name: self.argument(value) for name, value in operation.kwargs}
             given = dict(zip(kernel.arguments, self._args(operation, again), strict=False))
@@ -456,13 +460,6 @@ def quoted(text: str) -> str:
         raise EmitError(f"cannot quote {text!r}")
     plain = written.startswith("'") and '"' not in written and "\\" not in written
     return f'"{written[1:-1]}"' if plain else written
-
-
-def _copies(operation: Operation) -> bool:
-    """Tell whether an operation copies a tensor so that its elements lie one after another."""
-    how = dict(operation.kwargs).get("memory_format")
-    contiguous = isinstance(how, Literal) and how.text == "contiguous_format"
-    return operation.target == "aten.clone.default" and contiguous
 
 
 def _reshapes(view: View) -> bool:

@@ -104,3 +104,41 @@ def test_what_one_row_was_not_broadcast_to_keeps_the_signs_of_zeros() -> None:
             assert compare(*key, wanted[key], got[key]).match is Match.BITWISE, key
     assert_as_eager(planned, 2)
     assert_as_eager(planned, 6)
+
+
+ATTENTION = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.queries = nn.Linear(32, 128)
+        self.others = nn.Linear(32, 256)
+        self.out = nn.Linear(64, 32)
+        self.turned = nn.Linear(5, 32)
+
+    def forward(self, x):
+        q, k, v = self.queries(x), *self.others(x).chunk(2, -1)
+        q, k, v = (t.view(*t.shape[:2], 2, 64).transpose(1, 2) for t in (q, k, v))
+        h = (q @ k.mT).softmax(-1) @ v
+        again = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
+        h = h + torch.einsum("bhij,bhjd->bhid", again, v)
+        return self.out(h.sum(1)), self.turned(x.mT)
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 5, 32),)
+"""
+
+
+def test_products_are_handed_the_strides_of_views_that_one_row_makes_of_copies() -> None:
+    planned = varying(ATTENTION)
+    assert str(planned.length) == "batch <= 4" and planned.text.count("copy_matrices(") > 6
+    for number in (1, 2, 4):
+        assert_as_eager(planned, number)
