@@ -1,8 +1,8 @@
 """Which copies of a graph are matrices that torch copies for several rows alone.
 
-A reshape for a product is a copy where the batch's dimension is put together with another one, and
-a view for a batch of 1; a trace has the copy. By the strides of the view BLAS sums otherwise, so
-that such a copy has to be laid out as the view is.
+A reshape for a product, or for a sum of rows, is a copy where the batch's dimension is put together
+with another one, and a view for a batch of 1; a trace has the copy. By the strides of the view BLAS
+sums otherwise, so that such a copy has to be laid out as the view is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from remat_gen.ir.size import Layout, Size, evaluate
 
 _RESHAPED = "aten._unsafe_view.default"
 _TURNED = frozenset(("aten.t.default", "aten.transpose.int"))
-_PRODUCTS = frozenset(f"aten.{name}.default" for name in ("mm", "bmm", "addmm", "baddbmm"))
+_PRODUCTS = frozenset(
+    f"aten.{name}" for name in "mm.default bmm.default addmm.default sum.dim_IntList".split()
+)
 
 
 def copies(operation: Operation) -> bool:

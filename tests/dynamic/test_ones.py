@@ -125,7 +125,7 @@ class Net(nn.Module):
         h = (q @ k.mT).softmax(-1) @ v
         again = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
         h = h + torch.einsum("bhij,bhjd->bhid", again, v)
-        return self.out(h.sum(1)), self.turned(x.mT)
+        return self.out(h.sum(1)).mT @ x, self.turned(x.mT)
 
 
 def build_model():
