@@ -80,15 +80,19 @@ class Fits:
         return self.graph.storage_of(tensor).name
 
     def _commutes(self, operation: Operation) -> bool:
-        """Tell whether the order does not matter: it does where one operand is converted first."""
+        """Tell whether the order does not matter: it does where one operand is converted first.
+
+        And where a single row may be laid out otherwise: the result is laid out like the first.
+        """
         first, result = operation.args[0], operation.outputs[0]
         if method_of(operation) not in _COMMUTE or operation.kwargs or result is None:
             return False
-        tensors = self.graph.tensors
-        return isinstance(first, Ref) and (
-            (tensors[first.name].shape, tensors[first.name].dtype)
-            == (tensors[result].shape, tensors[result].dtype)
-        )
+        if not isinstance(first, Ref):
+            return False
+        taken, made = self.graph.tensors[first.name], self.graph.tensors[result]
+        plain = made.stride == tuple(sorted(made.stride, reverse=True))
+        alike = (taken.shape, taken.dtype) == (made.shape, made.dtype)
+        return alike and (plain or all(n.minimum > 1 for n in self.graph.lengths))
 
     def _fits(self, operation: Operation, position: int, dying: Set[str]) -> bool:
         """Tell whether an argument dies, is new memory, and is laid out as the result."""

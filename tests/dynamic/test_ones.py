@@ -142,3 +142,37 @@ def test_products_are_handed_the_strides_of_views_that_one_row_makes_of_copies()
     assert str(planned.length) == "batch <= 4" and planned.text.count("copy_matrices(") > 6
     for number in (1, 2, 4):
         assert_as_eager(planned, number)
+
+
+CHANNELS_LAST = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens = nn.Linear(16, 64)
+        self.scale = nn.Parameter(torch.ones(1, 64, 1, 1))
+        self.mixed = nn.Conv2d(64, 128, 1)
+
+    def forward(self, x):
+        y = self.tokens(x).mT.reshape(-1, 64, 7, 7)
+        y = (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True) * self.scale
+        return self.mixed(y).sin().sum((2, 3))
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 49, 16),)
+"""
+
+
+def test_layouts_that_a_single_row_has_alone_are_those_of_eager() -> None:
+    planned = varying(CHANNELS_LAST)
+    assert str(planned.length) == "batch <= 4"
+    for number in (1, 2, 4):
+        assert_as_eager(planned, number)
