@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
@@ -99,9 +100,9 @@ def time_in_step(
 ) -> Time:
     """Return the median times of calls that are made in turn."""
     turns = Turns(places)
-    for _ in places:  # loads kernels, and fetches memory for the results
-        turns.prepare()
-        turns()
+    turns.prepare()
+    turns()  # loads kernels
+    turns.fill()
     return median_time(turns, device, effort, turns.prepare)
 
 
@@ -120,6 +121,11 @@ class Turns:
         self.at = (self.at + 1) % len(self.places)
         self.results.pop(self.at, None)
         touch(self.places[self.at].newest)
+
+    def fill(self) -> None:
+        """Fetch memory for the results of all places, as much as the first one's take."""
+        for at in range(1, len(self.places)):
+            self.results[at] = pytree.tree_map_only(torch.Tensor, torch.clone, self.results[0])
 
     def __call__(self) -> None:
         """Make the call of the place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -89,12 +90,23 @@ def test_places_come_in_turn_and_keep_their_results() -> None:
     assert {at: int(result) for at, result in turns.results.items()} == {0: 0, 1: 1, 2: 2}
 
 
-def test_each_place_is_called_before_one_is_timed() -> None:
+def test_each_place_has_memory_for_a_result_before_one_is_timed() -> None:
     called: list[int] = []
-    places = [Place(lambda number=number: called.append(number)) for number in range(4)]
+
+    def place(number: int) -> Place:
+        return Place(lambda: called.append(number) or (torch.full((4,), number), None))
+
+    places = [place(number) for number in range(4)]
+    turns = Turns(places)
+    turns.prepare()
+    turns()
+    turns.fill()
+    assert called == [0] and sorted(turns.results) == [0, 1, 2, 3]
+    made: list[Any] = [turns.results[at] for at in range(4)]
+    assert len({tensor.data_ptr() for tensor, _ in made}) == 4
+    assert [tensor.tolist() for tensor, _ in made] == [[0] * 4] * 4
     assert time_in_step(places, CPU, Effort(fewest=3, most=3)).device_us > 0
-    assert called[:4] == [0, 1, 2, 3]
-    assert len(called) == 4 + 2 + 3
+    assert called == [0, 0, 1, 2, 3, 0, 1]  # loads kernels, two to guess by, three that count
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64, torch.int64])
