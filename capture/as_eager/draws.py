@@ -28,7 +28,7 @@ def draw_mask(size: tuple[int, ...], keep: float) -> Tensor:
     lower, limit = 2**53 - 1, math.ceil(keep * 2**53)
     numbers = torch.empty(at_once, dtype=torch.int64, device="cpu")
     for part in mask.view(-1).split(at_once):
-        torch.lt(numbers[: len(part)].random_().bitwise_and_(lower), limit, out=part)
+        torch.lt(numbers[: part.numel()].random_().bitwise_and_(lower), limit, out=part)
     return mask
 
 

@@ -12,6 +12,7 @@ from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import word_list
 from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.classes.paragraphs import WIDTH, Paragraph, paragraphs
+from remat_gen.codegen.classes.reused_names import reused_names
 from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
@@ -76,9 +77,12 @@ class Writer:
         self.gradient_of = {s: returned[text] for s, text in marks.items() if text in returned}
         for name in body.tangents:
             self._name(name, self.taken)
+        reused = reused_names(self.graph, body)
         for mark in (*body.forward.marks(), *body.backward.marks()):
             if mark.kind in ("value", "tangent") and mark.name not in self.gradient_of:
-                self._name(mark.name, self.taken)
+                first = reused.get(mark.name, mark.name)
+                self._name(first, self.taken)
+                self.names[mark.name] = self.names[first]
 
     def write(self, name: str, title: str) -> BlockText:
         """Return the text of the class."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
+from remat_gen.codegen.classes.reused_names import without_assignment
 from remat_gen.codegen.expressions.prose import user_line
 from remat_gen.codegen.statements.statements import Statement
 from remat_gen.ir.byte_text import sizes
@@ -77,8 +78,8 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     said = f"  # {verb}" if verb else ""
     said += f" {sizes(nbytes)}" if nbytes else ""
     if not statement.frees:
-        return [spell(statement.text) + said]
-    names = ", ".join(spell(str(mark)) for mark, _ in statement.frees)
+        return [without_assignment(spell(statement.text)) + said]
+    names = ", ".join(dict.fromkeys(spell(str(mark)) for mark, _ in statement.frees))
     width = WIDTH - len("del ") - len(said)  # a name may be longer than a line: it stays whole
     *first, last = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
     return [*(f"del {line.rstrip(',')}" for line in first), f"del {last}{said}"]

@@ -215,7 +215,8 @@ class BodyWriter:
         for names in self.aliases.values():
             names[:] = [name for name in names if str(name) not in targets]
         text = f"{', '.join(targets)} = {call}" if targets else call
-        statement = Statement(text, source=operation.source)
+        over = not {*self.taken_over.values()}.isdisjoint(self.problem.operations[p].outputs)
+        statement = Statement(text, source=operation.source, over=over)
         if again:
             made = self.now.wanted(operation)
             listed = ", ".join(str(self.now.place(name)) for name in made)

@@ -16,7 +16,8 @@ class Statement:
     `again` names what it rematerialises, `remade` bytes of it; `retained` bytes of what it makes
     stay for backward: those that it `keeps`, where that is not all. Where `blocks` are given, it
     is theirs alone of all that the class serves. `sent` bytes begin their way to the host, and
-    `fetched` ones theirs back. `handed` bytes are gradients that leave.
+    `fetched` ones theirs back. `handed` bytes are gradients that leave. What is made `over` a
+    variable is made over the first one that the call reads.
     """
 
     text: str = ""
@@ -30,6 +31,7 @@ class Statement:
     sent: int = 0
     fetched: int = 0
     handed: int = 0
+    over: bool = False
 
     def runs_in(self, block: int) -> bool:
         """Tell whether it is a block's, of those that the class serves."""

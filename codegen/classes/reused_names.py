@@ -1,0 +1,92 @@
+"""Which values go by the name of the variable whose memory they took over.
+
+`x.mul_(y)` leaves one tensor, and reads best as one variable, which is freed by one name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from remat_gen.capture.fx.metadata import plain_name
+from remat_gen.codegen.expressions.marks import assigned, find
+from remat_gen.codegen.statements.free_names import hint_of
+from remat_gen.codegen.statements.statements import Body, Statement
+from remat_gen.ir.graph import Graph
+
+_IN_PLACE = re.compile(r"\A(\w+) = (\1\.\w+_\(.*)", re.DOTALL)
+
+
+def reused_names(graph: Graph, body: Body) -> dict[str, str]:
+    """Return by storage the one that names its variable, for those that share one.
+
+    Names that say different things stay apart; an operator's own name gives way to the user's, and
+    to that of what is made of it.
+    """
+    operators = _operators(graph)
+    stems = {s: _stem(hint_of(graph, s).removeprefix("d_"), operators) for s in graph.storages}
+    told = {s: stem for s, stem in stems.items() if stem not in operators}
+    groups: dict[str, list[str]] = {}
+    for name, taken in _written_over(body).items():
+        group = groups.setdefault(taken, [taken])
+        if len({told[one] for one in (*group, name) if one in told}) <= 1:
+            group.append(name)
+            groups[name] = group
+    return {name: _speaker(group, stems, told) for name, group in groups.items()}
+
+
+def _operators(graph: Graph) -> frozenset[str]:
+    """Return what values are called after operators, functions and modules of torch alone."""
+    functions = (name for name in dir(torch) if callable(getattr(torch, name)))
+    modules = (name.lower() for name, found in vars(torch.nn).items() if isinstance(found, type))
+    kinds = (plain_name(operation.target.split(".")[1]) for operation in graph.operations)
+    return frozenset((*functions, *modules, *kinds))
+
+
+def _stem(hint: str, operators: frozenset[str]) -> str:
+    """Return a name without the operators at its end: of what `hidden_pow_mul` is made."""
+    words = hint.split("_")
+    ends = (i for i in range(1, len(words)) if "_".join(words[i:]) in operators)
+    first = next(ends, len(words))
+    stem = "_".join(words[:first])
+    return stem if first == len(words) else _stem(stem, operators)
+
+
+def _speaker(group: Sequence[str], stems: Mapping[str, str], told: Mapping[str, str]) -> str:
+    """Return whose name says most: the first one that has the user's, or else the last one's."""
+    stem = next((told[one] for one in group if one in told), stems[group[-1]])
+    return next(one for one in group if stems[one] == stem)
+
+
+def _written_over(body: Body) -> dict[str, str]:
+    """Return what is written over which variable, by storage, in order.
+
+    Whatever one of the two functions makes in another way as well, or twice, is left out.
+    """
+    ways: dict[str, set[str]] = defaultdict(set)  # what each is written over, or "" for new memory
+    twice: set[str] = set()
+    for function in (body.forward, body.backward):
+        made: set[str] = set()
+        for statement in function.statements:
+            for mark in find(assigned(statement.text)):
+                ways[mark.name].add(_taken(statement))
+                twice.update(made.intersection((mark.name,)))
+                made.add(mark.name)
+    pairs = ((name, over) for name, (over, *others) in ways.items() if over and not others)
+    return {name: over for name, over in pairs if twice.isdisjoint((name, over))}
+
+
+def _taken(statement: Statement) -> str:
+    """Return the variable of all blocks that another one takes the memory of, or ""."""
+    if not statement.over or statement.blocks:
+        return ""
+    made, taken, *_ = find(statement.text)
+    return taken.name if made.kind == taken.kind == "value" else ""
+
+
+def without_assignment(line: str) -> str:
+    """Return a call of a method in place without the assignment to the variable itself."""
+    return _IN_PLACE.sub(r"\2", line)
