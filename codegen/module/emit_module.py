@@ -197,6 +197,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
         turns=_TURNS in blocks,
+        strides="step[-1].strides[" in blocks,
         ones=bool(ones_of(shared.lengths)),
         numbers=numbers,
         regenerate=quoted(target.command),
