@@ -15,7 +15,6 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
-from remat_gen.solver.improve.drop_reruns import without
 from remat_gen.solver.improve.problem_arrays import arrays_of
 from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.ruin_and_recreate import Window
@@ -178,7 +177,7 @@ def _without_needless(trial: Trial, p: int, budget_bytes: int) -> Trial:
             return trial
         slowest = max(again, key=lambda x: (timeline.arrays.times[int(timeline.runs[x])], -x))
         tried.add(int(timeline.runs[slowest]))
-        less = trial_of(without(timeline, slowest))
+        less = trial_of(timeline.without([slowest]))
         fits = less.peak_bytes <= budget_bytes and less.time_us < trial.time_us
         if fits and _count(less, p) == _count(trial, p):
             trial = less

@@ -33,6 +33,7 @@ LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
 Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
 
+SMALL = 150  # operations of a bare graph: its least budget is searched for without rockmate's
 WIDE = 250  # operations of a bare graph: repairs take long there
 REPAIRED = 2  # attempts at a smallest budget that are repaired all the same
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
@@ -90,7 +91,10 @@ class Auto:
 
     def _too_large(self) -> bool:
         bare = self.subject.chain is None
-        return bare and len(self.subject.whole.operations) > LARGE and self.near > 0
+        return bare and self._size() > LARGE and self.near > 0
+
+    def _size(self) -> int:
+        return len(self.subject.whole.operations)
 
     def _take_smaller(self, contest: Contest) -> None:
         """Offer what is found within smaller budgets, which fits as well, the largest first.
@@ -111,7 +115,7 @@ class Auto:
 
     def _smaller_units(self, units: int) -> list[int]:
         plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
-        count = GRID if len(self.subject.whole.operations) <= FINE else COARSE_GRID
+        count = GRID if self._size() <= FINE else COARSE_GRID
         shares = {plain * k // count for k in range(1, count)}
         return sorted((share for share in shares if 0 < share < units), reverse=True)
 
@@ -121,9 +125,8 @@ class Auto:
         What was searched stays; more of it cannot take less than the bound that ended it.
         """
         if units not in self.smaller:
-            fine = len(self.subject.whole.operations) <= FINE
             waiting: list[Searching | None] = [self.below or self.stages, self.rotor]
-            waiting += [self.long] * fine
+            waiting += [self.long] * (self._size() <= FINE)
             self.smaller[units] = Contest(self.subject, units * self.subject.unit), waiting
         found, waiting = self.smaller[units]
         while waiting and found.own_bound_us < enough_us:
@@ -133,13 +136,12 @@ class Auto:
     def smallest(self) -> Program:
         """Return the program of least peak that is found, in a number of searches that is bounded.
 
-        Another search may find one of a lower peak, unless the graph is small and it is proved.
+        Another search may find one of a lower peak.
         """
         self.progress("smallest budget", 1, ATTEMPTS)
-        if self.short is not None and self.short.proves_smallest:
-            return self.short.smallest(self.subject.plain())
+        small = self.subject.chain is None and self._size() <= SMALL
         known = [self.subject.plain(), self.rotor.smallest()]
-        if not self._too_large():
+        if not small and not self._too_large():
             known.append(self.rockmate.smallest())
         least = min(known, key=self._peak_bytes)
         numbers = count()
@@ -149,7 +151,9 @@ class Auto:
             self.progress("smallest budget", min(number + 2, ATTEMPTS), ATTEMPTS)
             return self._attempt(units, number)
 
-        return Bisection(self.subject, attempt, quick=False).least(least)
+        if small and (found := attempt(self.subject.whole.floor_bytes())) is not None:
+            return found  # what one operation alone needs, which is often the answer
+        return Bisection(self.subject, attempt, exact=small and self._size() <= FINE).least(least)
 
     def _attempt(self, units: int, number: int) -> Program | None:
         """Return a program within a budget that a short search finds."""
@@ -164,7 +168,7 @@ class Auto:
 
         There rockmate knows the least already, or, where it is left out, the first attempts are.
         """
-        if self.subject.chain is not None or len(self.subject.whole.operations) <= WIDE:
+        if self.subject.chain is not None or self._size() <= WIDE:
             return True
         return self._too_large() and number < REPAIRED
 

@@ -10,7 +10,6 @@ from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 
 FINENESS = 1 << 7  # steps of the peak to which it is known where a search takes long
-QUICK_OPERATIONS = 150
 
 Attempt: TypeAlias = Callable[[int], Program | None]
 """Search within a budget in units."""
@@ -22,14 +21,12 @@ class Bisection:
 
     subject: Subject
     attempt: Attempt
-    quick: bool = True
+    exact: bool
 
     def least(self, known: Program) -> Program:
         """Return the program of least peak, starting from a known one."""
         best, peak = known, self._peak(known)
-        operations = len(self.subject.problem.operations)
-        exact = self.quick and operations <= QUICK_OPERATIONS
-        least, step = self.subject.whole.floor_bytes(), 1 if exact else peak // FINENESS + 1
+        least, step = self.subject.whole.floor_bytes(), 1 if self.exact else peak // FINENESS + 1
         while peak - least >= step:
             middle = (least + peak - 1) // 2
             found = self.attempt(middle)

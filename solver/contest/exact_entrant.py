@@ -6,14 +6,10 @@ from dataclasses import dataclass, field
 
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.stages.exact_search import Limits, search
-from remat_gen.solver.stages.smallest_budget import least
 from remat_gen.solver.stages.stage_program import Answers
 
 NAME = "exact"
-PROVED = 150  # nodes of a bare graph up to which its least budget is proved, or nearly so
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +20,6 @@ class ExactEntrant:
     limits: Limits
     answers: Answers = field(default_factory=dict)
     name: str = NAME
-
-    @property
-    def proves_smallest(self) -> bool:
-        """Tell whether the least budget can be searched for directly: else that takes long."""
-        return self.subject.chain is None and len(self.subject.problem.operations) <= PROVED
 
     def enter(self, contest: Contest) -> None:
         """Offer every better schedule as it is found."""
@@ -43,8 +34,3 @@ class ExactEntrant:
             answers=self.answers,
         )
         contest.take(NAME, found)
-
-    def smallest(self, known: Program) -> Program:
-        """Return the program of least peak that is found for a graph which `proves_smallest`."""
-        found, _ = least(self.subject.whole, Effort.NORMAL)
-        return known if found is None else self.subject.program(found.runs)

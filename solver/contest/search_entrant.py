@@ -10,6 +10,8 @@ from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
 
+QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to the byte
+
 
 @dataclass(frozen=True, slots=True)
 class SearchEntrant:
@@ -33,7 +35,8 @@ class SearchEntrant:
 
     def smallest(self) -> Program:
         """Return the program of least peak that bisection finds, from the plain one."""
-        return Bisection(self.subject, self._attempt, self.quick).least(self.subject.plain())
+        exact = self.quick and len(self.subject.problem.operations) <= QUICK_OPERATIONS
+        return Bisection(self.subject, self._attempt, exact).least(self.subject.plain())
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""

@@ -16,7 +16,6 @@ from remat_gen.solver.blocks.judged_runs import Judged, judge
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.add_reruns import PriceRule
-from remat_gen.solver.improve.drop_reruns import pruned
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
@@ -128,7 +127,7 @@ class _Sketch:
         contest.offer(NAME, improved.candidate().program)
 
     def _trial(self, judged: Judged) -> Trial:
-        return trial_of(pruned(timeline_of(self.arrays, self.subject.program(judged.runs))))
+        return trial_of(timeline_of(self.arrays, self.subject.program(judged.runs)).pruned())
 
     def _tighten(self, judged: Judged) -> bool:
         """Add a stage where the plan is over the budget, or plan for less; False where it fits."""

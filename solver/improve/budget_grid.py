@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from remat_gen.solver.improve.drop_reruns import pruned
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import (
     MeasuredProgram,
@@ -103,7 +102,7 @@ def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -
 
 def started_from(arrays: ProblemArrays, program: Program) -> MeasuredProgram:
     """Measure a program without the re-runs that nobody reads."""
-    return trial_of(pruned(timeline_of(arrays, program))).candidate()
+    return trial_of(timeline_of(arrays, program).pruned()).candidate()
 
 
 def by_time(c: MeasuredProgram) -> tuple[float, int, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remat_gen.solver.improve.drop_reruns import without
 from remat_gen.solver.improve.memory_measure import MemoryMeasure, measured
 from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
@@ -77,7 +76,7 @@ def retain_more(start: Trial, budget_bytes: int) -> Trial:
                 continue
             work -= best.timeline.length
             if not surely_over(best.timeline, slack, position):
-                trial = trial_of(without(best.timeline, position))
+                trial = trial_of(best.timeline.without([position]))
                 if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
                     best = trial
                     break

@@ -16,7 +16,6 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
-from remat_gen.solver.improve.drop_reruns import pruned, without_all
 from remat_gen.solver.improve.memory_measure import MemoryExcess, over_budget
 from remat_gen.solver.improve.retain_more import MeasuredProgram, Trial, retain_more, trial_of
 from remat_gen.solver.improve.run_order import reordered
@@ -90,7 +89,7 @@ class Window:
 
     def _tried(self, current: Trial) -> Trial | None:
         timeline = current.timeline
-        less = trial_of(without_all(timeline, _chosen(timeline, self.random)))
+        less = trial_of(timeline.without(_chosen(timeline, self.random)))
         limit = current.time_us + LOOSE * (current.time_us - self.plain_us)
         fitting = self.fit(less, limit, random_taste(self.random))
         return retain_more(fitting, self.budget) if fitting else None
@@ -103,7 +102,7 @@ class Window:
         choices = [together] * (len(together) > 1)
         choices += [[one] for one in found[: self.moving.measured]]
         for choice in choices:
-            added = trial_of(pruned(_with_additions(trial.timeline, choice)))
+            added = trial_of(_with_additions(trial.timeline, choice).pruned())
             added = reordered(added, self.budget, self.moving.after)
             if over_budget(added.figures, self.budget) < excess.total:
                 return added

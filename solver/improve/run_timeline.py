@@ -118,11 +118,16 @@ class Timeline:
         found: list[int] = np.flatnonzero((reads == 0) & ~self.firsts).tolist()
         return found
 
-    def kept(self, removed: set[int]) -> Timeline:
-        """Return the timeline without the runs at some positions."""
+    def pruned(self) -> Timeline:
+        """Return the timeline without re-runs whose outputs nobody reads, or those alone read."""
+        unread = self.unread()
+        return self.without(unread) if unread else self
+
+    def without(self, positions: list[int]) -> Timeline:
+        """Return the pruned timeline without the re-runs at some positions."""
         stays = np.ones(self.length, dtype=np.bool_)
-        stays[list(removed)] = False
-        return Timeline(self.arrays, self.runs[stays], self.segments[stays], self.count)
+        stays[positions] = False
+        return Timeline(self.arrays, self.runs[stays], self.segments[stays], self.count).pruned()
 
     def inserted(self, at: int, made: tuple[int, ...]) -> Timeline:
         """Return the timeline with runs before those at a position, in its segment."""

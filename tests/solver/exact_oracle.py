@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from remat_gen.solver.law import bare_graph
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
+from remat_gen.solver.solve import Solver
 
 State = tuple[frozenset[int], frozenset[int]]
 Node = tuple[float, int, Sequence[int]]
@@ -29,6 +31,17 @@ def bare(nodes: Sequence[Node], outputs: Sequence[int] = ()) -> Problem:
         for i, (_, nbytes, _) in enumerate(nodes)
     )
     return Problem(operations, values)
+
+
+def smallest(problem: Problem) -> int:
+    """Return the least budget that auto finds for a bare problem."""
+    nodes = (
+        bare_graph.Node(o.name, o.time_us, value.nbytes, False, o.inputs)
+        for o, value in zip(problem.operations, problem.values, strict=True)
+    )
+    held = (v for v, value in enumerate(problem.values) if value.held is Held.STEP)
+    graph = bare_graph.BareGraph(tuple(nodes), frozenset(held))
+    return Solver(graph, "auto").smallest_budget().nbytes
 
 
 def least_time(problem: Problem, budget_bytes: int) -> float | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from exact_oracle import dense, ladder, nine_nodes, uniform
+from exact_oracle import dense, ladder, nine_nodes, smallest, uniform
 
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.smallest_budget import smallest
 
 
 def _optimum(problem: Problem, slots: int) -> float | None:
@@ -52,13 +51,13 @@ def test_dense_graph_saves_nothing(layers: int) -> None:
 
     assert _optimum(problem, plain) == 2 * layers
     assert _optimum(problem, plain - 1) is None
-    assert smallest(problem) == (plain, True)
+    assert smallest(problem) == plain
 
 
 def test_nine_nodes_where_stages_are_infeasible() -> None:
     assert _optimum(nine_nodes(), 5) == 15
     assert _optimum(nine_nodes(), 4) is None
-    assert smallest(nine_nodes()) == (5, True)
+    assert smallest(nine_nodes()) == 5
 
 
 @pytest.mark.parametrize(
@@ -66,4 +65,4 @@ def test_nine_nodes_where_stages_are_infeasible() -> None:
     [(uniform(8, own_output=False), 3), (uniform(8, own_output=True), 4), (ladder(3), 6)],
 )
 def test_smallest_budget(problem: Problem, slots: int) -> None:
-    assert smallest(problem) == (slots, True)
+    assert smallest(problem) == slots

@@ -9,7 +9,7 @@ import pytest
 from remat_gen.bare.graph_file import read_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.smallest_budget import smallest
+from remat_gen.solver.solve import Solver
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs are not here")
@@ -48,9 +48,8 @@ def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
 
 @pytest.mark.parametrize(("name", "floor"), [("vgg16", 0.831), ("unet", 0.395)])
 def test_smallest_budget(name: str, floor: float) -> None:
-    problem = read_graph(DATA / f"{name}.json").problem()
-    plain = incumbent_of(problem, 0).offer(range(len(problem.operations)))
-    nbytes, proved = smallest(problem)
+    solver = Solver(read_graph(DATA / f"{name}.json"), "auto")
+    nbytes = solver.smallest_budget().nbytes
 
-    assert plain is not None and proved
-    assert round(nbytes / plain.replay.peak_bytes, 3) == floor
+    assert nbytes == solver.problem.floor_bytes()
+    assert round(nbytes / solver.plain.peak_bytes, 3) == floor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exact_oracle import bare, dags, least_peak, least_time
+from exact_oracle import bare, dags, least_peak, least_time, smallest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import problems
@@ -13,7 +13,6 @@ from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import search
-from remat_gen.solver.stages.smallest_budget import smallest
 
 BUDGETS = st.integers(0, 30)
 
@@ -40,7 +39,7 @@ def test_equals_enumeration(problem: Problem, budget_bytes: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(dags())
 def test_smallest_budget_equals_enumeration(problem: Problem) -> None:
-    assert smallest(problem) == (least_peak(problem), True)
+    assert smallest(problem) == least_peak(problem)
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,4 +95,4 @@ def test_incumbent_is_kept_and_better_ones_are_heard() -> None:
 
 def test_nothing_to_run() -> None:
     assert search(Problem((), ()), 0) == Found((), complete=True)
-    assert smallest(Problem((), ())) == (0, True)
+    assert smallest(Problem((), ())) == 0

@@ -9,7 +9,6 @@ from test_liveness import programs
 
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
-from remat_gen.solver.improve.drop_reruns import pruned, without
 from remat_gen.solver.improve.memory_measure import measure, measured
 from remat_gen.solver.improve.problem_arrays import MADE, READ, arrays_of
 from remat_gen.solver.improve.run_timeline import timeline_of
@@ -30,7 +29,7 @@ def test_pruned_is_what_walking_back_keeps(drawn: tuple[Problem, Program]) -> No
     problem, program = drawn
     timeline = timeline_of(arrays_of(problem), program)
     assert timeline.program() == program
-    assert pruned(timeline).program() == prune(problem, program)
+    assert timeline.pruned().program() == prune(problem, program)
 
 
 @given(programs(), st.data())
@@ -39,12 +38,12 @@ def test_without_a_rerun_goes_what_only_served_it(
     drawn: tuple[Problem, Program], data: st.DataObject
 ) -> None:
     problem, program = drawn
-    timeline = pruned(timeline_of(arrays_of(problem), program))
+    timeline = timeline_of(arrays_of(problem), program).pruned()
     again = [x for x, first in enumerate(timeline.firsts.tolist()) if not first]
     if not again:
         return
     position = data.draw(st.sampled_from(again))
-    less = without(timeline, position)
+    less = timeline.without([position])
     expected = _left_out(problem, timeline.program(), position)
     assert less.program() == expected
     figures = measured(less)
