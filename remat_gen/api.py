@@ -272,6 +272,7 @@ def fit(
     effort: str = "normal",
     dynamic: Sequence[str] | None = None,
     static: bool = False,
+    offload: bool = False,
     force: bool = False,
     quiet: bool = True,
 ) -> Fit:
@@ -302,6 +303,7 @@ def fit(
         effort=effort,
         dynamic=_several(dynamic),
         static=static,
+        offload=offload,
         force=force,
     )
     live = _built(model, inputs, target)

@@ -83,6 +83,16 @@ class AllSizesSolver:
     elsewhere: tuple[Elsewhere, ...]
     make: Callable[[Problem], Solver]
 
+    @property
+    def plain(self) -> Replay:
+        """Return the figures of eager's step at the example's sizes."""
+        return self.solver.plain
+
+    def glance(self, budget_bytes: int) -> Replay | None:
+        """Return the figures at the example's sizes of what little work finds, if it does."""
+        found = self.solver.glance(budget_bytes)
+        return None if found is None else found.replay
+
     def solve(self, budget_bytes: int) -> AllSizesSolution:
         """Return the quickest schedule found.
 

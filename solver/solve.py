@@ -163,15 +163,15 @@ class Solver:
             )
         return self._solution(contest, contest.best, interrupted=interrupted, slower=slower)
 
-    def glance(self, budget_bytes: int) -> Replay | None:
-        """Return the figures of a schedule that auto finds with little work, if it finds one.
+    def glance(self, budget_bytes: int) -> Entry | None:
+        """Return a schedule that auto finds with little work, if it finds one.
 
         `solve` finds one that is about as good or better, also for lower budgets.
         """
         contest = Contest(self.subject, budget_bytes)
         enter = self._entrant.glance if isinstance(self._entrant, Auto) else self._entrant.enter
         enter(contest)
-        return None if contest.best is None else contest.best.replay
+        return contest.best
 
     def smallest_budget(self) -> SmallestBudget:
         """Return the smallest budget that is feasible for this strategy."""

@@ -22,8 +22,10 @@ from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.costing import load_for
 from remat_gen.plan.planning import rounded
+from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.terminal.progress import Step
@@ -36,13 +38,14 @@ class BatchSteps:
     """The step of `loaded` at any batch, for what `request` asks.
 
     What was traced for a `reach` of samples holds for all smaller batches; where a model works for
-    one batch alone, it is traced for each.
+    one batch alone, it is traced for each. With `copies` values may go to the host.
     """
 
     request: Request
     loaded: Loaded
     tell: Callable[[str], Step]
     reach: int = 0
+    copies: HostCopies | None = None
     _traced: Traced | None = None
     _fixed: dict[int, Traced] = field(default_factory=dict)
     _measured: dict[int, Costs] = field(default_factory=dict)
@@ -94,7 +97,8 @@ class BatchSteps:
     def problem(self, batch: int) -> Problem:
         """Return the scheduling problem of a batch."""
         graph = self._graph(batch)
-        return problem_of(graph, self._costs(graph, batch))
+        found = problem_of(graph, self._costs(graph, batch))
+        return with_host(found, graph, self.copies) if self.copies else found
 
     def bare_problem(self, batch: int) -> Problem:
         """Return the problem of a batch whose operations take no time and no workspace."""

@@ -40,6 +40,7 @@ Picture = Annotated[str | None, typer.Option(metavar="FILE", help="Draw the curv
     "effort",
     "dynamic",
     "static",
+    "offload",
     "force",
 )
 def fit(

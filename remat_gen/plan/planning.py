@@ -53,9 +53,12 @@ class Search:
     alike: bool = True
     eager: EagerPeak | None = None
 
-    def solver(self, problem: Problem, elsewhere: tuple[Elsewhere, ...]) -> AllSizesSolver:
-        """Return the search of a problem that has other sizes `elsewhere`."""
-        return AllSizesSolver(self._one(problem), elsewhere, self._one)
+    def solver(
+        self, problem: Problem, elsewhere: tuple[Elsewhere, ...] = ()
+    ) -> AllSizesSolver | OffloadSolver:
+        """Return the search of a problem that has other sizes `elsewhere`, and maybe a host."""
+        reruns = AllSizesSolver(self._one(problem), elsewhere, self._one)
+        return OffloadSolver(problem, reruns, elsewhere) if problem.link else reruns
 
     def _one(self, problem: Problem) -> Solver:
         return Solver(
@@ -115,13 +118,9 @@ def make_plan(
     """
     problem = pinned.problem
     solver = search.solver(problem, elsewhere)
-    eager = search.eager or EagerPeak(solver.solver.plain.peak_bytes, PeakSource.PREDICTED)
+    eager = search.eager or EagerPeak(solver.plain.peak_bytes, PeakSource.PREDICTED)
     try:
-        found = (
-            OffloadSolver(problem, solver, elsewhere).solve(budget)
-            if problem.link
-            else (solver.solve(budget))
-        )
+        found = solver.solve(budget)
     except InfeasibleError as error:
         blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
         raise _infeasible(graph, error, budget, eager, blame) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import program_of
-from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
 from remat_gen.solver.solve import InfeasibleError, Solution, Status
@@ -21,6 +21,7 @@ from remat_gen.solver.workspace_headroom import Elsewhere
 
 NAME = "offload"
 BUDGETS = 12  # larger ones that schedules are found within
+GLANCES = 3  # of them for a glance
 REACH = 1.25  # the largest, in what an engine copies during forward
 REFINED = 4  # of the schedules, the quickest, are made better
 
@@ -32,6 +33,20 @@ class OffloadSolver:
     problem: Problem
     reruns: AllSizesSolver
     elsewhere: tuple[Elsewhere, ...] = ()
+
+    @property
+    def plain(self) -> Replay:
+        """Return the figures of eager's step."""
+        return self.reruns.plain
+
+    def glance(self, budget_bytes: int) -> Replay | None:
+        """Return the figures of what little work finds, here alone, if it finds anything."""
+        search = OffloadSearch(self.problem, budget_bytes)
+        budgets = (budget_bytes, *self._larger(budget_bytes, GLANCES))
+        found = (self.reruns.solver.glance(budget) for budget in budgets)
+        trips = (search.fitted(program_of(one.schedule)) for one in found if one is not None)
+        figures = (trip.replay for trip in trips if trip is not None)
+        return min(figures, key=lambda replay: replay.time_us, default=None)
 
     def solve(self, budget_bytes: int) -> AllSizesSolution:
         """Return the quickest schedule found: no slower than the one that only runs again.
@@ -75,18 +90,23 @@ class OffloadSolver:
 
     def _within_more(self, budget_bytes: int) -> Iterator[Solution]:
         """Yield schedules that only run again, within larger and larger budgets."""
-        assert self.problem.link is not None
-        forward = self.problem.operations[: self.problem.forward_count]
-        copied = self.problem.link.bytes_per_us * added(o.time_us for o in forward)
-        most = min(int(REACH * copied), self.reruns.solver.plain.peak_bytes - budget_bytes)
-        for step in range(1, BUDGETS + 1):
+        for budget in self._larger(budget_bytes, BUDGETS):
             try:
-                found = self.reruns.solver.solve(budget_bytes + most * step // BUDGETS)
+                found = self.reruns.solver.solve(budget)
             except InfeasibleError:
                 continue
             yield found
             if not found.replay.reruns:
                 return
+
+    def _larger(self, budget_bytes: int, count: int) -> list[int]:
+        """Return larger budgets, the last by as much as an engine may make room for."""
+        assert self.problem.link is not None
+        forward = self.problem.operations[: self.problem.forward_count]
+        copied = self.problem.link.bytes_per_us * added(o.time_us for o in forward)
+        most = max(0, min(int(REACH * copied), self.plain.peak_bytes - budget_bytes))
+        found = {budget_bytes + most * step // count for step in range(1, count + 1)}
+        return sorted(found - {budget_bytes})
 
     def _solution(self, best: Trip, known: AllSizesSolution | None) -> Solution:
         least = added(operation.time_us for operation in self.problem.operations)
@@ -94,7 +114,7 @@ class OffloadSolver:
             strategy=NAME,
             schedule=best.schedule,
             replay=best.replay,
-            eager=self.reruns.solver.plain,
+            eager=self.plain,
             proved=True,
             notes=(),
             blocks=self.reruns.solver.subject.block_ranges(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from remat_gen.best_batch.batch_steps import BatchSteps, between
 from remat_gen.best_batch.fitting import fit_file, looked_at
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
+from remat_gen.capture.profile.calibrate import target_text
+from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, resized
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Cost, Costs
@@ -112,6 +115,26 @@ def test_the_best_batch_is_written(folder: Path, remat: Remat) -> None:
     plan = read_plan(folder / "small_remat.plan.json")
     assert f"*{plan.asked.batch}" in ended.out
     assert plan.predicted.peak_bytes <= 300_000
+    assert remat("check", "small_remat.py").code == 0
+
+
+def test_values_may_go_to_the_host(folder: Path, remat: Remat) -> None:
+    """A link so quick that copies hide: nothing but what one operation needs ends the batch."""
+    near = replace(find_target("h100"), host_bytes_per_s=1e15, launch_us=1e-3, drawn_per_s=1e12)
+    (folder / "near.toml").write_text(target_text("near", near))
+    asked = ("fit", "small.py", "--budget", LIMIT, "--target", "near.toml", "--json")
+    without = json.loads(remat(*asked, "-q").out)
+    ended = remat(*asked, "--offload", "-o", "small_remat.py")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    for row in found["batches"]:
+        assert row["peak_bytes"] is None or row["peak_bytes"] <= 300_000
+    rates = {row["batch"]: row["samples_per_s"] or 0.0 for row in without["batches"]}
+    best = {row["batch"]: row["samples_per_s"] for row in found["batches"]}[found["best"]]
+    assert best > max(rates.values())
+    assert found["largest"]["planned"] >= without["largest"]["planned"]
+    plan = read_plan(folder / "small_remat.plan.json")
+    assert plan.asked.batch == found["best"] and plan.offload and plan.predicted.sent_values
     assert remat("check", "small_remat.py").code == 0
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from remat_gen.bare.graph_file import read_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
-from remat_gen.solver.stages.exact_search import search
 from remat_gen.solver.solve import Solver
+from remat_gen.solver.stages.exact_search import search
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs are not here")

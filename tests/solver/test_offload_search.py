@@ -61,6 +61,30 @@ def test_within_the_budget_and_no_slower(
     assert (found.strategy == NAME) == bool(found.replay.travelled) or not known.replay.reruns
 
 
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.integers(1, 40), st.floats(0.3, 1.0))
+def test_a_glance_is_within_the_budget_and_no_slower(
+    problem: Problem, speed: int, share: float
+) -> None:
+    problem = _travelling(problem, HostLink(speed / 10))
+    without = Solver(problem, "auto", effort=Effort.QUICK)
+    budget = int(share * without.plain.peak_bytes)
+    reruns = AllSizesSolver(without, (), lambda given: Solver(given, "auto"))
+    found, known = OffloadSolver(problem, reruns).glance(budget), without.glance(budget)
+    assert found is None or found.peak_bytes <= budget
+    assert known is None or (found is not None and found.time_us <= known.replay.time_us)
+
+
+def test_a_glance_sends_values_where_that_pays() -> None:
+    problem = _travelling(gpt_like(2), HostLink(1e9))
+    solver = Solver(problem, "auto", effort=Effort.QUICK)
+    reruns = AllSizesSolver(solver, (), lambda given: Solver(given, "auto"))
+    budget = solver.plain.peak_bytes * 7 // 10
+    found, known = OffloadSolver(problem, reruns).glance(budget), solver.glance(budget)
+    assert found is not None and known is not None and found.travelled
+    assert found.time_us < known.replay.time_us
+
+
 def test_a_chain_whose_copies_hide_takes_no_longer_than_eager() -> None:
     """Forward runs at one value a microsecond, and so does each engine: half is hidden at least."""
     problem = _travelling(uniform_chain(16), HostLink(1.0))
