@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from remat_gen.capture.fx.metadata import plain_name
-from remat_gen.codegen.expressions.marks import assigned, find
+from remat_gen.codegen.expressions.marks import assigned, fill, find
 from remat_gen.codegen.statements.free_names import hint_of
 from remat_gen.codegen.statements.statements import Body, Statement
 from remat_gen.ir.graph import Graph
@@ -23,16 +23,17 @@ _IN_PLACE = re.compile(r"\A(\w+) = (\1\.\w+_\(.*)", re.DOTALL)
 def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     """Return by storage the one that names its variable, for those that share one.
 
-    Names that say different things stay apart; an operator's own name gives way to the user's, and
-    to that of what is made of it.
+    Names that say different things stay apart. Where a line is a method in place and no more, an
+    operator's own name gives way to the user's, and to that of what is made of it.
     """
     operators = _operators(graph)
     stems = {s: _stem(hint_of(graph, s).removeprefix("d_"), operators) for s in graph.storages}
     told = {s: stem for s, stem in stems.items() if stem not in operators}
     groups: dict[str, list[str]] = {}
-    for name, taken in _written_over(body).items():
+    for name, (taken, in_place) in _written_over(body).items():
         group = groups.setdefault(taken, [taken])
-        if len({told[one] for one in (*group, name) if one in told}) <= 1:
+        says = {told[one] for one in (*group, name) if one in told}
+        if len(says) <= 1 if in_place else stems[name] == stems[_speaker(group, stems, told)]:
             group.append(name)
             groups[name] = group
     return {name: _speaker(group, stems, told) for name, group in groups.items()}
@@ -61,12 +62,12 @@ def _speaker(group: Sequence[str], stems: Mapping[str, str], told: Mapping[str, 
     return next(one for one in group if stems[one] == stem)
 
 
-def _written_over(body: Body) -> dict[str, str]:
-    """Return what is written over which variable, by storage, in order.
+def _written_over(body: Body) -> dict[str, tuple[str, bool]]:
+    """Return by storage which variable it is written over, and whether by a method of that one.
 
     Whatever one of the two functions makes in another way as well, or twice, is left out.
     """
-    ways: dict[str, set[str]] = defaultdict(set)  # what each is written over, or "" for new memory
+    ways: dict[str, set[tuple[str, bool]]] = defaultdict(set)  # ("", False) is new memory
     twice: set[str] = set()
     for function in (body.forward, body.backward):
         made: set[str] = set()
@@ -75,16 +76,19 @@ def _written_over(body: Body) -> dict[str, str]:
                 ways[mark.name].add(_taken(statement))
                 twice.update(made.intersection((mark.name,)))
                 made.add(mark.name)
-    pairs = ((name, over) for name, (over, *others) in ways.items() if over and not others)
-    return {name: over for name, over in pairs if twice.isdisjoint((name, over))}
+    ones = ((name, way) for name, (way, *others) in ways.items() if way[0] and not others)
+    return {name: way for name, way in ones if twice.isdisjoint((name, way[0]))}
 
 
-def _taken(statement: Statement) -> str:
+def _taken(statement: Statement) -> tuple[str, bool]:
     """Return the variable of all blocks that another one takes the memory of, or ""."""
     if not statement.over or statement.blocks:
-        return ""
+        return "", False
     made, taken, *_ = find(statement.text)
-    return taken.name if made.kind == taken.kind == "value" else ""
+    if not made.kind == taken.kind == "value":
+        return "", False
+    named = fill(statement.text, lambda mark: "x" if mark in (made, taken) else "y")
+    return taken.name, without_assignment(named) != named
 
 
 def without_assignment(line: str) -> str:

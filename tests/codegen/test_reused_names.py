@@ -33,6 +33,10 @@ def _over(result: Mark, taken: str) -> Statement:
     return Statement(f"{result} = {value(taken)}.mul_(2)", over=True)
 
 
+def _in_kernel(result: Mark, taken: str) -> Statement:
+    return Statement(f"{result} = kernel({value(taken)}, out={value(taken)})", over=True)
+
+
 def _body(*forward: Statement, backward: tuple[Statement, ...] = ()) -> Body:
     return Body(0, Function(forward, {}), Function(backward, {}), ())
 
@@ -49,6 +53,13 @@ def test_an_operators_name_gives_way_to_the_users() -> None:
 def test_of_operators_names_the_last_is_taken() -> None:
     body = _body(_made("a"), _over(B, "a"))
     assert reused_names(_graph(a="batchnorm2d", b="relu"), body) == {"a": "b", "b": "b"}
+
+
+def test_a_line_that_assigns_keeps_operators_names_apart() -> None:
+    body = _body(_made("a"), _in_kernel(B, "a"))
+    named = reused_names(_graph(a="d_gelu", b="d_up"), body)
+    assert named.get("a", "a") != named.get("b", "b")
+    assert reused_names(_graph(a="d_up", b="d_up_sum"), body) == {"a": "a", "b": "a"}
 
 
 def test_a_sum_of_gradients_is_the_gradient() -> None:
