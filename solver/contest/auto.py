@@ -153,12 +153,26 @@ class Auto:
 
         if small and (found := attempt(self.subject.whole.floor_bytes())) is not None:
             return found  # what one operation alone needs, which is often the answer
-        return Bisection(self.subject, attempt, exact=small and self._size() <= FINE).least(least)
+        fine = small and self._size() <= FINE
+        found = Bisection(self.subject, attempt, exact=fine).least(least)
+        return self._lowered(found) if fine else found
+
+    def _lowered(self, program: Program) -> Program:
+        """Search for longer just below what is known, until nothing is found."""
+        found: Program | None = program
+        while found is not None:
+            program = found
+            found = self._within(self._peak_bytes(program) // self.subject.unit - 1, self.long)
+        return program
 
     def _attempt(self, units: int, number: int) -> Program | None:
         """Return a program within a budget that a short search finds."""
+        return self._within(units, self.short, self.stages if self._repairs(number) else None)
+
+    def _within(self, units: int, *entrants: Searching | None) -> Program | None:
+        """Return the first program within a budget that some entrants find."""
         contest = Contest(self.subject, units * self.subject.unit)
-        for entrant in (self.short, self.stages if self._repairs(number) else None):
+        for entrant in entrants:
             if entrant is not None and contest.best is None and not contest.settled:
                 entrant.enter(contest)
         return None if contest.best is None else contest.best.program
