@@ -230,6 +230,11 @@ class Graph:
         """Return the storage that a tensor looks at."""
         return self.storages[self.tensors[tensor].storage]
 
+    def lies_otherwise_alone(self, tensor: Tensor) -> bool:
+        """Tell whether a single row of a tensor may be laid out otherwise, as by a convolution."""
+        in_rows = tensor.stride == tuple(sorted(tensor.stride, reverse=True))
+        return not in_rows and any(length.minimum <= 1 for length in self.lengths)
+
     def reads(self, operation: Operation) -> tuple[str, ...]:
         """Return the storages an operation reads, each once, in order of its arguments."""
         refs = [*refs_in((operation.args, tuple(value for _, value in operation.kwargs)))]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import BlockText, Writer
 from remat_gen.codegen.statements.gradient_reach import asks_what_came, read_on
-from remat_gen.ir.graph import Graph, Tensor
+from remat_gen.ir.graph import Graph
 
 
 def block_fields(writer: Writer, text: BlockText) -> dict[str, object]:
@@ -47,17 +47,11 @@ def _incoming(writer: Writer, text: BlockText) -> list[str]:
         if len(tangents) == 1 and not tensor.shape:
             continue  # a scalar has one layout, and without it backward would not have been called
         shape, stride = writer.layout(tensor.name)
-        if _may_lie_otherwise(graph, tensor):
+        if graph.lies_otherwise_alone(tensor):
             stride = f"step[-1].strides[{text.tangents.index(name)}]"
         like = f"({shape}, {stride}, torch.{tensor.dtype})"
         lines.append(f"{name} = incoming_gradient({name}, {like})")
     return lines
-
-
-def _may_lie_otherwise(graph: Graph, tangent: Tensor) -> bool:
-    """Tell whether an output of one row may be laid out otherwise, as by a convolution."""
-    rows = tangent.stride == tuple(sorted(tangent.stride, reverse=True))
-    return not rows and any(length.minimum == 1 for length in graph.lengths)
 
 
 def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:

@@ -78,7 +78,8 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     said = f"  # {verb}" if verb else ""
     said += f" {sizes(nbytes)}" if nbytes else ""
     if not statement.frees:
-        return [without_assignment(spell(statement.text)) + said]
+        text = spell(statement.text)
+        return [(without_assignment(text) if statement.over else text) + said]
     names = ", ".join(dict.fromkeys(spell(str(mark)) for mark, _ in statement.frees))
     width = WIDTH - len("del ") - len(said)  # a name may be longer than a line: it stays whole
     *first, last = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import torch
 
@@ -26,11 +27,14 @@ def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     Names that say different things stay apart. Where a line is a method in place and no more, an
     operator's own name gives way to the user's, and to that of what is made of it.
     """
-    operators = _operators(graph)
-    stems = {s: _stem(hint_of(graph, s).removeprefix("d_"), operators) for s in graph.storages}
+    over = _written_over(body)
+    kinds = (plain_name(operation.target.split(".")[1]) for operation in graph.operations)
+    operators = _names_of_torch().union(kinds)
+    named = {*over, *(taken for taken, _ in over.values())}
+    stems = {s: _stem(hint_of(graph, s).removeprefix("d_"), operators) for s in named}
     told = {s: stem for s, stem in stems.items() if stem not in operators}
     groups: dict[str, list[str]] = {}
-    for name, (taken, in_place) in _written_over(body).items():
+    for name, (taken, in_place) in over.items():
         group = groups.setdefault(taken, [taken])
         says = {told[one] for one in (*group, name) if one in told}
         if len(says) <= 1 if in_place else stems[name] == stems[_speaker(group, stems, told)]:
@@ -39,12 +43,12 @@ def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     return {name: _speaker(group, stems, told) for name, group in groups.items()}
 
 
-def _operators(graph: Graph) -> frozenset[str]:
-    """Return what values are called after operators, functions and modules of torch alone."""
+@cache
+def _names_of_torch() -> frozenset[str]:
+    """Return what values are called after functions and modules of torch alone."""
     functions = (name for name in dir(torch) if callable(getattr(torch, name)))
     modules = (name.lower() for name, found in vars(torch.nn).items() if isinstance(found, type))
-    kinds = (plain_name(operation.target.split(".")[1]) for operation in graph.operations)
-    return frozenset((*functions, *modules, *kinds))
+    return frozenset((*functions, *modules))
 
 
 def _stem(hint: str, operators: frozenset[str]) -> str:

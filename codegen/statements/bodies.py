@@ -215,7 +215,7 @@ class BodyWriter:
         for names in self.aliases.values():
             names[:] = [name for name in names if str(name) not in targets]
         text = f"{', '.join(targets)} = {call}" if targets else call
-        over = not {*self.taken_over.values()}.isdisjoint(self.problem.operations[p].outputs)
+        over = any(v in self.taken_over.values() for v in self.problem.operations[p].outputs)
         statement = Statement(text, source=operation.source, over=over)
         if again:
             made = self.now.wanted(operation)

@@ -90,9 +90,8 @@ class Fits:
         if not isinstance(first, Ref):
             return False
         taken, made = self.graph.tensors[first.name], self.graph.tensors[result]
-        plain = made.stride == tuple(sorted(made.stride, reverse=True))
         alike = (taken.shape, taken.dtype) == (made.shape, made.dtype)
-        return alike and (plain or all(n.minimum > 1 for n in self.graph.lengths))
+        return alike and not self.graph.lies_otherwise_alone(made)
 
     def _fits(self, operation: Operation, position: int, dying: Set[str]) -> bool:
         """Tell whether an argument dies, is new memory, and is laid out as the result."""

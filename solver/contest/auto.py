@@ -31,13 +31,12 @@ from remat_gen.solver.law.search_types import Progress
 
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
-Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
-
 SMALL = 150  # operations of a bare graph: its least budget is searched for without rockmate's
 WIDE = 250  # operations of a bare graph: repairs take long there
 REPAIRED = 2  # attempts at a smallest budget that are repaired all the same
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
+Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
 
 
 @dataclass(frozen=True, slots=True)
