@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -60,7 +61,7 @@ def same_masks(device: torch.device) -> dict[str, bool]:
 
 
 def norms(device: torch.device, *, small: bool) -> dict[str, list[float]]:
-    """Return the time of BatchNorm forward and backward, cuDNN's and torch's own, by layout."""
+    """Return BatchNorm's time, cuDNN's and torch's own, and cuDNN's reserve, by layout."""
     found = {}
     batch, cases = (2, ((4, 8),)) if small else (64, _NORMS)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -70,6 +71,7 @@ def norms(device: torch.device, *, small: bool) -> dict[str, list[float]]:
                 x = x.to(memory_format=layout).requires_grad_()
                 name = f"{str(dtype)[6:]} {str(layout)[6:]} {channels} x {side}"
                 found[name] = [_norm_us(x, cudnn=cudnn) for cudnn in (True, False)]
+                found[name].append(_reserve_bytes(x.detach()))
     return found
 
 
@@ -81,4 +83,18 @@ def _norm_us(x: Tensor, *, cudnn: bool) -> float:
         y = torch.batch_norm(x, weight, bias, mean, var, True, 0.1, 1e-5, cudnn)
         torch.autograd.grad(y, x, grad)
 
-    return round(median_time_us(step, x.device, Effort(most=8)), 2)
+    with _cudnn(cudnn):
+        return round(median_time_us(step, x.device, Effort(most=8)), 2)
+
+
+def _cudnn(enabled: bool) -> contextlib.AbstractContextManager[object]:
+    """Choose the kernel: since torch 2.11 or before, `batch_norm` disregards its own argument."""
+    has = torch.backends.cudnn.is_available()
+    return torch.backends.cudnn.flags(enabled=enabled) if has else contextlib.nullcontext()
+
+
+def _reserve_bytes(x: Tensor) -> int:
+    """Return what cuDNN's forward keeps for its backward; -1 where torch has no cuDNN."""
+    if not torch.backends.cudnn.is_available():
+        return -1
+    return int(torch._C._get_cudnn_batch_norm_reserve_space_size(x, True))

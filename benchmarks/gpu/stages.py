@@ -78,16 +78,18 @@ def _import(place: Place) -> list[list[str]]:
     return [_python("-c", f"import torch, remat_gen.api; print(f'torch {told}')")]
 
 
-def _strides(*names: str) -> Commands:
+def _on_files(script: str, *names: str) -> Commands:
+    """Return a command of a script beside this one, on examples."""
+
     def commands(place: Place) -> list[list[str]]:
         files = dict.fromkeys(place.example(name) for name in names)
-        return [_python(str(HERE / "strides.py"), *files)]
+        return [_python(str(HERE / script), *files)]
 
     return commands
 
 
 def _tests(place: Place) -> list[list[str]]:
-    chosen = ["-k", "generators"] if place.small else ["-n", "4"]
+    chosen = ["-k", "generators"] if place.small else ["-n", "8"]
     words = ("-m", "pytest", "tests/gpu", "-m", "cuda", "-p", "no:cacheprovider", "--tb=short")
     return [_python(*words, *chosen)]
 
@@ -127,9 +129,9 @@ def _calibrate(place: Place) -> list[list[str]]:
     return [_python(*script, "calibrate", "-o", str(place.out / "calibrated.toml"))]
 
 
-def _large(name: str) -> Commands:
+def _large(name: str, *options: str) -> Commands:
     def commands(place: Place) -> list[list[str]]:
-        words = ("--work", str(place.work), *["--small"] * place.small)
+        words = (*options, "--work", str(place.work), *["--small"] * place.small)
         return [_python(str(HERE / "large.py"), name, *words)]
 
     return commands
@@ -138,7 +140,12 @@ def _large(name: str) -> Commands:
 _ALL = (
     Stage("import", "the project and torch's GPU", 120, _import),
     Stage("probe", "facts that plans rest on", 150, _own("probe.py")),
-    Stage("strides", "results of operations as the graph says", 150, _strides("gpt", "resnet")),
+    Stage(
+        "strides",
+        "results of operations as the graph says",
+        150,
+        _on_files("strides.py", "gpt", "resnet"),
+    ),
     Stage("tests", "tests/gpu", 540, _tests),
     Stage("gpt", "generate and verify", 240, _command_line(name="gpt_remat")),
     Stage("on_gpu_gpt", "peaks and times at 100, 60, 20 %", 300, _on_gpu("gpt")),
@@ -149,7 +156,15 @@ _ALL = (
     Stage("calibrate", "the device's rates", 150, _calibrate),
     Stage("gpt2_medium", "bf16, 16 x 1024, at 100, 60, 30 %", 540, _large("gpt2_medium")),
     Stage("llama_1b", "bf16, 1 x 4096, at 100, 60, 30 %", 540, _large("llama_1b")),
-    Stage("strides_others", "as strides", 240, _strides("transformer", "unet", "hf_llama")),
+    Stage(
+        "strides_others",
+        "as strides",
+        240,
+        _on_files("strides.py", "transformer", "unet", "hf_llama"),
+    ),
+    Stage("graphs", "steps as CUDA graphs", 240, _on_files("graphs.py", "gpt", "resnet")),
+    Stage("gpt_wide", "float32, 8 x 1024, at 60, 50, 40 %", 540, _large("gpt_wide")),
+    Stage("gpt_wide_offload", "the same, with a host", 540, _large("gpt_wide", "--offload")),
     Stage("compile", "parts compiled", 270, _command_line("--compile", name="gpt_compiled")),
     Stage(
         "gpt2_expandable",

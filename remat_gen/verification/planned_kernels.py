@@ -52,15 +52,22 @@ def planned_kernels(
 def _without_cudnn(
     norm: Callable[..., torch.Tensor], *, modelled: bool
 ) -> Callable[..., torch.Tensor]:
-    """Return a norm that takes PyTorch's kernel where a plan does, and eager would take cuDNN's."""
+    """Return a norm that takes PyTorch's kernel where a plan does, and eager would take cuDNN's.
+
+    By torch's setting: the norm's argument `cudnn_enabled` chooses nothing
+    (`_select_batch_norm_backend` in aten/src/ATen/native/Normalization.cpp).
+    """
 
     @functools.wraps(norm)
     def own(*args: Any, **kwargs: Any) -> torch.Tensor:
         given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
         training = given.get("training", given.get("use_input_stats"))
         planned = training and given["running_mean"] is not None and not modelled
-        if "cudnn_enabled" in kwargs:
-            return norm(*args, **{**kwargs, "cudnn_enabled": planned and kwargs["cudnn_enabled"]})
-        return norm(*args[:-1], planned and args[-1])
+        before = torch._C._get_cudnn_enabled()
+        torch._C._set_cudnn_enabled(before and bool(planned))
+        try:
+            return norm(*args, **kwargs)
+        finally:
+            torch._C._set_cudnn_enabled(before)
 
     return own

@@ -16,50 +16,58 @@ CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 H200, A100 = AbsentDevice("cuda", (9, 0)), AbsentDevice("cuda", (8, 0))
 
 
-def called(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, modelled: AbsentDevice | None = H200
-) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return what reaches torch from a module, and from a call with keywords."""
-    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-    kernel = torch.batch_norm
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether torch may take cuDNN's kernel, for each norm that is called."""
+    found: list[bool] = []
+    for name in ("batch_norm", "instance_norm"):
+        kernel = getattr(torch, name)
 
-    def heard(*args: Any, **kwargs: Any) -> torch.Tensor:
-        calls.append((args, kwargs))
-        return kernel(*args, **kwargs)
+        def heard(*args: Any, kernel: Any = kernel, **kwargs: Any) -> torch.Tensor:
+            found.append(torch.backends.cudnn.enabled)
+            made: torch.Tensor = kernel(*args, **kwargs)
+            return made
 
-    monkeypatch.setattr(torch, "batch_norm", heard)
+        monkeypatch.setattr(torch, name, heard)
+    return found
+
+
+def run_norms(device: torch.device, modelled: AbsentDevice | None) -> None:
+    """Call norms from modules, with keywords, and two that update no statistics."""
     x, mean, var = torch.randn(4, 3, 2, 2), torch.zeros(3), torch.ones(3)
+    before = torch.batch_norm
     with planned_kernels(device, modelled=modelled):
         nn.BatchNorm2d(3)(x)
         torch.batch_norm(
             x, None, None, mean, var, training=True, momentum=0.1, eps=1e-5, cudnn_enabled=True
         )
-    assert torch.batch_norm is heard
-    return calls
+        nn.BatchNorm2d(3).eval()(x)
+        nn.BatchNorm2d(3, track_running_stats=False)(x)
+        nn.InstanceNorm2d(3)(x)
+    assert torch.batch_norm is before and torch.backends.cudnn.enabled
 
 
-def test_batch_norm_takes_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    (first, _), (_, keywords) = called(CUDA, monkeypatch)
-    assert first[8] is False and first[5] is True
-    assert keywords["cudnn_enabled"] is False
+def test_a_modelled_plan_is_compared_with_pytorchs_norms(chosen: list[bool]) -> None:
+    run_norms(CUDA, H200)
+    assert chosen == [False] * 5
 
 
-def test_cudnns_is_taken_where_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cudnns_norm_is_taken_where_it_is_planned(chosen: list[bool]) -> None:
     """A measured plan has it, but for a norm that updates nothing."""
-    (first, _), (_, keywords) = called(CUDA, monkeypatch, modelled=None)
-    assert first[8] is torch.backends.cudnn.enabled and keywords["cudnn_enabled"] is True
-    calls: list[bool] = []
-    monkeypatch.setattr(torch, "batch_norm", lambda *args: calls.append(args[8]) or args[0])
-    with planned_kernels(CUDA, modelled=None):
-        nn.BatchNorm2d(3).eval()(torch.randn(4, 3, 2, 2))
-        nn.BatchNorm2d(3, track_running_stats=False)(torch.randn(4, 3, 2, 2))
-    assert calls == [False, False]
+    run_norms(CUDA, None)
+    assert chosen == [True, True, False, False, False]
 
 
-def test_on_the_cpu_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    (first, _), (_, keywords) = called(CPU, monkeypatch)
-    assert first[8] is torch.backends.cudnn.enabled
-    assert keywords["cudnn_enabled"] is True
+def test_what_is_switched_off_stays_off(chosen: list[bool]) -> None:
+    with torch.backends.cudnn.flags(enabled=False), planned_kernels(CUDA, modelled=None):
+        nn.BatchNorm2d(3)(torch.randn(4, 3, 2, 2))
+        assert not torch.backends.cudnn.enabled
+    assert chosen == [False]
+
+
+def test_on_the_cpu_nothing_is_changed(chosen: list[bool]) -> None:
+    run_norms(CPU, H200)
+    assert chosen == [True] * 5
 
 
 def test_modelled_plans_are_compared_with_the_attention_of_their_device() -> None:
@@ -76,18 +84,3 @@ def test_modelled_plans_are_compared_with_the_attention_of_their_device() -> Non
     assert torch._C._get_sdp_priority_order() == before
     with planned_kernels(CUDA, modelled=None):
         assert enabled()[0]
-
-
-def test_instance_norm_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[bool] = []
-    kernel = torch.instance_norm
-
-    def heard(*args: Any) -> torch.Tensor:
-        calls.append(args[-1])
-        return kernel(*args)
-
-    monkeypatch.setattr(torch, "instance_norm", heard)
-    with planned_kernels(CUDA, modelled=None):
-        nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
-    nn.InstanceNorm2d(3)(torch.randn(4, 3, 2, 2))
-    assert calls == [False, torch.backends.cudnn.enabled]

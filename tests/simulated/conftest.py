@@ -1,4 +1,4 @@
-"""Tests on the simulated GPU are run where there is one, which is in a process of its own."""
+"""Tests on a GPU are run on a real one, or on the simulated one, which needs its own process."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ with contextlib.suppress(ModuleNotFoundError):
 
 
 def _why_not() -> str | None:
+    if torch.cuda.is_available():
+        return None
     try:
         from simulated_gpu.build import why_not
     except ModuleNotFoundError:
@@ -29,7 +31,6 @@ class _Skipped(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
     """Skip modules with a word where no GPU is simulated."""
     if _why_not() is None:
-        assert torch.cuda.is_available()
         return None
     found: pytest.Module = _Skipped.from_parent(parent, path=module_path)
     return found

@@ -99,7 +99,12 @@ def install(monkeypatch: Any) -> None:
         cudnn_enabled: bool,
     ) -> Tensor:
         mixed = x.dtype is torch.float16 and weight is not None and weight.dtype is torch.float32
-        if x.is_cuda and cudnn_enabled and training and (x.dtype is torch.float32 or mixed):
+        if (
+            x.is_cuda
+            and torch.backends.cudnn.enabled
+            and training
+            and (x.dtype is torch.float32 or mixed)
+        ):
             ours: Any = torch.ops.aten.cudnn_batch_norm
             made: Tensor = ours(x, weight, bias, mean, var, training, momentum, eps)[0]
             return made

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_gpu_steps import SIMULATED
 from recorded_graphs import Generator, Generators, Graph
 from torch import Tensor, nn
 
@@ -45,15 +46,16 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Generators]:
-    """Let graphs be recorded, and Python see the generators as a capture leaves them."""
+def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a simulated GPU record graphs, and Python see the generators as a capture leaves them."""
     torch.cuda.init()
+    if not SIMULATED:
+        return
     found = Generators()
     default = Generator(found, found.state, default=True)
     monkeypatch.setattr(torch.cuda, "default_generators", (default,))
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(found))
     monkeypatch.setattr(torch.cuda, "graph", Graph.capture)
-    yield found
 
 
 def step_of(model: nn.Module) -> Run:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from on_gpu_steps import simulated_only
 from torch import Tensor
 
 from remat_gen.compile.fused_functions import compiled
 
 pytestmark = [
     pytest.mark.cuda,
+    simulated_only,
     pytest.mark.skipif(
         shutil.which(os.environ.get("CXX", "g++")) is None, reason="needs a C++ compiler"
     ),

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from simulated_gpu.events import logged
+from on_gpu_steps import SIMULATED, simulated_only
 from torch import Tensor, nn
 
-pytestmark = pytest.mark.cuda
+if SIMULATED:
+    from simulated_gpu.events import logged
+
+pytestmark = [pytest.mark.cuda, simulated_only]
 MIB = 1 << 20
 
 

@@ -1,0 +1,102 @@
+"""Capture the steps of planned models as CUDA graphs: equal to uncaptured ones, and how quick?
+
+    python benchmarks/gpu/graphs.py FILE …
+
+Prints an object a file: whether a replayed step leaves what the step itself leaves, for eager and
+planned, and the four of them timed in turn, in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+import remat_gen
+from remat_gen.capture.load.load import Loaded, load
+from remat_gen.verification.paired_times import interleaved_us
+
+DEVICE = torch.device("cuda")
+ROUNDS = 40
+
+
+def left(loaded: Loaded, run: Callable[[], object]) -> list[torch.Tensor]:
+    """Return outputs, gradients and buffers of a step that begins as all others do."""
+    torch.cuda.manual_seed(3)
+    loaded.model.zero_grad()
+    outputs = [t.detach().clone() for t in pytree.tree_leaves(run()) if isinstance(t, torch.Tensor)]
+    gradients = [p.grad.clone() for p in loaded.model.parameters() if p.grad is not None]
+    return [*outputs, *gradients, torch.cuda.get_rng_state()]
+
+
+def difference(some: list[torch.Tensor], others: list[torch.Tensor]) -> float | str:
+    """Return by how much results differ, as a part of the largest number of each."""
+    if len(some) != len(others):
+        return f"{len(some)} results and {len(others)}"
+    pairs = zip(some, others, strict=True)
+    return max(
+        float((a - b).abs().max() / b.abs().max().clamp(1e-30)) for a, b in pairs if b.numel()
+    )
+
+
+def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Return a model's step, and the same captured."""
+
+    def step(*args: torch.Tensor) -> object:
+        made = loaded.model(*args, **loaded.kwargs)
+        wanted = [leaf for leaf in pytree.tree_leaves(made) if leaf.requires_grad]
+        torch.autograd.backward([leaf.float().square().mean() for leaf in wanted])
+        return made
+
+    captured = remat_gen.capture_step(loaded.model, step, *loaded.args)
+    return lambda: step(*loaded.args), lambda: captured(*loaded.args)
+
+
+def figures(source: Path, folder: Path) -> dict[str, object]:
+    """Plan a model, capture eager's and the planned step, compare and time."""
+    output = folder / f"{source.stem}_remat.py"
+    made = remat_gen.generate(source, output=output, device="cuda", budget="60%", static=True)
+    eager, planned = (load(path, device="cuda") for path in (source, output))
+    planned.model.load_state_dict(eager.model.state_dict())
+    steps = [*steps_of(eager), *steps_of(planned)]
+    results = [
+        left(of, run) for of, run in zip((eager, eager, planned, planned), steps, strict=True)
+    ]
+    again = left(eager, steps[0])
+    told: dict[str, object] = {
+        "reruns": made.plan.predicted.reruns,
+        "eager from itself": difference(results[0], again),
+        "eager captured from eager": difference(results[1], results[0]),
+        "planned from eager": difference(results[2], results[0]),
+        "planned captured from planned": difference(results[3], results[2]),
+    }
+    times = interleaved_us(steps, DEVICE, ROUNDS)
+    names = ("eager", "eager captured", "planned", "planned captured")
+    return told | {
+        f"{name} us": round(statistics.median(t), 1) for name, t in zip(names, times, strict=True)
+    }
+
+
+def main() -> int:
+    """Print the figures of each file; returns 1 if one of them failed."""
+    failed = False
+    for path in map(Path, sys.argv[1:]):
+        told: dict[str, object] = {"graphs": path.stem}
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                told |= figures(path, Path(folder))
+        except Exception as error:  # the next file may be captured
+            told["error"] = f"{type(error).__name__}: {error}"[:500]
+            failed = True
+        print(json.dumps(told), flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
