@@ -90,7 +90,17 @@ def _on_files(script: str, *names: str) -> Commands:
 
 def _tests(place: Place) -> list[list[str]]:
     chosen = ["-k", "generators"] if place.small else ["-n", "8"]
-    words = ("-m", "pytest", "tests/gpu", "-m", "cuda", "-p", "no:cacheprovider", "--tb=short")
+    words = (
+        "-m",
+        "pytest",
+        "tests/gpu",
+        "tests/simulated",
+        "-m",
+        "cuda",
+        "-p",
+        "no:cacheprovider",
+        "--tb=short",
+    )
     return [_python(*words, *chosen)]
 
 
@@ -146,7 +156,7 @@ _ALL = (
         150,
         _on_files("strides.py", "gpt", "resnet"),
     ),
-    Stage("tests", "tests/gpu", 540, _tests),
+    Stage("tests", "tests/gpu and tests/simulated", 540, _tests),
     Stage("gpt", "generate and verify", 240, _command_line(name="gpt_remat")),
     Stage("on_gpu_gpt", "peaks and times at 100, 60, 20 %", 300, _on_gpu("gpt")),
     Stage("on_gpu_transformer", "the same", 300, _on_gpu("transformer")),

@@ -20,7 +20,7 @@ from remat_gen.capture.as_eager.attention import attention
 from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.as_eager.resampling import RESAMPLING
 from remat_gen.capture.device.absent import AbsentDevice
-from remat_gen.capture.device.cudnn_norms import cudnn_batch_norm
+from remat_gen.capture.device.cudnn_norms import batch_norm, cudnn_batch_norm
 
 aten = torch.ops.aten
 _Key: TypeAlias = torch._C.DispatchKey
@@ -41,6 +41,7 @@ _OURS: _Kernels = {
 _OF_GPU: _Kernels = {
     aten.dropout.default: _for(dropout_of_gpu),
     aten.dropout_.default: _for(dropout_),
+    aten.batch_norm.default: _for(batch_norm),
     aten.rms_norm.default: _for(rms_norm.rms_norm),
     aten._fused_rms_norm.default: {
         _Key.CompositeImplicitAutograd: rms_norm.kept,

@@ -1,8 +1,8 @@
 """The kernels that a plan for a GPU runs, for eager to be compared with.
 
 cuDNN has kernels of its own for BatchNorm in 32 bits, and on Hopper for attention, which eager
-prefers. Plans run its BatchNorm where running statistics are updated, and not with modelled costs;
-its attention where the device that was planned for prefers it. Others are the same mathematics,
+prefers. Plans run its BatchNorm where running statistics are updated; its attention where the
+device that was planned for prefers it. Others are the same mathematics,
 rounded otherwise, and draw other numbers for attention's dropout. In a deep network with BatchNorm
 last bits grow until nothing can be told apart from an error, so that eager runs the same kernels
 here. Its time is measured with its own.
@@ -41,7 +41,7 @@ def planned_kernels(
             torch.set_deterministic_debug_mode("warn")
         if kind_of(device).has_cudnn:
             for name in _NORMS:
-                own = _without_cudnn(getattr(torch, name), modelled=modelled is not None)
+                own = _without_cudnn(getattr(torch, name))
                 stack.enter_context(replaced(torch, name, own))
             if modelled:
                 first = [SDPBackend.CUDNN_ATTENTION] * modelled.prefers_cudnn_attention
@@ -49,9 +49,7 @@ def planned_kernels(
         yield
 
 
-def _without_cudnn(
-    norm: Callable[..., torch.Tensor], *, modelled: bool
-) -> Callable[..., torch.Tensor]:
+def _without_cudnn(norm: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return a norm that takes PyTorch's kernel where a plan does, and eager would take cuDNN's.
 
     By torch's setting: the norm's argument `cudnn_enabled` chooses nothing
@@ -62,7 +60,7 @@ def _without_cudnn(
     def own(*args: Any, **kwargs: Any) -> torch.Tensor:
         given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
         training = given.get("training", given.get("use_input_stats"))
-        planned = training and given["running_mean"] is not None and not modelled
+        planned = training and given["running_mean"] is not None
         before = torch._C._get_cudnn_enabled()
         torch._C._set_cudnn_enabled(before and bool(planned))
         try:

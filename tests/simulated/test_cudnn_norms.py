@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from on_gpu_steps import SIMULATED
-from simulated_norms import install, updates
 
 import remat_gen
-from remat_gen.capture.load.load import load
+from remat_gen.capture.device.absent import AbsentDevice
+from remat_gen.capture.load.load import load, load_fake
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.review.generated_module import verify_file
+
+if SIMULATED:
+    from simulated_gpu.simulated_norms import install, updates
 
 pytestmark = pytest.mark.cuda
 NET = """
@@ -50,24 +55,55 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_kernel_is_eagers(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=KINDS)
+def net(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a model file of a kind that names its folder, on a GPU that has cuDNN's norms."""
     if SIMULATED:
         install(monkeypatch)
-    built, inputs = KINDS[kind]
+    built, inputs = KINDS[request.param]
     path = tmp_path / "net.py"
     path.write_text(NET.replace("BUILT", built).replace("INPUT", inputs), encoding="utf-8")
-    made = remat_gen.generate(path, device="cuda", budget="100%", recompute=["*"])
+    return path
+
+
+def calls_cudnn(text: str) -> bool:
+    forward, backward = (f"cudnn_batch_norm{of}(" in text for of in ("", "_backward"))
+    assert forward == backward
+    return forward
+
+
+def test_the_kernel_is_eagers(net: Path) -> None:
+    made = remat_gen.generate(net, device="cuda", budget="100%", recompute=["*"])
     assert made.output is not None
-    forward, backward = (f"cudnn_batch_norm{of}(" in made.text for of in ("", "_backward"))
-    assert forward == backward == (kind != "bfloat16")  # there eager runs PyTorch's own
+    has = "bfloat16()" not in net.read_text(encoding="utf-8")  # there eager runs PyTorch's own
+    assert calls_cudnn(made.text) == has
     report = verify_file(made.output)
     assert report.ok and report.bitwise, report.rows()
-    if kind == "bfloat16":
-        return
-    planned = load(made.output, device="cuda")
-    updates.clear()
-    planned.model(*planned.args).backward()
-    again = made.text.count("torch.cudnn_batch_norm(") - 3
-    assert again > 0 and sum(updates) == 3 * SIMULATED
-    updates.append(0)
+    if SIMULATED and has:
+        planned = load(made.output, device="cuda")
+        updates.clear()
+        planned.model(*planned.args).backward()
+        again = made.text.count("torch.cudnn_batch_norm(") - 3
+        assert again > 0 and sum(updates) == 3
+        updates.append(0)
+
+
+def test_a_target_is_traced_as_the_gpu_that_is_here(net: Path) -> None:
+    here = trace_loaded(load(net, device="cuda")).graph
+    elsewhere = trace_loaded(load_fake(net, None, None, AbsentDevice("cuda"))).graph
+    assert [o.target for o in elsewhere.operations] == [o.target for o in here.operations]
+    for mine, theirs in zip(elsewhere.operations, here.operations, strict=True):
+        for name, other in zip(mine.outputs, theirs.outputs, strict=True):
+            if name and not name.endswith("_reserve"):  # cuDNN says how large it is
+                one, two = elsewhere.tensors[name], here.tensors[other or ""]
+                strides = (
+                    one.stride if SIMULATED else two.stride
+                )  # whose convolutions are laid out as cuDNN's
+                assert one == replace(two, stride=strides)
+
+
+def test_a_plan_for_a_target_runs_there(net: Path) -> None:
+    made = remat_gen.generate(net, target="h100", budget="100MB", recompute=["*"])
+    assert made.output is not None and made.plan.predicted.reruns
+    report = verify_file(made.output)
+    assert report.ok and report.bitwise, report.rows()
