@@ -25,13 +25,15 @@ _TAIL = """
 
 - Tensor parallelism; ZeroBubble's pipelines (others: `docs/distributed.md`).
 - Offload of parameters, gradients and optimizer state, and offload together with `--compile`.
-  Activations go to the host with `--offload`; on a GPU that has not been run.
+  Activations go to the host with `--offload`.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
 - CUDA graphs of steps that do anything on the host, or under DistributedDataParallel
-  (`docs/cuda-graphs.md`). None was captured on a real GPU yet.
+  (`docs/cuda-graphs.md`).
 - cuDNN's BatchNorm where no running statistics are updated: without them, in `eval()`, and in
   InstanceNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel there,
   which rounds otherwise. `verify` lets the original run that one, too.
+- Deep networks whose gradients differ from run to run by more than rounding, as a ResNet's on a GPU
+  at a batch of 5: `verify` says *not repeatable* and asks for deterministic algorithms.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.
 
