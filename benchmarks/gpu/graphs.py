@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 import remat_gen
 from remat_gen.capture.load.load import Loaded, load
+from remat_gen.capture.observe.outputs import is_loss
 from remat_gen.verification.paired_times import interleaved_us
 
 DEVICE = torch.device("cuda")
@@ -51,7 +52,8 @@ def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]
     def step(*args: torch.Tensor) -> object:
         made = loaded.model(*args, **loaded.kwargs)
         wanted = [leaf for leaf in pytree.tree_leaves(made) if leaf.requires_grad]
-        torch.autograd.backward([leaf.float().square().mean() for leaf in wanted])
+        losses = [leaf for leaf in wanted if is_loss(leaf)]
+        torch.autograd.backward(losses or [leaf.float().square().mean() for leaf in wanted])
         return made
 
     captured = remat_gen.capture_step(loaded.model, step, *loaded.args)

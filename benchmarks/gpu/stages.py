@@ -88,6 +88,11 @@ def _on_files(script: str, *names: str) -> Commands:
     return commands
 
 
+def _beside(place: Place) -> list[list[str]]:
+    files = dict.fromkeys(place.example(name) for name in ("unet", "resnet"))
+    return [_python(str(HERE / "beside.py"), "100%", *files)]
+
+
 def _tests(place: Place) -> list[list[str]]:
     chosen = ["-k", "generators"] if place.small else ["-n", "8"]
     words = (
@@ -173,6 +178,7 @@ _ALL = (
         _on_files("strides.py", "transformer", "unet", "hf_llama"),
     ),
     Stage("graphs", "steps as CUDA graphs", 240, _on_files("graphs.py", "gpt", "resnet")),
+    Stage("beside", "kernels and launches beside eager's", 240, _beside),
     Stage("gpt_wide", "float32, 8 x 1024, at 60, 50, 40 %", 540, _large("gpt_wide")),
     Stage("gpt_wide_offload", "the same, with a host", 540, _large("gpt_wide", "--offload")),
     Stage("compile", "parts compiled", 270, _command_line("--compile", name="gpt_compiled")),

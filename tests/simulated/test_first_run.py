@@ -55,6 +55,6 @@ def test_stages_are_named_and_short() -> None:
     words = [sys.executable, str(SCRIPT), "--list"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     limits = [int(line.split()[1]) for line in listed.splitlines()]
-    assert len(limits) == 19 and max(limits) <= 9 * 60
+    assert len(limits) == 20 and max(limits) <= 9 * 60
     wrong = subprocess.run([*words[:2], "nothing"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "no stage is called nothing" in wrong.stdout
