@@ -8,7 +8,6 @@ and of its launches, and the kernels whose times differ most.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from each_file import print_each
 from torch.profiler import ProfilerActivity, profile
 
 import remat_gen
@@ -48,11 +48,12 @@ def traced(loaded: Loaded) -> tuple[Counter[str], Counter[str]]:
     return spent, count
 
 
-def figures(source: Path, budget: str, folder: Path) -> dict[str, object]:
+def figures(source: Path, budget: str) -> dict[str, object]:
     """Plan a model, and take both steps apart."""
-    output = folder / f"{source.stem}_remat.py"
-    remat_gen.generate(source, output=output, device="cuda", budget=budget, static=True)
-    both = [load(path, device="cuda") for path in (source, output)]
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / f"{source.stem}_remat.py"
+        remat_gen.generate(source, output=output, device="cuda", budget=budget, static=True)
+        both = [load(path, device="cuda") for path in (source, output)]
     times = interleaved_us([lambda of=of: step_of(of) for of in both], DEVICE, ROUNDS)
     (eager, eagers), (ours, our) = map(traced, both)
     names = sorted(eager | ours, key=lambda name: -abs(ours[name] - eager[name]))
@@ -67,17 +68,7 @@ def figures(source: Path, budget: str, folder: Path) -> dict[str, object]:
 def main() -> int:
     """Print the figures of each file; returns 1 if one of them failed."""
     budget, *files = sys.argv[1:]
-    failed = False
-    for path in map(Path, files):
-        told: dict[str, object] = {"beside": path.stem, "budget": budget}
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                told |= figures(path, budget, Path(folder))
-        except Exception as error:  # the next file may be planned
-            told["error"] = f"{type(error).__name__}: {error}"[:500]
-            failed = True
-        print(json.dumps(told), flush=True)
-    return int(failed)
+    return print_each("beside", files, lambda path: figures(path, budget))
 
 
 if __name__ == "__main__":

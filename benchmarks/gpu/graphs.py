@@ -8,7 +8,6 @@ planned, and the four of them timed in turn, in microseconds.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from each_file import print_each
 from torch.utils import _pytree as pytree
 
 import remat_gen
@@ -60,11 +60,12 @@ def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]
     return lambda: step(*loaded.args), lambda: captured(*loaded.args)
 
 
-def figures(source: Path, folder: Path) -> dict[str, object]:
+def figures(source: Path) -> dict[str, object]:
     """Plan a model, capture eager's and the planned step, compare and time."""
-    output = folder / f"{source.stem}_remat.py"
-    made = remat_gen.generate(source, output=output, device="cuda", budget="60%", static=True)
-    eager, planned = (load(path, device="cuda") for path in (source, output))
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / f"{source.stem}_remat.py"
+        made = remat_gen.generate(source, output=output, device="cuda", budget="60%", static=True)
+        eager, planned = (load(path, device="cuda") for path in (source, output))
     planned.model.load_state_dict(eager.model.state_dict())
     steps = [*steps_of(eager), *steps_of(planned)]
     results = [
@@ -87,17 +88,7 @@ def figures(source: Path, folder: Path) -> dict[str, object]:
 
 def main() -> int:
     """Print the figures of each file; returns 1 if one of them failed."""
-    failed = False
-    for path in map(Path, sys.argv[1:]):
-        told: dict[str, object] = {"graphs": path.stem}
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                told |= figures(path, Path(folder))
-        except Exception as error:  # the next file may be captured
-            told["error"] = f"{type(error).__name__}: {error}"[:500]
-            failed = True
-        print(json.dumps(told), flush=True)
-    return int(failed)
+    return print_each("graphs", sys.argv[1:], figures)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 cuDNN has kernels of its own for BatchNorm in 32 bits, and on Hopper for attention, which eager
 prefers. Plans run its BatchNorm where running statistics are updated; its attention where the
-device that was planned for prefers it. Others are the same mathematics,
-rounded otherwise, and draw other numbers for attention's dropout. In a deep network with BatchNorm
-last bits grow until nothing can be told apart from an error, so that eager runs the same kernels
-here. Its time is measured with its own.
+device that was planned for prefers it. Others are the same mathematics, rounded otherwise, and draw
+other numbers for attention's dropout. In a deep network with BatchNorm last bits grow until nothing
+can be told apart from an error, so that eager runs the same kernels here. Its time is measured with
+its own.
 
 The gradient of `table[rows]` is added in any order on the CPU, too, by several threads from 32768
 numbers on. Deterministic kernels add in one.
