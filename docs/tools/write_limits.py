@@ -32,8 +32,9 @@ _TAIL = """
 - cuDNN's BatchNorm where no running statistics are updated: without them, in `eval()`, and in
   InstanceNorm. On a GPU eager runs it in 32 bits; a planned step runs PyTorch's own kernel there,
   which rounds otherwise. `verify` lets the original run that one, too.
-- Deep networks whose gradients differ from run to run by more than rounding, as a ResNet's on a GPU
-  at a batch of 5: `verify` says *not repeatable* and asks for deterministic algorithms.
+- Networks whose gradients on a GPU differ from run to run by more than rounding: `verify` says *not
+  repeatable* and asks for deterministic algorithms. Where only a smaller batch's do, as a ResNet's
+  at 5, both run them there.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.
 

@@ -37,9 +37,9 @@ from remat_gen.plan.in_flight import InFlight
 from remat_gen.plan.output import plan_path
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
-from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.compare import Comparison, Match
 from remat_gen.verification.followed_step import followed
-from remat_gen.verification.noise import noise_of_repeats
+from remat_gen.verification.noise import compare_repeats
 from remat_gen.verification.outcome import State, left_as_it_was, run_steps
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.repeated_steps import told
@@ -110,7 +110,7 @@ def _unlike(loaded: Loaded, filled: Sequence[str]) -> list[Comparison]:
             run_steps(loaded.model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
             for _ in range(2)
         )
-    found = compare_steps(once, again, noise_of_repeats(once, again))
+    _, found = compare_repeats(once, again, loaded.device)
     return sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
 
 

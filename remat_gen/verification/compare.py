@@ -11,14 +11,18 @@ another order differ by a few eps; a wrong gradient differs in norm by far more.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 import torch
 
 from remat_gen.verification.outcome import Outcome
+from remat_gen.verification.tensor_difference import difference
+
+# How much each thing is off by itself, by (kind, name).
+Noise: TypeAlias = Mapping[tuple[str, str], float]
 
 
 class Match(Enum):
@@ -48,23 +52,38 @@ NOISE_FACTOR = 4.0
 def compare_steps(
     expected: Sequence[Outcome],
     actual: Sequence[Outcome],
-    noise: Sequence[Mapping[tuple[str, str], float]],
+    noise: Sequence[Noise],
+    at: torch.device | None = None,
 ) -> Iterator[Comparison]:
     """Compare all that steps leave behind, as far as there are steps of both."""
-    for step, (wanted, got) in enumerate(zip(expected, actual, strict=False)):
-        for kind, name in dict.fromkeys([*wanted, *got]):
-            key = (kind, name)
-            label = f"{name}, step {step + 1}"
-            if key not in wanted or key not in got:
-                side = "the original" if key in wanted else "the planned model"
-                detail = f"only {side} has it"
-                yield Comparison(kind, label, Match.DIFFERENT, detail=detail)
-            else:
-                yield compare(kind, label, wanted[key], got[key], noise[step].get(key, 0.0))
+    steps = zip(expected, actual, noise, strict=False)
+    for number, (wanted, got, off) in enumerate(steps, 1):
+        for _, comparison in compare_step(number, wanted, got, off, at):
+            yield comparison
+
+
+def compare_step(
+    number: int, wanted: Outcome, got: Outcome, noise: Noise, at: torch.device | None = None
+) -> Iterator[tuple[tuple[str, str], Comparison]]:
+    """Compare what a step leaves behind, thing by thing; tensors that differ on the device `at`."""
+    for key in dict.fromkeys([*wanted, *got]):
+        kind, name = key
+        label = f"{name}, step {number}"
+        if key not in wanted or key not in got:
+            side = "the original" if key in wanted else "the planned model"
+            detail = f"only {side} has it"
+            yield key, Comparison(kind, label, Match.DIFFERENT, detail=detail)
+        else:
+            yield key, compare(kind, label, wanted[key], got[key], noise.get(key, 0.0), at)
 
 
 def compare(
-    kind: str, name: str, expected: object, actual: object, noise: float = 0.0
+    kind: str,
+    name: str,
+    expected: object,
+    actual: object,
+    noise: float = 0.0,
+    at: torch.device | None = None,
 ) -> Comparison:
     """Compare two leaves: tensors on the CPU, or anything else by equality."""
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
@@ -74,7 +93,7 @@ def compare(
         return Comparison(kind, name, Match.DIFFERENT, detail=detail)
     if is_bitwise_equal(expected, actual):
         return Comparison(kind, name, Match.BITWISE, 0.0)
-    return _compare_values(kind, name, expected, actual, noise)
+    return _compare_values(kind, name, expected, actual, noise, at)
 
 
 def is_bitwise_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -82,26 +101,6 @@ def is_bitwise_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.dtype is torch.bool:
         return torch.equal(a, b)
     return torch.equal(_bits(a), _bits(b))
-
-
-def largest_difference(a: object, b: object) -> float:
-    """Return max |a - b| of two floating tensors of one shape; 0 for anything else."""
-    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)):
-        return 0.0
-    if a.shape != b.shape or not (a.is_floating_point() or a.is_complex()):
-        return 0.0
-    if a.dtype is b.dtype and is_bitwise_equal(a, b):
-        return 0.0  # most are, and widening takes ten times as long
-    difference = _wide(b) - _wide(a)
-    return _largest(difference[difference.isfinite()])
-
-
-def relative_difference(a: object, b: object) -> float:
-    """Return ‖a - b‖₂ / ‖a‖₂ of two floating tensors of one shape; infinity for anything else."""
-    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) or a.shape != b.shape:
-        return math.inf
-    norm = _norm(_wide(a))
-    return _norm(_wide(b) - _wide(a)) / norm if norm else math.inf
 
 
 def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Comparison:
@@ -113,42 +112,33 @@ def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Co
 
 
 def _compare_values(
-    kind: str, name: str, expected: torch.Tensor, actual: torch.Tensor, noise: float
+    kind: str,
+    name: str,
+    expected: torch.Tensor,
+    actual: torch.Tensor,
+    noise: float,
+    at: torch.device | None,
 ) -> Comparison:
     if not (expected.is_floating_point() or expected.is_complex()):
         unequal = int((expected != actual).sum())
         detail = f"{unequal} of {expected.numel()} numbers differ"
         return Comparison(kind, name, Match.DIFFERENT, detail=detail)
-    x, y = _wide(expected), _wide(actual)
-    finite = x.isfinite()
-    if not torch.equal(x[~finite].nan_to_num(), y[~finite].nan_to_num()):
+    found = difference(expected, actual, at)
+    if not found.same_elsewhere:
         return Comparison(kind, name, Match.DIFFERENT, detail="infinities or nan differ")
-    x, d = x[finite], (y - x)[finite]
     relative = _relative_tolerance(expected.dtype)
-    rounding, noisy, largest = relative * _largest(x), NOISE_FACTOR * noise, _largest(d)
-    rounded = largest <= rounding and _norm(d) <= relative * _norm(x)
-    match = Match.TOLERANCE if rounded or largest <= noisy else Match.DIFFERENT
-    return Comparison(kind, name, match, largest, max(rounding, noisy))
+    rounding, noisy = relative * found.largest, NOISE_FACTOR * noise
+    rounded = found.off <= rounding and found.off_norm <= relative * found.norm
+    match = Match.TOLERANCE if rounded or found.off <= noisy else Match.DIFFERENT
+    return Comparison(kind, name, match, found.off, max(rounding, noisy))
 
 
 def _relative_tolerance(dtype: torch.dtype) -> float:
     return (16 if dtype.itemsize > 2 else 4) * torch.finfo(dtype).eps
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
-
-
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-
-def _norm(tensor: torch.Tensor) -> float:
-    return float(torch.linalg.vector_norm(tensor))
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
 
 
 def _describe(value: object) -> str:

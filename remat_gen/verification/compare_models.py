@@ -67,6 +67,7 @@ class _Subject:
     as_used: AsUsed = nullcontext
     as_computed: AsUsed = nullcontext
     in_flight: int = 1
+    compared: bool = False  # these models, with other inputs
 
     def tell(self, part: int) -> None:
         """Report that a part begins."""
@@ -84,6 +85,17 @@ class _Subject:
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
         return repeats_of(runs, self.device)
+
+    def moves_by_order(self, model: nn.Module, repeats: Repeats) -> bool:
+        """Whether deterministic kernels are to tell: sums in any order may explain what moves.
+
+        Where more than rounding moves, state does so as well; that of first steps only would be
+        taken for order, and is over where a repeat is as the last.
+        """
+        if repeats.unlike is None or self.deterministic:
+            return False
+        in_any_order = self.compared and kind_of(self.device).adds_in_any_order
+        return repeats.may_be_order or (in_any_order and self.repeats(model).unlike is not None)
 
     def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps with all parameters moved to the next number."""
@@ -169,7 +181,7 @@ def verify_models(
         if not smaller or not report.comparisons:
             return report
         subject.tell(5)
-        subject = replace(subject, progress=None)
+        subject = replace(subject, progress=None, compared=True)
         judged = (
             (step.name, _smaller(original, planned, subject, step, report)) for step in smaller
         )
@@ -208,7 +220,7 @@ def _verify(
     try:
         subject.tell(2)
         repeats = subject.repeats(original)
-        if repeats.may_be_order and not subject.deterministic:
+        if subject.moves_by_order(original, repeats):
             del actual, repeats
             subject = replace(subject, deterministic=True)
             return _verify(original, planned, subject, time_steps, report)
@@ -242,15 +254,14 @@ def _compare(
     repeats: Repeats, actual: list[Outcome], original: nn.Module, subject: _Subject
 ) -> tuple[Comparison, ...]:
     """Compare all steps; where a gradient differs, see how far off the original's is itself."""
-    expected = repeats.steps
-    comparisons = tuple(compare_steps(expected, actual, repeats.noise))
+    expected, at = repeats.steps, subject.device
+    comparisons = tuple(compare_steps(expected, actual, repeats.noise, at))
     if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
         return comparisons
-    errors = noise_of_errors(
-        expected, subject.nudged_outcomes(original), subject.double_outcomes(original)
-    )
+    nudged, double = subject.nudged_outcomes(original), subject.double_outcomes(original)
+    errors = noise_of_errors(expected, nudged, double, at)
     both = [larger(*pair) for pair in zip(repeats.noise, errors, strict=True)]
-    return tuple(compare_steps(expected, actual, both))
+    return tuple(compare_steps(expected, actual, both, at))
 
 
 def _time(

@@ -20,15 +20,15 @@ is far away, repeats count up to 16 · eps, and errors not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 
-from remat_gen.verification.compare import NOISE_FACTOR, largest_difference, relative_difference
+from remat_gen.verification.compare import NOISE_FACTOR, Comparison, Noise, compare_step
 from remat_gen.verification.outcome import Outcome
+from remat_gen.verification.tensor_difference import Difference, difference, largest
 
-Noise: TypeAlias = Mapping[tuple[str, str], float]
 GRADIENTS = ("gradients", "input gradients")
 
 _LARGEST_NOISE = 1024
@@ -36,22 +36,37 @@ _LARGEST_NOISE_IN_16_BITS = 16
 _SAME = 1e-3  # of norm and largest: gradients that differ by more are not of the same numbers
 
 
-def noise_of_repeats(once: Sequence[Outcome], again: Sequence[Outcome]) -> list[Noise]:
-    """Return how far each thing moves from one run to another, which may have more steps."""
-    return [_moved(*pair) for pair in zip(once, again, strict=False)]
+def compare_repeats(
+    once: Sequence[Outcome], again: Sequence[Outcome], at: torch.device | None = None
+) -> tuple[list[Noise], list[Comparison]]:
+    """Return how far each thing moves from one run to another, and the comparison of all.
+
+    The second run may have more steps. What moves further than noise can is different.
+    """
+    noise, comparisons = list[Noise](), list[Comparison]()
+    for number, (one, other) in enumerate(zip(once, again, strict=False), 1):
+        most = _largest_noise(one)
+        found = dict(compare_step(number, one, other, most, at))
+        moved = ((key, c.difference or 0.0) for key, c in found.items())
+        noise.append({key: min(off, most[key]) for key, off in moved if 0 < off < math.inf})
+        comparisons += found.values()
+    return noise, comparisons
 
 
 def noise_of_errors(
-    once: Sequence[Outcome], nudged: Sequence[Outcome], double: Sequence[Outcome]
+    once: Sequence[Outcome],
+    nudged: Sequence[Outcome],
+    double: Sequence[Outcome],
+    at: torch.device | None = None,
 ) -> list[Noise]:
     """Return each gradient's backward error or rounding error, whichever is larger.
 
     `double` is empty where the model does not run in double precision; it counts where it has drawn
     the same numbers.
     """
-    backward = _noise_of_gradients(once, nudged, backward_error)
+    backward = _noise_of_gradients(once, nudged, backward_error, at)
     counts = double and _random_state(once) == _random_state(double)
-    rounding = _noise_of_gradients(once, double, rounding_error) if counts else backward
+    rounding = _noise_of_gradients(once, double, rounding_error, at) if counts else backward
     return [larger(*pair) for pair in zip(backward, rounding, strict=True)]
 
 
@@ -60,36 +75,46 @@ def larger(one: Noise, other: Noise) -> Noise:
     return {key: max(one.get(key, 0.0), other.get(key, 0.0)) for key in {**one, **other}}
 
 
-def backward_error(gradient: object, nudged: object, largest_of_all: float) -> float:
+def backward_error(
+    gradient: object, nudged: object, largest_of_all: float, at: torch.device | None = None
+) -> float:
     """Return the noise of a gradient, from a second one for nudged parameters.
 
     `largest_of_all` is the largest absolute value among all gradients of the step.
     """
-    if not isinstance(gradient, torch.Tensor) or gradient.dtype.itemsize <= 2:
-        return 0.0
-    if not gradient.is_floating_point():
-        return 0.0
-    return min(largest_difference(gradient, nudged), _bound(gradient.dtype, largest_of_all))
+    found, most = _errors(gradient, nudged, largest_of_all, at)
+    return min(found.off, most) if math.isfinite(found.off) else 0.0
 
 
-def rounding_error(gradient: object, double: object, largest_of_all: float) -> float:
+def rounding_error(
+    gradient: object, double: object, largest_of_all: float, at: torch.device | None = None
+) -> float:
     """Return the noise of a gradient, from the same one in double precision."""
-    if not isinstance(gradient, torch.Tensor) or not gradient.numel():
-        return 0.0
-    largest = float(gradient.abs().max())
-    same = relative_difference(gradient, double) <= _SAME
-    same = same and largest_difference(gradient, double) <= _SAME * largest
-    return backward_error(gradient, double, largest_of_all) if same else 0.0
+    found, most = _errors(gradient, double, largest_of_all, at)
+    same = found.relative <= _SAME and found.off <= _SAME * found.largest
+    return min(found.off, most) if same else 0.0
 
 
-def _moved(one: Outcome, other: Outcome) -> Noise:
-    gradients, noise = _largest_gradient(one), {}
-    for key, value in one.items():
-        moved = largest_difference(value, other.get(key))
-        if moved and isinstance(value, torch.Tensor):
-            largest = gradients if key[0] in GRADIENTS else _largest([value])
-            noise[key] = min(moved, _bound(value.dtype, largest))
-    return noise
+def _errors(
+    one: object, other: object, largest_of_all: float, at: torch.device | None
+) -> tuple[Difference, float]:
+    """Return how far gradients are apart, none in 16 bits, and the most that counts as noise."""
+    both = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+    if not both or one.shape != other.shape or one.dtype.itemsize <= 2:
+        return Difference(), 0.0
+    if not (one.is_floating_point() and other.is_floating_point()):
+        return Difference(), 0.0
+    return difference(one, other, at), _bound(one.dtype, largest_of_all)
+
+
+def _largest_noise(outcome: Outcome) -> Noise:
+    """Return the most that counts as noise of each thing."""
+    gradients = _largest_gradient(outcome)
+    return {
+        key: _bound(value.dtype, gradients if key[0] in GRADIENTS else largest(value))
+        for key, value in outcome.items()
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    }
 
 
 def _bound(dtype: torch.dtype, largest: float) -> float:
@@ -107,24 +132,20 @@ def _random_state(outcomes: Sequence[Outcome]) -> list[bytes]:
 def _noise_of_gradients(
     once: Sequence[Outcome],
     others: Sequence[Outcome],
-    error: Callable[[object, object, float], float],
+    error: Callable[[object, object, float, torch.device | None], float],
+    at: torch.device | None,
 ) -> list[Noise]:
     return [
         {
-            key: error(value, other.get(key), largest)
+            key: error(value, other.get(key), most, at)
             for key, value in one.items()
             if key[0] in GRADIENTS
         }
         for one, other in zip(once, others, strict=True)
-        for largest in [_largest_gradient(one)]
+        for most in [_largest_gradient(one)]
     ]
 
 
 def _largest_gradient(outcome: Outcome) -> float:
-    return _largest(value for (kind, _), value in outcome.items() if kind in GRADIENTS)
-
-
-def _largest(values: Iterable[object]) -> float:
-    """Return the largest finite absolute value of tensors."""
-    finite = (value[value.isfinite()] for value in values if isinstance(value, torch.Tensor))
-    return max((float(numbers.abs().max()) for numbers in finite if numbers.numel()), default=0.0)
+    gradients = (value for (kind, _), value in outcome.items() if kind in GRADIENTS)
+    return max((largest(g) for g in gradients if isinstance(g, torch.Tensor)), default=0.0)

@@ -17,8 +17,8 @@ from itertools import zip_longest
 import torch
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.verification.compare import Comparison, Match, compare_steps
-from remat_gen.verification.noise import Noise, larger, noise_of_repeats
+from remat_gen.verification.compare import Comparison, Match, Noise
+from remat_gen.verification.noise import compare_repeats, larger
 from remat_gen.verification.outcome import Outcome
 
 STEPS = 2  # the second one accumulates into `.grad`
@@ -54,9 +54,9 @@ def repeats_of(runs: Iterator[list[Outcome]], device: torch.device) -> Repeats:
     none: Noise = {}
     steps, noise, unlike = next(runs), [none], list[Comparison]()
     for again in runs:
-        moved = noise_of_repeats(steps, again)
+        moved, compared = compare_repeats(steps, again, device)
         noise = [larger(*pair) for pair in zip_longest(noise, moved, fillvalue=none)]
-        unlike += compare_steps(steps, again, moved)
+        unlike += compared
         steps = again
     wrong = [c for c in unlike if c.match is Match.DIFFERENT]
     if not kind_of(device).adds_in_any_order:

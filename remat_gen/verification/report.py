@@ -136,8 +136,10 @@ def _summary_of_all(name: str, report: Report) -> Row:
         told = "; ".join(f"{row.what}: {row.result}: {row.detail}" for row in wrong)
         return Row(name, False, wrong[0].result, told)
     result = Match.BITWISE if report.bitwise else Match.TOLERANCE
-    peak = f"; peak {report.planned_peak.peak_bytes:,} bytes" if report.planned_peak else ""
-    return Row(name, True, result.value, f"{len(report.comparisons)} compared{peak}")
+    told = f"{len(report.comparisons)} compared"
+    told += f"; peak {report.planned_peak.peak_bytes:,} bytes" if report.planned_peak else ""
+    told += "; by torch's deterministic algorithms" * report.deterministic
+    return Row(name, True, result.value, told)
 
 
 def _explain(comparison: Comparison) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from remat_gen.verification.compare import Match, compare, largest_difference
+from remat_gen.verification.compare import Match, compare
+from remat_gen.verification.tensor_difference import difference, largest
 
 NAN, INF = float("nan"), float("inf")
 
@@ -72,7 +73,32 @@ def test_shape_and_dtype_count() -> None:
     assert match(torch.zeros(0), torch.zeros(0)) is Match.BITWISE
 
 
-def test_largest_difference() -> None:
-    assert largest_difference(torch.tensor([1.0, 5.0]), torch.tensor([1.5, 4.0])) == 1.0
-    assert largest_difference(torch.tensor([1.0]), None) == 0.0
-    assert largest_difference(torch.tensor([1]), torch.tensor([2])) == 0.0
+def test_nan_is_no_zero_where_another_number_differs() -> None:
+    x = torch.tensor([1.0, NAN])
+    assert match(x, torch.tensor([1.0 + 1e-7, 0.0])) is Match.DIFFERENT
+    assert match(x, torch.tensor([1.0 + 1e-7, NAN])) is Match.TOLERANCE
+    most = torch.finfo(torch.float32).max
+    assert match(torch.tensor([1.0, INF]), torch.tensor([1.0 + 1e-7, most])) is Match.DIFFERENT
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_parts_are_added_up(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    monkeypatch.setattr("remat_gen.verification.tensor_difference._AT_ONCE", 8)
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(5, 7, dtype=dtype, generator=generator).t() for _ in range(2))
+    found = difference(x, y)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    a, b = (torch.view_as_real(t) if dtype.is_complex else t for t in (x.to(wide), y.to(wide)))
+    assert found.largest == largest(x) == a.abs().max()
+    assert found.off == (b - a).abs().max()
+    assert found.norm == pytest.approx(float(a.norm()), rel=1e-14)  # another order of the sum
+    assert found.off_norm == pytest.approx(float((b - a).norm()), rel=1e-14)
+    assert found.same_elsewhere
+    x[3, 3] = y[3, 3] = NAN
+    assert difference(x, y).same_elsewhere and not difference(x, x.nan_to_num()).same_elsewhere
+    assert difference(x, y).off <= found.off and largest(x) <= found.largest
+
+
+def test_nothing_is_off_by_nothing() -> None:
+    none = torch.zeros(0, 3)
+    assert difference(none, none).off == largest(none) == largest(torch.tensor([NAN])) == 0.0

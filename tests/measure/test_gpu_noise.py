@@ -13,6 +13,7 @@ from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.outcome import Outcome
 from remat_gen.verification.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
 from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import SmallerStep
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 EPS = torch.finfo(torch.float32).eps
@@ -142,13 +143,15 @@ class OutputsOnly(Net):
         return y.detach()
 
 
-def verify(monkeypatch: pytest.MonkeyPatch, original: nn.Module, planned: nn.Module) -> Report:
+def verify(
+    monkeypatch: pytest.MonkeyPatch, original: nn.Module, planned: nn.Module, *smaller: SmallerStep
+) -> Report:
     """Verify as if on a GPU; nothing that needs one is run."""
     monkeypatch.setattr("remat_gen.verification.compare_models.model_peak", lambda *_, **__: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     limits = {"predicted_peak_bytes": None, "budget_bytes": None}
     x = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
-    return verify_models(original, planned, (x,), {}, device=CUDA, **limits)
+    return verify_models(original, planned, (x,), {}, device=CUDA, smaller=smaller, **limits)
 
 
 def test_verification_allows_the_noise_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +166,54 @@ def test_verification_allows_the_noise_and_no_more(monkeypatch: pytest.MonkeyPat
     stray = verify(monkeypatch, Net(off=0.1), Net(off=0.1))
     assert [row.result for row in stray.rows()] == ["not repeatable"]
     assert "torch.use_deterministic_algorithms(True)" in stray.rows()[0].detail
+
+
+class InAnyOrder(Net):
+    """Adds in any order at a batch of 5, by so much that no tolerance has it."""
+
+    def of(self, y: Tensor) -> Tensor:
+        in_order = len(y) != 5 or torch.are_deterministic_algorithms_enabled()
+        return y * 0.0 if in_order else y
+
+
+class WrongAtFive(InAnyOrder):
+    """Is wrong at a batch of 5, and adds in any order there."""
+
+    def of(self, y: Tensor) -> Tensor:
+        return super().of(y) + y * 0.1 * (len(y) == 5)
+
+
+class AtFirst(Net):
+    """Is off in the first calls with a batch of 5 only."""
+
+    def of(self, y: Tensor) -> Tensor:
+        if len(y) == 5:
+            self.up.seen = getattr(self.up, "seen", 0) + 1
+        return y * (len(y) == 5 and self.up.seen < 4)
+
+
+FIVE = SmallerStep(
+    "batch of 5", (torch.randn(5, 8, generator=torch.Generator().manual_seed(1)),), {}
+)
+
+
+def test_a_smaller_batch_that_moves_by_more_is_compared_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = verify(monkeypatch, InAnyOrder(off=0.1), InAnyOrder(off=0.1), FIVE)
+    assert report.ok and report.bitwise and not report.deterministic
+    (told,) = (row for row in report.rows() if row.what == "batch of 5")
+    assert told.result == "bitwise" and told.detail.endswith("by torch's deterministic algorithms")
+    wrong = verify(monkeypatch, InAnyOrder(off=0.1), WrongAtFive(off=0.1), FIVE)
+    (told,) = (row for row in wrong.rows() if row.ok is False)
+    assert told.what == "batch of 5" and told.result == "different"
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_state_of_the_first_steps_is_not_taken_for_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = verify(monkeypatch, AtFirst(off=0.1), Net(off=0.0), FIVE)
+    (told,) = (row for row in report.rows() if row.what == "batch of 5")
+    assert told.ok is False and told.result == "not repeatable"
 
 
 def test_only_a_gpu_is_asked_for_deterministic_kernels() -> None:
