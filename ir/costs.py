@@ -36,16 +36,20 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs by operation name, and how the device's allocator rounds a storage."""
+    """Costs by operation name, and how the device's allocator rounds a storage.
+
+    `captured` where steps are replayed as a CUDA graph, which the host launches as one.
+    """
 
     device: str  # "cpu", or the name of the GPU
     operations: Mapping[str, Cost]
     alignment_bytes: int = 1  # each storage is rounded up to a multiple of this
+    captured: bool = False
 
     @property
     def launch_bound(self) -> bool:
         """Whether a step waits for the host, which launches more slowly than the device works."""
-        return self.host_us > self.device_us
+        return not self.captured and self.host_us > self.device_us
 
     @property
     def host_us(self) -> float:

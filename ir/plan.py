@@ -46,7 +46,8 @@ class Asked:
     """What was asked for; `budget` as it was written, `command` to ask again.
 
     `live` where a built model was given: its file alone does not build it. `batch` where it is not
-    the example's. `in_flight` are the steps whose activations are held at once.
+    the example's. `in_flight` are the steps whose activations are held at once. `captured` where
+    steps are replayed as a CUDA graph.
     """
 
     command: str
@@ -59,6 +60,7 @@ class Asked:
     live: bool = False
     batch: int | None = None
     in_flight: int = 1
+    captured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ class Plan:
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""
-        return Costs(self.device, self.costs, self.alignment_bytes)
+        return Costs(self.device, self.costs, self.alignment_bytes, self.asked.captured)
 
 
 def plan_text(plan: Plan) -> str:

@@ -3,7 +3,7 @@
     python benchmarks/gpu/graphs.py FILE …
 
 Prints an object a file: whether a replayed step leaves what the step itself leaves, for eager and
-planned, and the four of them timed in turn, in microseconds.
+planned, without and with `--captured`, and the four of them timed in turn, in microseconds.
 """
 
 from __future__ import annotations
@@ -61,10 +61,19 @@ def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]
 
 
 def figures(source: Path) -> dict[str, object]:
+    """Return the figures of a plan by the times that uncaptured steps take, and of `--captured`."""
+    return {
+        "uncaptured": of_plan(source, captured=False),
+        "captured": of_plan(source, captured=True),
+    }
+
+
+def of_plan(source: Path, *, captured: bool) -> dict[str, object]:
     """Plan a model, capture eager's and the planned step, compare and time."""
+    options = {"device": "cuda", "budget": "60%", "static": True, "captured": captured}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / f"{source.stem}_remat.py"
-        made = remat_gen.generate(source, output=output, device="cuda", budget="60%", static=True)
+        made = remat_gen.generate(source, output=output, **options)
         eager, planned = (load(path, device="cuda") for path in (source, output))
     planned.model.load_state_dict(eager.model.state_dict())
     steps = [*steps_of(eager), *steps_of(planned)]
@@ -72,8 +81,10 @@ def figures(source: Path) -> dict[str, object]:
         left(of, run) for of, run in zip((eager, eager, planned, planned), steps, strict=True)
     ]
     again = left(eager, steps[0])
+    predicted = made.plan.predicted
     told: dict[str, object] = {
-        "reruns": made.plan.predicted.reruns,
+        "reruns": predicted.reruns,
+        "predicted": round(predicted.time_us / predicted.eager_time_us, 3),
         "eager from itself": difference(results[0], again),
         "eager captured from eager": difference(results[1], results[0]),
         "planned from eager": difference(results[2], results[0]),

@@ -61,6 +61,7 @@ class GenerateOptions:
     in_flight: int | None = None
     rungs: str | None = None
     fix: Sequence[str] | None = None
+    captured: bool = False
 
     def request(self, model_file: Path, output: Path | None, *, live: str | None = None) -> Request:
         """Return the request for a file; `live` is the class of a model that was built already.
@@ -97,6 +98,7 @@ class GenerateOptions:
             rungs=rungs,
             auto_rungs=self.rungs is not None and not rungs,
             fix=self._fix(),
+            captured=self._captured(),
         )
 
     def _refuse_beside_rungs(self) -> None:
@@ -106,10 +108,21 @@ class GenerateOptions:
             "--offload": self.offload,
             "--units": self.units,
             "--in-flight": self.in_flight,
+            "--captured": self.captured,
         }
         clash = [option for option, value in others.items() if value]
         if self.rungs is not None and clash:
             raise UsageError(f"--rungs and {clash[0]} exclude each other; give one of them")
+
+    def _captured(self) -> bool:
+        """Return whether steps are captured.
+
+        Raises:
+            UsageError: values go to the host, which no CUDA graph does.
+        """
+        if self.captured and self.offload:
+            raise UsageError("--captured and --offload exclude each other; give one of them")
+        return self.captured
 
     def _fix(self) -> tuple[str, ...]:
         """Return the names of the inputs that are fixed, each once.

@@ -28,6 +28,7 @@ from remat_gen.solver.law.search_types import Effort
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute", "units", "fix")
 _NUMBERS = ("batch", "in_flight")
+_FLAGS = ("static", "compile", "offload", "captured")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -81,7 +82,7 @@ class Request:
     patterns of submodules that are planned, where the rest stays eager; `fsdp` is how FSDP2
     shards them and the model. `in_flight` steps hold their activations at once. `rungs` are the
     steps that get schedules of their own, chosen where `auto_rungs`. `fix` are the inputs whose
-    numbers are the same in each step."""
+    numbers are the same in each step. `captured` steps are replayed as a CUDA graph."""
 
     model_file: Path
     limit: Budget | DeviceMemory
@@ -107,6 +108,7 @@ class Request:
     rungs: tuple[Rung, ...] = ()
     auto_rungs: bool = False
     fix: tuple[str, ...] = ()
+    captured: bool = False
 
     @property
     def target_word(self) -> str:
@@ -121,7 +123,7 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        flags = {f"--{word}": f"{word}=True" for word in ("static", "compile", "offload")}
+        flags = {f"--{word}": f"{word}=True" for word in _FLAGS}
         words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):
@@ -155,6 +157,7 @@ class Request:
         rungs = rungs.replace(" <= ", "<=").replace(" >= ", ">=")
         words += ["--rungs", rungs] if rungs else []
         words += ["--compile"] * self.compiled + ["--offload"] * self.offload
+        words += ["--captured"] * self.captured
         return [*words, "-o", self._output_word()]
 
     def _pin_words(self) -> list[str]:

@@ -119,6 +119,9 @@ ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure cost
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
 OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
+CapturedOption = Annotated[
+    bool, typer.Option("--captured", help="Steps are captured: count the GPU's time alone.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 DebugOption = Annotated[
@@ -150,6 +153,7 @@ _OF_GENERATE: dict[str, tuple[object, object]] = {  # of GenerateOptions: the op
     "fresh": (FreshOption, False),
     "compile": (CompileOption, False),
     "offload": (OffloadOption, False),
+    "captured": (CapturedOption, False),
     "batch": (BatchOption, None),
 }
 Command: TypeAlias = Callable[..., None]

@@ -122,6 +122,7 @@ def _asked(request: Request, planned: Planned) -> Asked:
         live=request.live,
         batch=request.batch,
         in_flight=request.in_flight,
+        captured=request.captured,
     )
 
 
@@ -156,9 +157,9 @@ def _other_us(planned: Planned, costs: Costs) -> float:
     """Return how long a step keeps the one of host and device busy that eager does not wait for.
 
     Re-runs may be short on the device and long on the host. Parts that are compiled have no times
-    of both.
+    of both, and a captured step is launched as one.
     """
-    if planned.fusion:
+    if planned.fusion or costs.captured:
         return 0.0
     which = "time_us" if costs.launch_bound else "host_us"
     operations = planned.problem.operations

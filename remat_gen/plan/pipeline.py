@@ -6,7 +6,7 @@ Heavy modules are imported where they are used: `remat-gen --help` must not wait
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -247,7 +247,8 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
 
         reusable = None if request.reprofile else request.output
         plan_file = plan_path(reusable) if reusable else None
-        return costs_of(traced, loaded, request.target, plan_file, step)
+        costs, reused = costs_of(traced, loaded, request.target, plan_file, step)
+        return replace(costs, captured=request.captured), reused
 
 
 def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:

@@ -147,12 +147,15 @@ def _left_out(generated: Generated) -> list[str]:
 def _launches(plan: Plan) -> list[str]:
     """Say where the step waits for the host: there times are those of launches."""
     costs = plan.measured()
+    if costs.captured:
+        return ["captured    times are the GPU's, of steps that remat_gen.capture_step replays"]
     if not costs.launch_bound:
         return []
     host, device = (f"{us / 1000:.1f} ms" for us in (costs.host_us, costs.device_us))
     return [
         f"launches    bind the step: the host takes {host} for what keeps the device busy for "
-        f"{device}; times are the host's; remat_gen.capture_step makes a CUDA graph of a step"
+        f"{device}; times are the host's; remat_gen.capture_step makes a CUDA graph of a step, and "
+        "--captured plans for it"
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from remat_gen.capture.profile.in_step import Turns
 from remat_gen.capture.profile.synthesize import Fill, fills_for
 from remat_gen.compile import race
 from remat_gen.ir.costs import Cost, Costs
+from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Operation
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.show.summary import summary_lines
@@ -48,17 +50,17 @@ Price = Callable[[Operation], Cost]
 
 
 @pytest.fixture
-def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Price], Generated]:
+def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Generated]:
     """Plan the model at half of eager's peak, with prices as they are said."""
     path = tmp_path / "net.py"
     path.write_text(MODEL, encoding="utf-8")
 
-    def plan(price: Price) -> Generated:
+    def plan(price: Price, **options: Any) -> Generated:
         def priced(graph: Graph, *_: object) -> Costs:
             return Costs("cpu", {o.name: price(o) for o in graph.operations})
 
         monkeypatch.setattr(profile, "profile", priced)
-        return remat_gen.generate(path, budget="55%")
+        return remat_gen.generate(path, budget="55%", **options)
 
     return plan
 
@@ -80,7 +82,7 @@ def test_the_larger_sum_counts() -> None:
     assert times(large_us=11.0) == {"small": 1.0, "large": 11.0}
 
 
-def test_a_plan_is_told_to_be_bound_by_launches(generated: Callable[[Price], Generated]) -> None:
+def test_a_plan_is_told_to_be_bound_by_launches(generated: Callable[..., Generated]) -> None:
     made = generated(lambda _: Cost(1.0, 0, host_us=4.0))
     predicted = made.plan.predicted
     operations = len(made.plan.costs)
@@ -90,14 +92,14 @@ def test_a_plan_is_told_to_be_bound_by_launches(generated: Callable[[Price], Gen
     assert f"{0.004 * operations:.1f} ms for what keeps the device busy for" in line
 
 
-def test_a_device_that_works_longer_says_nothing(generated: Callable[[Price], Generated]) -> None:
+def test_a_device_that_works_longer_says_nothing(generated: Callable[..., Generated]) -> None:
     made = generated(lambda _: Cost(4.0, 0, host_us=1.0))
     assert made.plan.predicted.eager_time_us == 4.0 * len(made.plan.costs)
     assert not any(line.startswith("launches") for line in summary_lines(made))
 
 
 def test_re_runs_that_are_long_on_the_host_are_counted(
-    generated: Callable[[Price], Generated],
+    generated: Callable[..., Generated],
 ) -> None:
     """Eager waits for the device by a hair; the re-runs add more to the host."""
 
@@ -110,6 +112,44 @@ def test_re_runs_that_are_long_on_the_host_are_counted(
     assert not costs.launch_bound and predicted.eager_time_us == pytest.approx(costs.device_us)
     assert predicted.reruns
     assert predicted.time_us > costs.host_us + 9.0 * predicted.reruns - 1e-6
+
+
+def test_a_captured_step_takes_the_devices_time(generated: Callable[..., Generated]) -> None:
+    """What the host takes long for is launched with all else, and may be run again."""
+
+    def price(operation: Operation) -> Cost:
+        long_for_host = operation.target == "aten.sin.default"
+        return Cost(1.0, 0, host_us=99.0) if long_for_host else Cost(3.0, 0, host_us=9.0)
+
+    def again(made: Generated) -> set[str]:
+        runs = [step for segment in made.plan.schedule for step in segment.steps]
+        return {step for step in runs if runs.count(step) > 1 and step.startswith("run ")}
+
+    launched, captured = generated(price), generated(price, captured=True)
+    assert launched.plan.measured().launch_bound and not captured.plan.measured().launch_bound
+    assert again(captured) and again(captured) != again(launched)
+    predicted, costs = captured.plan.predicted, captured.plan.costs
+    assert predicted.eager_time_us == pytest.approx(sum(c.time_us for c in costs.values()))
+    assert predicted.time_us < costs[next(iter(costs))].host_us * len(costs)
+    (line,) = (line for line in summary_lines(captured) if line.startswith("captured"))
+    assert "capture_step" in line
+    assert captured.plan.asked.captured and captured.plan.asked.command.endswith(
+        "--captured -o net_remat.py"
+    )
+
+
+def test_the_costs_of_a_plan_serve_steps_that_are_captured(
+    generated: Callable[..., Generated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = generated(lambda _: Cost(1.0, 0, host_us=4.0))
+    second = generated(lambda _: Cost(7.0, 0, host_us=7.0), captured=True)
+    assert second.costs_reused and second.plan.costs == first.plan.costs
+    assert second.plan.predicted.eager_time_us == 1.0 * len(first.plan.costs)
+
+
+def test_no_cuda_graph_sends_values_to_the_host(generated: Callable[..., Generated]) -> None:
+    with pytest.raises(UsageError, match="--captured and --offload exclude each other"):
+        generated(lambda _: Cost(1.0, 0), captured=True, offload=True)
 
 
 class Events:
