@@ -70,10 +70,11 @@ def figures(source: Path) -> dict[str, object]:
 
 def of_plan(source: Path, *, captured: bool) -> dict[str, object]:
     """Plan a model, capture eager's and the planned step, compare and time."""
-    options = {"device": "cuda", "budget": "60%", "static": True, "captured": captured}
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / f"{source.stem}_remat.py"
-        made = remat_gen.generate(source, output=output, **options)
+        made = remat_gen.generate(
+            source, output=output, device="cuda", budget="60%", static=True, captured=captured
+        )
         eager, planned = (load(path, device="cuda") for path in (source, output))
     planned.model.load_state_dict(eager.model.state_dict())
     steps = [*steps_of(eager), *steps_of(planned)]
