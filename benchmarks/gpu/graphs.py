@@ -2,8 +2,9 @@
 
     python benchmarks/gpu/graphs.py FILE …
 
-Prints an object a file: whether a replayed step leaves what the step itself leaves, for eager and
-planned, without and with `--captured`, and the four of them timed in turn, in microseconds.
+Prints an object a file, of eager and of two plans at 60 %, one of them with `--captured`: whether a
+replayed step leaves what the step itself leaves, and microseconds with gradients set to None
+before each step. Captured ones are timed in turn, and the others in turn.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from remat_gen.verification.paired_times import interleaved_us
 
 DEVICE = torch.device("cuda")
 ROUNDS = 40
+Step = Callable[[], object]
 
 
 def left(loaded: Loaded, run: Callable[[], object]) -> list[torch.Tensor]:
@@ -46,7 +48,7 @@ def difference(some: list[torch.Tensor], others: list[torch.Tensor]) -> float | 
     )
 
 
-def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]]:
+def steps_of(loaded: Loaded) -> tuple[Step, Step]:
     """Return a model's step, and the same captured."""
 
     def step(*args: torch.Tensor) -> object:
@@ -60,42 +62,50 @@ def steps_of(loaded: Loaded) -> tuple[Callable[[], object], Callable[[], object]
     return lambda: step(*loaded.args), lambda: captured(*loaded.args)
 
 
-def figures(source: Path) -> dict[str, object]:
-    """Return the figures of a plan by the times that uncaptured steps take, and of `--captured`."""
-    return {
-        "uncaptured": of_plan(source, captured=False),
-        "captured": of_plan(source, captured=True),
-    }
-
-
-def of_plan(source: Path, *, captured: bool) -> dict[str, object]:
-    """Plan a model, capture eager's and the planned step, compare and time."""
+def planned(source: Path, *, captured: bool) -> tuple[Loaded, dict[str, object]]:
+    """Plan a model at 60 %; return it with what was predicted."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / f"{source.stem}_remat.py"
         made = remat_gen.generate(
             source, output=output, device="cuda", budget="60%", static=True, captured=captured
         )
-        eager, planned = (load(path, device="cuda") for path in (source, output))
-    planned.model.load_state_dict(eager.model.state_dict())
-    steps = [*steps_of(eager), *steps_of(planned)]
-    results = [
-        left(of, run) for of, run in zip((eager, eager, planned, planned), steps, strict=True)
-    ]
-    again = left(eager, steps[0])
-    predicted = made.plan.predicted
-    told: dict[str, object] = {
-        "reruns": predicted.reruns,
-        "predicted": round(predicted.time_us / predicted.eager_time_us, 3),
-        "eager from itself": difference(results[0], again),
-        "eager captured from eager": difference(results[1], results[0]),
-        "planned from eager": difference(results[2], results[0]),
-        "planned captured from planned": difference(results[3], results[2]),
-    }
-    times = interleaved_us(steps, DEVICE, ROUNDS)
-    names = ("eager", "eager captured", "planned", "planned captured")
-    return told | {
-        f"{name} us": round(statistics.median(t), 1) for name, t in zip(names, times, strict=True)
-    }
+        found = made.plan.predicted
+        times = round(found.time_us / found.eager_time_us, 3)
+        return load(output, device="cuda"), {"reruns": found.reruns, "predicted": times}
+
+
+def medians_us(models: Sequence[Loaded], steps: Sequence[Step]) -> list[float]:
+    """Time steps in turn, each from gradients that are None."""
+
+    def fresh(loaded: Loaded, step: Step) -> Step:
+        return lambda: (loaded.model.zero_grad(), step())
+
+    turns = [fresh(*pair) for pair in zip(models, steps, strict=True)]
+    return [round(statistics.median(times), 1) for times in interleaved_us(turns, DEVICE, ROUNDS)]
+
+
+def figures(source: Path) -> dict[str, object]:
+    """Capture eager's step and two planned ones, compare and time."""
+    eager = load(source, device="cuda")
+    plans = {"planned": planned(source, captured=False), "captured": planned(source, captured=True)}
+    models = [eager, *(loaded for loaded, _ in plans.values())]
+    for loaded in models[1:]:
+        loaded.model.load_state_dict(eager.model.state_dict())
+    steps, replays = zip(*map(steps_of, models), strict=True)
+    first = left(eager, steps[0])
+    told: dict[str, object] = {"eager from itself": difference(left(eager, steps[0]), first)}
+    times = zip(medians_us(models, steps), medians_us(models, replays), strict=True)
+    names = ("eager", *plans)
+    for name, loaded, step, replay, us in zip(names, models, steps, replays, times, strict=True):
+        once = left(loaded, step)
+        told[name] = {
+            **(plans[name][1] if name in plans else {}),
+            "from eager": difference(once, first),
+            "captured from itself": difference(left(loaded, replay), once),
+            "us": us[0],
+            "captured us": us[1],
+        }
+    return told
 
 
 def main() -> int:
