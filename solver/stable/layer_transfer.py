@@ -8,9 +8,9 @@ choice of re-runs can run; whether it fits is for the replay to say. Blocks begi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
-from remat_gen.solver.blocks.block_chain import build_chain
+from remat_gen.solver.blocks.block_chain import Chain, build_chain
 from remat_gen.solver.blocks.simple_programs import in_segments
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
@@ -28,7 +28,7 @@ class Transfer:
         """Find out which layer is which."""
         self.problem, self.committed, self.cuts = problem, committed, cuts
         self.names = [operation.name for operation in problem.operations]
-        self.layer_of = problem.layers.holding  # by the name of an operation
+        self.layer_of = cache(problem.layers.holding)  # by the name of an operation
         self.index = {name: p for p, name in enumerate(self.names)}
         self.reruns = committed.reruns()
         self.old_kinds: dict[str, Kind] = committed.kinds(problem.layers)
@@ -125,6 +125,10 @@ class Transfer:
 
     def program(self, runs: Sequence[int]) -> Program:
         """Return runs in segments: blocks begin where they did, and where new layers begin."""
+        return in_segments(self.problem, self._chain, runs)
+
+    @cached_property
+    def _chain(self) -> Chain:
         renamer = _Renamer(self, self.matched)
         starts = set(self.committed.starts())
         fresh = set(self.fresh)
@@ -135,7 +139,7 @@ class Transfer:
         cuts.update(p for p in fresh if p - 1 not in fresh)
         cuts.update(p + 1 for p in fresh if p + 1 not in fresh)
         inside = sorted(c for c in cuts if 0 < c < self.problem.forward_count)
-        return in_segments(self.problem, build_chain(self.problem, tuple(inside)), runs)
+        return build_chain(self.problem, tuple(inside))
 
     def committed_program(self) -> Program:
         """Return the program of the committed schedule as it is, of the same operations."""

@@ -21,6 +21,7 @@ from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import IllegalScheduleError
 from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.law.sums import added
 from remat_gen.solver.stable.committed_schedule import Committed
 from remat_gen.solver.stable.layer_kinds import Kind
 from remat_gen.solver.stable.layer_transfer import Source, Transfer
@@ -73,7 +74,7 @@ class LayersAlike:
             row = _rows(self.subject, program)[i]
             ways = sorted(row.ways(), key=row.kinds)  # the sort keeps the order of equals
             for _, equal in groupby(ways, key=row.kinds):
-                entries = [self._judged(strategy, row, way) for way in equal]
+                entries = [self._judged(strategy, row, way, limit_us) for way in equal]
                 fitting = [
                     entry
                     for entry in entries
@@ -95,13 +96,23 @@ class LayersAlike:
         fits = judged.peak_bytes <= budget_bytes and judged.time_us <= limit_us
         return Entry(strategy, program, schedule, judged) if fits else None
 
-    def _judged(self, strategy: str, row: _Row, way: Source) -> Entry | None:
-        """Return the entry of a way; None where re-runs cannot stand where the other layer's do."""
+    def _judged(self, strategy: str, row: _Row, way: Source, limit_us: float) -> Entry | None:
+        """Return the entry of a way; None where re-runs cannot stand where the other layer's do.
+
+        One whose runs alone take longer than the limit is not replayed.
+        """
         program = prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
+        if self._runs_us(program) > limit_us:
+            return None
         try:
             return Entry(strategy, program, *self.subject.judge(program))
         except IllegalScheduleError:
             return None
+
+    def _runs_us(self, program: Program) -> float:
+        """Return the time of a program's runs, to which the replay adds pins and waits."""
+        operations = self.subject.problem.operations
+        return added(operations[p].time_us for p in program.flat())
 
 
 def _rows(subject: Subject, program: Program) -> list[_Row]:

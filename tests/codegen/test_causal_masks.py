@@ -71,7 +71,7 @@ PACKED = {
 
 def emitted(folder: Path, parameters: str, arguments: str, inputs: str) -> Emitted:
     text = MODEL.format(parameters=parameters, arguments=arguments, inputs=inputs)
-    return emit(folder, text, at_share("rotor", 0.5))
+    return emit(folder, text, at_share("per-layer", 0.0))
 
 
 def attention(made: Emitted) -> list[Operation]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from committed_problems import gpt, written
 
@@ -17,6 +19,7 @@ from remat_gen.solver.stable.layer_transfer import Transfer
 from remat_gen.solver.stable.layers_alike import TOLERANCE, LayersAlike
 
 
+@cache  # several tests look at the same ones
 def solved(problem: Problem, percent: int, effort: Effort, *, alike: bool) -> Solution:
     solver = Solver(problem, "auto", effort=effort, alike=alike)
     return solver.solve(solver.plain.peak_bytes * percent // 100)

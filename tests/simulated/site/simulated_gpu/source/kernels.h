@@ -72,9 +72,6 @@ inline Tensor& set_nothing(Tensor& self) {
 
 inline void record_stream(Tensor&, c10::Stream) {}  // all work is done at once
 
-inline bool is_16_bit(const Tensor& t) {
-  return t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;
-}
 inline Maybe<Tensor> as_float(const Maybe<Tensor>& t) {
   if (!t || !t->defined()) return std::nullopt;
   return is_16_bit(*t) ? on_host(*t).to(at::kFloat) : on_host(*t);
