@@ -18,7 +18,6 @@ from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, Match, compare_steps
-from remat_gen.verification.free_memory import globals_of, told_free
 from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
@@ -27,7 +26,7 @@ from remat_gen.verification.planned_kernels import planned_kernels
 from remat_gen.verification.repeated_steps import STEPS, Repeats, repeats_of, steps_of_runs, told
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import SmallerStep
-from remat_gen.verification.step import training_step
+from remat_gen.verification.step import globals_of, told_free, training_step
 
 _PARTS = (
     "planned steps",

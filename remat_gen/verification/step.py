@@ -9,7 +9,9 @@ input on is none of the step's, and one that stands there twice is one.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.observe.outputs import is_loss, storage_of
+
+_ASKED = "free_bytes"  # a generated module asks this function of its own how much memory is free
 
 
 def training_step(
@@ -128,3 +132,24 @@ class _IncomingGradients(torch.autograd.Function):
 def _gradient(like: torch.Tensor, device: torch.device, seed: int) -> torch.Tensor:
     gradient = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=device)
     return gradient.normal_(generator=torch.Generator(device).manual_seed(seed))
+
+
+def globals_of(model: nn.Module) -> dict[str, Any]:
+    """Return the globals of the module that a planned model's class stands in."""
+    found: dict[str, Any] = inspect.unwrap(type(model).forward).__globals__
+    return found
+
+
+@contextmanager
+def told_free(model: nn.Module, nbytes: int) -> Iterator[None]:
+    """Let a planned model's steps find so much memory free, if they ask."""
+    namespace = globals_of(model)
+    asked = namespace.get(_ASKED)
+    if asked is None:
+        yield
+        return
+    namespace[_ASKED] = lambda: nbytes
+    try:
+        yield
+    finally:
+        namespace[_ASKED] = asked

@@ -15,7 +15,7 @@ from remat_gen.ask.rung_texts import make_rungs
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.verification.compare import Match, compare
-from remat_gen.verification.free_memory import told_free
+from remat_gen.verification.step import told_free
 
 KIB = 1024
 RUNGS = "length<=4, free>=180KiB, free>=140KiB and length<=10"
