@@ -19,6 +19,7 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.graph import Graph, Operation, Ref
 
 _BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
+_BATCH_NORM_RETURNING = "aten._batch_norm_with_update_functional.default"
 _LAYER_NORM = "aten.native_layer_norm.default"
 _GROUP_NORM = "aten.native_group_norm.default"
 _GROUP_NORM_BACKWARD = "aten.native_group_norm_backward.default"
@@ -26,11 +27,12 @@ _NO_STATS = "aten._native_batch_norm_legit.no_stats"
 # which arguments make an operator mixed: weight, bias, and running statistics
 _MIXED = {
     _BATCH_NORM: slice(1, 5),
+    _BATCH_NORM_RETURNING: slice(1, 5),
     _NO_STATS: slice(1, 3),
     _LAYER_NORM: slice(2, 4),
     _GROUP_NORM: slice(1, 3),
 }
-_FLOAT_ON_GPU = (_BATCH_NORM, _NO_STATS, _LAYER_NORM)
+_FLOAT_ON_GPU = (_BATCH_NORM, _BATCH_NORM_RETURNING, _NO_STATS, _LAYER_NORM)
 _HALF = ("float16", "bfloat16")
 
 

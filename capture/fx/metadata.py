@@ -11,7 +11,9 @@ from torch import nn
 from remat_gen.ir.graph import Source
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
-_HOW = re.compile("^native_|_legit_functional$|(_with_indices|_for_cpu)(?=$|_backward)")
+_HOW = re.compile(
+    "^native_|_legit_functional$|_with_update_functional$|(_with_indices|_for_cpu)(?=$|_backward)"
+)
 _TORCH = str(Path(torch.__file__).parent)
 
 ITEM = "remat_gen_item"  # in a node's meta: the user's variable for one of several results

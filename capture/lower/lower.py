@@ -28,7 +28,7 @@ from remat_gen.capture.lower import naming
 from remat_gen.capture.lower.constants import made_fake, tidied
 from remat_gen.capture.lower.eager_nodes import saves_unread
 from remat_gen.capture.lower.made_operations import make_constant, record_generator
-from remat_gen.capture.lower.running_statistics import written_as_they_are
+from remat_gen.capture.lower.running_statistics import returned_where_read, written_as_they_are
 from remat_gen.capture.lower.step_ends import End, Ends, Place
 from remat_gen.capture.lower.tensors import TensorTable
 from remat_gen.capture.lower.value_checks import with_checks
@@ -90,6 +90,7 @@ class _Lowering:
 
     def run(self) -> ir.Graph:
         written_as_they_are(self.joint)
+        returned_where_read(self.joint)
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)

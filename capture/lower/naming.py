@@ -19,6 +19,7 @@ from remat_gen.ir.graph import Phase
 
 _SHORT = 16  # letters of an operand that a name may be told by
 
+_WITH_RESERVE = ("", "mean", "invstd", "reserve", "running_mean", "running_var")
 # What the results of an operation are called, after the operation itself.
 _ROLES: dict[str, tuple[str, ...]] = {
     "native_layer_norm": ("", "mean", "rstd"),
@@ -26,7 +27,8 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "_fused_rms_norm": ("", "rstd"),
     "native_batch_norm": ("", "mean", "invstd"),
     "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
-    "cudnn_batch_norm": ("", "mean", "invstd", "reserve", "running_mean", "running_var"),
+    "_batch_norm_with_update_functional": _WITH_RESERVE,
+    "cudnn_batch_norm": _WITH_RESERVE,
     "native_dropout": ("", "mask"),
     "dropout_mask": ("mask",),
     "dropout_scale": ("scale",),

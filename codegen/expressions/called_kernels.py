@@ -29,8 +29,12 @@ def kernels_of(graph: Graph, taken: Collection[str]) -> dict[str, Kernel]:
     for operation in graph.operations:
         if operation.target.startswith("aten.") and operation.target not in _PUBLIC:
             by_target.setdefault(operation.target, []).append(operation)
-    found = {t: _kernel(graph, t, alike, taken) for t, alike in by_target.items() if len(alike) > 1}
-    return {target: kernel for target, kernel in found.items() if kernel}
+    found: dict[str, Kernel] = {}
+    for target, alike in by_target.items():
+        names = {*taken, *(kernel.name for kernel in found.values())}
+        if len(alike) > 1 and (kernel := _kernel(graph, target, alike, names)):
+            found[target] = kernel
+    return found
 
 
 def _kernel(

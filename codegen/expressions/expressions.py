@@ -12,7 +12,7 @@ from remat_gen.codegen.expressions.copied_matrices import copied_matrices, copie
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
-from remat_gen.ir.errors import EmitError, TraceError
+from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import (
     CHECK,
     Argument,
@@ -102,8 +102,6 @@ class Expressions:
         """Write a tensor: the variable of its storage, and the views on it as method calls."""
         view = self.views.get(name)
         if view is None:
-            if name in self.updates:
-                raise TraceError(f"forward reads {name}, which BatchNorm has just updated")
             storage = self.graph.storage_of(name)
             return str(argument(name) if storage.kind.outside else self.place(storage.name))
         return self._view(view)

@@ -16,8 +16,9 @@ from remat_gen.ir.graph import Graph, Operation, Phase, Ref, refs_in
 _COMMUTE = frozenset(("add", "mul"))
 # Makers whose results are new memory on every path; others may hand an input on (dropout of 0).
 _FRESH = METHODS | frozenset(
-    """addmm baddbmm bmm cat clone convolution convolution_backward elu_backward embedding
-    empty empty_like erf full full_like _fused_rms_norm _fused_rms_norm_backward
+    """addmm baddbmm _batch_norm_with_update_functional bmm cat clone convolution
+    convolution_backward elu_backward embedding empty empty_like erf full
+    full_like _fused_rms_norm _fused_rms_norm_backward
     gelu gelu_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward
     log _log_softmax _log_softmax_backward_data
     max_pool2d_with_indices_backward mean mm native_batch_norm native_batch_norm_backward
