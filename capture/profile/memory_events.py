@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
-from torch.profiler import ProfilerActivity, record_function
+from torch.autograd import profiler as autograd_profiler
+from torch.profiler import record_function
 
 _MARK = "remat-gen:"
 
@@ -64,21 +65,17 @@ class Recording:
 def recorded_memory() -> Iterator[Recording]:
     """Record all CPU allocations made within the `with` block, of this and the autograd threads."""
     recording = Recording()
-    profiler = torch.profiler.profile(
-        activities=[ProfilerActivity.CPU],
-        profile_memory=True,
-        acc_events=True,  # there is one cycle; torch 2.11 warns of losing those before it
-    )
+    # not torch.profiler's, which makes a Python object of every event unless it warns (2.11)
+    profiler = autograd_profiler.profile(use_kineto=True, profile_memory=True)
     with _without_profiler_chatter():
-        profiler.start()
+        profiler.__enter__()
     try:
         yield recording
     finally:
         with _without_profiler_chatter():
-            profiler.stop()
-    results = profiler.profiler.kineto_results if profiler.profiler else None
-    if results is not None:
-        _fill(recording, results.experimental_event_tree())
+            profiler.__exit__(None, None, None)
+    if profiler.kineto_results is not None:
+        _fill(recording, profiler.kineto_results.experimental_event_tree())
 
 
 def _fill(recording: Recording, tree: list[torch._C._profiler._ProfilerEvent]) -> None:
