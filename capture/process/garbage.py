@@ -50,4 +50,4 @@ def libraries_are_loaded() -> None:
 
 def frozen_by_others() -> bool:
     """Tell whether somebody else keeps objects out of searches, which is not ours to undo."""
-    return gc.get_freeze_count() > 0 and not _Libraries.left_alone
+    return not _Libraries.left_alone and gc.get_freeze_count() > 0

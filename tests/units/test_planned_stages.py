@@ -111,6 +111,7 @@ def planned(folder: Path) -> dict[str, PlannedStages]:
                 micro_batches=MICRO,
                 schedule=name,
                 budget=budget,
+                strategy="ogc",
                 output=folder / f"{name.lower()}_{{stage}}.py",
             )
             for name, (stages, budget) in ASKED.items()
