@@ -46,8 +46,10 @@ def describe(value: Any) -> str:
     """Describe a value: what is plain as Python writes it, else its kind and what it holds."""
     value = value.fget if isinstance(value, property) else value
     kind = type(value).__name__
-    if is_plain(value) or hasattr(type(value), "__members__"):  # an Enum
+    if is_plain(value):
         text = repr(value)
+    elif hasattr(type(value), "__members__"):  # an Enum
+        text = f"<{kind}.{value.name}: {describe(value.value)}>"
     elif isinstance(value, nn.Parameter):  # what forward does is the same for all of its numbers
         text = f"Parameter {layout_of(value)}"
     elif isinstance(value, Tensor) or hasattr(type(value), "tobytes"):

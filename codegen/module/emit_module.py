@@ -119,7 +119,9 @@ def emit_body(
     shared = Shared(
         tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs), fixed=fixed
     )
-    helpers = [helpers_text(target, shared, "\n".join(blocks), numbers=numbers)]
+    helpers = [
+        helpers_text(target, shared, "\n".join((*blocks, forward.expected)), numbers=numbers)
+    ]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
@@ -187,12 +189,16 @@ class Shared:
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
-    """Return what the blocks share: tables, guards, and the functions that they call."""
+    """Return what the blocks share: tables, guards, and the functions that they call.
+
+    What `blocks` say is all that calls those: what forward compares, too.
+    """
     tables = shared.tables
+    used = {name for name in generated_names() if f"{name}(" in blocks}
     return render(
         "helpers.py.jinja",
         file=_file(target),
-        used={name for name in generated_names() if f"{name}(" in blocks},
+        used=used,
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
@@ -202,7 +208,9 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         numbers=numbers,
         regenerate=quoted(target.command),
         tables=tables,
-        guards=guards.sources(held=bool(tables.held), fixed=bool(shared.fixed)),
+        guards=guards.sources(
+            held=bool(tables.held), fixed=bool(shared.fixed), sets="in_order" in used
+        ),
         fixed=shared.fixed,
         hooked=shared.hooked,
         units=shared.units,

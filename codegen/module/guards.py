@@ -44,14 +44,30 @@ def describe_argument(value: object) -> str:
     return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
 
 
-def sources(*, held: bool, fixed: bool = False) -> str:
+def in_order(value: Any) -> Any:
+    """Let sets be described by their members in order: Python's is another in each process."""
+    if isinstance(value, dict):
+        return {key: in_order(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [in_order(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return {type(value): sorted(describe_argument(in_order(item)) for item in value)}
+    if hasattr(type(value), "__members__"):  # an Enum
+        ordered = in_order(value.value)
+        return value if ordered is value.value else {str(value): ordered}
+    return value
+
+
+def sources(*, held: bool, fixed: bool = False, sets: bool = True) -> str:
     """Return the source of the functions that the generated module needs too.
 
-    `held` where not all that forward reads is plain, `fixed` where numbers of inputs are compared.
+    `held` where not all that forward reads is plain, `fixed` where numbers of inputs are compared,
+    `sets` where arguments are or hold some.
     """
     return source_of(
         layout_of,
         describe_argument,
+        *((in_order,) if sets else ()),
         *((is_plain, describe) if held else ()),
         *((digest_of,) if held or fixed else ()),
         describe_module,
@@ -72,11 +88,15 @@ def expected_arguments(
     Raises:
         TraceError: an argument is of a kind that cannot be compared.
     """
-    rows = (
-        f"{quoted(name)}: ({name}, {quoted(_describe(name, value))})"
-        for name, value in _arguments(call, signature, lengths)
-    )
+    rows = (_row(name, value) for name, value in _arguments(call, signature, lengths))
     return "{" + ", ".join(rows) + "}"
+
+
+def _row(name: str, value: object) -> str:
+    said, ordered = _describe(name, value), describe_argument(in_order(value))
+    if ordered == said:
+        return f"{quoted(name)}: ({name}, {quoted(said)})"
+    return f"{quoted(name)}: (in_order({name}), {quoted(ordered)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,8 @@ def emit_units(
     rows = render("units.py.jinja", units=list(_rows(target.model, classes, texts)))
     called = functions_of(texts)
     functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
-    helpers = helpers_text(target, _shared(target.model, step), "\n".join(blocks))
+    compared = [forward.expected for forward in forwards]
+    helpers = helpers_text(target, _shared(target.model, step), "\n".join((*blocks, *compared)))
     parts = [*derived, kept_text(blocks), *blocks, functions, rows, helpers]
     return _merged(target, source, forwards, classes, parts)
 

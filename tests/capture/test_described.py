@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +19,14 @@ from remat_gen.capture.observe.assumed import describe
 
 class Rate(float):
     """A number of a class of its own."""
+
+
+class Way(Enum):
+    """Members whose `repr` is another in each process."""
+
+    UP = 1
+    NAMES = frozenset({"a", "b", "c"})
+    CALLED = partial(max, key=lambda x: x)
 
 
 DESCRIBED = [
@@ -37,6 +47,13 @@ DESCRIBED = [
     (nn.Parameter(torch.ones(2)), "Parameter float32[2] on cpu"),
     (nn.functional.silu, "function silu"),
     (object(), "object object"),
+    (Way.UP, "<Way.UP: 1>"),
+    (Way.NAMES, "<Way.NAMES: frozenset ['a', 'b', 'c']>"),
+    (Way.CALLED, "<Way.CALLED: partial object>"),
+    (
+        [{Way.UP}, {(frozenset({"b", "a"}), 1)}],
+        "list [set [<Way.UP: 1>], set [tuple [frozenset ['a', 'b'], 1]]]",
+    ),
 ]
 
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from emitting import assert_bitwise, at_share, emit
+import torch
+from emitting import HEAD, assert_bitwise, at_share, emit
 from test_golden import GOLDEN
 
 SOURCE = (GOLDEN / "tiny.py").read_text(encoding="utf-8")
@@ -21,6 +22,52 @@ from pathlib import Path
 from emitting import at_share, emit
 source = Path(sys.argv[1]).read_text(encoding="utf-8")
 sys.stdout.write(emit(Path(sys.argv[2]), source, at_share("rockmate", 0.3)).text)
+"""
+
+SETS = """
+import enum
+
+
+class Kind(enum.Enum):
+    NAMES = frozenset(["alpha", "beta", "gamma"])
+    PAIR = ("one", frozenset(["two", "three", "four"]))
+
+
+LEFT_OUT = {"delta", "epsilon", "zeta"}
+
+
+class Held:
+    def __init__(self):
+        self.names = {"alpha", "beta", "gamma"}
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.names = {"alpha", "beta", "gamma"}
+        self.listed = [{"alpha", "beta", "gamma"}, {("x", 1), ("y", 2), ("z", 3)}]
+        self.by_key = {"one": {"alpha", "beta", "gamma"}, "two": 2}
+        self.frozen = (frozenset(["alpha", "beta", "gamma"]), 3)
+        self.of_sets = {frozenset(["a", "b", "c"]), frozenset(["b", "c", "d"])}
+        self.keyed = {frozenset(["alpha", "beta", "gamma"]): 0.5}
+        self.held, self.kind = Held(), Kind.NAMES
+        self.kinds = {Kind.NAMES, Kind.PAIR}
+
+    def forward(self, x, flags=frozenset(["p", "q", "r"]), more=((), {"u", "v"}), kind=Kind.PAIR):
+        kept = len(self.names - LEFT_OUT) + len(self.listed[0]) + len(self.by_key["one"])
+        kept += len(self.frozen[0]) + len(self.of_sets) + len(self.keyed) + len(self.listed[1])
+        kept += len(self.held.names) + len(self.kind.value) + len(self.kinds)
+        kept += len(flags) + len(more[1]) + len(kind.value)
+        return self.second(F.relu(self.first(x))).square().mean() * kept
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
 """
 
 
@@ -72,14 +119,16 @@ def test_an_inserted_line_above_the_model_moves_only_line_numbers(tmp_path: Path
     assert code == []
 
 
-def test_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [SOURCE, HEAD + SETS], ids=["tiny", "sets"])
+def test_the_same_bytes_under_any_hash_seed(tmp_path: Path, source: str) -> None:
+    (model := tmp_path / "source.py").write_text(source)
     texts = set()
     for seed in ("0", "1", "2"):
         environment = os.environ | {
             "PYTHONHASHSEED": seed,
             "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
         }
-        command = [sys.executable, "-c", SCRIPT, str(GOLDEN / "tiny.py"), str(tmp_path)]
+        command = [sys.executable, "-c", SCRIPT, str(model), str(tmp_path)]
         done = subprocess.run(command, env=environment, capture_output=True, check=True)
         texts.add(done.stdout)
     assert len(texts) == 1
@@ -88,3 +137,17 @@ def test_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_the_tiny_model_is_bitwise_as_eager(tmp_path: Path, share: float) -> None:
     assert_bitwise(emit(tmp_path, SOURCE, at_share("rockmate", share)))
+
+
+def test_an_argument_that_is_a_set_is_compared_by_its_members(tmp_path: Path) -> None:
+    made = emit(tmp_path, HEAD + SETS, at_share("rockmate", 0.5))
+    assert_bitwise(made)
+    model, x = made.planned.model, torch.randn(4, 8)
+    model(x, frozenset(["r", "q", "p"]), ((), {"v", "u"}))
+    for others in ({"p", "q", "r"}, frozenset(["p", "q"]), ["p", "q", "r"], "pqr", None):
+        with pytest.raises(ValueError, match=r"flags is .*, planned for .*frozenset"):
+            model(x, others)
+    with pytest.raises(ValueError, match=r"more is .*, planned for .*set"):
+        model(x, more=((), {"u", "w"}))
+    with pytest.raises(ValueError, match=r"kind is .*, planned for .*PAIR"):
+        model(x, kind=model.kind)
