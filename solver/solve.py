@@ -186,20 +186,24 @@ class Solver:
         """
         alike = steady = None
         with contest.tolerating("layers alike"):
-            alike = self._alike.kept(contest, self._smaller(contest)) if self._alike else None
+            if self._alike:
+                alike = self._alike.kept(contest, self._smaller(contest, self._alike))
         with contest.tolerating("committed schedule"):
             steady = self._steady.kept(contest) if self._steady else None
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady
 
-    def _smaller(self, contest: Contest) -> Iterator[Program]:
-        """Yield what is found within budgets that are somewhat smaller."""
+    def _smaller(self, contest: Contest, alike: LayersAlike) -> Iterator[Program]:
+        """Offer and yield what is found within budgets that are somewhat smaller."""
         for share in SMALLER:
-            below = Contest(self.subject, int(contest.budget_bytes * share))
+            worth_us = alike.worth_us(contest)
+            below = Contest(self.subject, int(contest.budget_bytes * share), worth_us=worth_us)
             self._entrant.enter(below)
-            if below.best is not None:
-                yield below.best.program
+            if below.best is None or below.best.replay.time_us > worth_us:
+                return
+            contest.offer(below.best.strategy, below.best.program)
+            yield below.best.program
 
     def _least_program(self) -> Program:
         if self._least is None:

@@ -99,8 +99,9 @@ def _errors(
     one: object, other: object, largest_of_all: float, at: torch.device | None
 ) -> tuple[Difference, float]:
     """Return how far gradients are apart, none in 16 bits, and the most that counts as noise."""
-    both = isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-    if not both or one.shape != other.shape or one.dtype.itemsize <= 2:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return Difference(), 0.0
+    if one.shape != other.shape or one.dtype.itemsize <= 2:
         return Difference(), 0.0
     if not (one.is_floating_point() and other.is_floating_point()):
         return Difference(), 0.0

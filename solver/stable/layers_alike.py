@@ -31,6 +31,7 @@ TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 TEMPLATES = 3  # kinds of layers that others may be planned like
 CUTS = 6  # places between the layers of one kind and those of another
 SMALLER = (0.99, 0.96, 0.93)  # budgets that leave room for layers planned alike, as shares
+SLACK = 2.0  # tolerances by which the best of these may be slower: planned alike it may be quicker
 _FEWEST = 3  # layers; a pair of them is no row
 
 
@@ -47,12 +48,15 @@ class LayersAlike:
         Schedules of `smaller` budgets leave the room that layers planned alike may take: they are
         looked at where the best's own layers are still of several kinds.
         """
-        best = contest.best
-        if best is None or self.subject.chain is None or not TOLERANCE[self.effort]:
+        if contest.best is None or self.subject.chain is None or not TOLERANCE[self.effort]:
             return None
-        limit_us = best.replay.time_us * (1 + TOLERANCE[self.effort])
-        fewest, found = self._kinds(best.program), None
+        best, found = contest.best, None
+        fewest = self._kinds(best.program)
         for program in chain([best.program], smaller):
+            limit_us = contest.best.replay.time_us * (1 + TOLERANCE[self.effort])
+            if contest.best is not best and (found is None or found.replay.time_us > limit_us):
+                best, found = contest.best, None  # found within less
+                fewest = self._kinds(best.program)
             entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us)
             kinds = fewest if entry is None else self._kinds(entry.program)
             if entry is not None and sum(kinds) < sum(fewest):
@@ -60,6 +64,11 @@ class LayersAlike:
             if max(fewest, default=1) == 1:
                 break
         return found
+
+    def worth_us(self, contest: Contest) -> float:
+        """Return how long a step may take that layers planned alike are looked for in."""
+        assert contest.best is not None
+        return contest.best.replay.time_us * (1 + SLACK * TOLERANCE[self.effort])
 
     def _kinds(self, program: Program) -> list[int]:
         """Return of each row of layers that are made of the same how many kinds it has."""
