@@ -28,7 +28,7 @@ from remat_gen.solver.law.search_types import Effort
 _KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
 _SEQUENCES = ("dynamic", "keep", "recompute", "units", "fix")
 _NUMBERS = ("batch", "in_flight")
-_FLAGS = ("static", "compile", "offload", "captured")
+FLAGS = ("static", "compile", "offload", "captured")
 DEFAULT_HEADROOM = ""  # what is usual on the device
 DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
@@ -123,7 +123,7 @@ class Request:
 
     def _call(self) -> str:
         """Return the call that hands over a built model."""
-        flags = {f"--{word}": f"{word}=True" for word in _FLAGS}
+        flags = {f"--{word}": f"{word}=True" for word in FLAGS}
         words = [word for word in self._words()[2:] if word not in flags]
         given: dict[str, list[str]] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):

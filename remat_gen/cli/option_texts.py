@@ -119,8 +119,9 @@ ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure cost
 FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
 CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
 OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
-CapturedOption = Annotated[
-    bool, typer.Option("--captured", help="Steps are captured: count the GPU's time alone.")
+CapturedOption = Annotated[  # hidden: a step that waits for its launches is told of it
+    bool,
+    typer.Option("--captured", hidden=True, help="Steps are captured: count the GPU's time alone."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
