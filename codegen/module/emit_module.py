@@ -112,16 +112,8 @@ def emit_body(
     if named:
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
-    fresh = traced.first.words(target.model, traced.reads) if traced.first else {}
-    filled = traced.first.filled if traced.first else ()
-    tables = Tables.of(target.model, traced.reads, fresh, filled)
-    fixed = tuple(rows_of_fixed(traced.call.fixed))
-    shared = Shared(
-        tables, graph.lengths, traced.autocast, traced.hooked, rungs=bool(rungs), fixed=fixed
-    )
-    helpers = [
-        helpers_text(target, shared, "\n".join((*blocks, forward.expected)), numbers=numbers)
-    ]
+    shared, said = _shared(target, traced, rungs), "\n".join((*blocks, forward.expected))
+    helpers = [helpers_text(target, shared, said, numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
         helpers.insert(0, render("views.py.jinja", helpers=views, kernels=called))
@@ -133,6 +125,19 @@ def emit_body(
     kept = kept_text(blocks)
     text = _merge(target, forward, [kept, *blocks, *helpers], generated)
     return tidy(text, target.source, target.output)
+
+
+def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
+    fresh = traced.first.words(target.model, traced.reads) if traced.first else {}
+    filled = traced.first.filled if traced.first else ()
+    return Shared(
+        Tables.of(target.model, traced.reads, fresh, filled),
+        traced.graph.lengths,
+        traced.autocast,
+        traced.hooked,
+        rungs=bool(rungs),
+        fixed=tuple(rows_of_fixed(traced.call.fixed)),
+    )
 
 
 def _forward(
