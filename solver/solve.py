@@ -182,14 +182,16 @@ class Solver:
         """Return what is kept instead of the contest's best, if anything is.
 
         The committed schedule may be that of layers planned alike: then nothing has changed since,
-        and it is called what it was called when it was found, so that the file stays the same.
+        and it is called what it was called when it was found, so that the file stays the same. It
+        may be slower than a committed schedule may be, so nothing else is kept instead.
         """
         alike = steady = None
         with contest.tolerating("layers alike"):
             if self._alike:
                 alike = self._alike.kept(contest, self._smaller(contest, self._alike))
         with contest.tolerating("committed schedule"):
-            steady = self._steady.kept(contest) if self._steady else None
+            if self._steady and not (alike and self._steady.unchanged(alike)):
+                steady = self._steady.kept(contest)
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady

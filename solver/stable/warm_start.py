@@ -61,6 +61,13 @@ class WarmStart:
         total = self.subject.whole.forward_count
         return self.subject.chain is not None and len(self.transfer.fresh) <= RELATED * total
 
+    def unchanged(self, entry: Entry) -> bool:
+        """Tell whether an entry's schedule is the committed one."""
+        if not self.related or not self.transfer.same:
+            return False
+        committed = self._judged(self.transfer.committed_program())
+        return committed is not None and committed.schedule == entry.schedule
+
     def kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is."""
         if not self.related:

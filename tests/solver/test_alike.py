@@ -16,6 +16,7 @@ from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solution, Solver
+from remat_gen.solver.stable import warm_start
 from remat_gen.solver.stable.layer_transfer import Transfer
 from remat_gen.solver.stable.layers_alike import TOLERANCE, LayersAlike
 
@@ -90,7 +91,12 @@ def test_some_schedules_have_fewer_kinds_of_layers() -> None:
     assert sum(pairs[1]) < sum(pairs[0])
 
 
-def test_planned_again_it_is_the_same_by_the_same_name() -> None:
+@pytest.mark.parametrize("tolerance", [warm_start.TOLERANCE[Effort.NORMAL], 0.0])
+def test_planned_again_it_is_the_same_by_the_same_name(
+    tolerance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a committed schedule may be less slow than layers alike."""
+    monkeypatch.setitem(warm_start.TOLERANCE, Effort.QUICK, tolerance)
     problem = gpt(8)
     changed = 0
     for percent in (80, 70, 60, 50, 40):
