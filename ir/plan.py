@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remat_gen.ir import coding
@@ -265,6 +265,20 @@ class Plan:
         """Yield the steps of all segments in order, for `ir.steps` to read."""
         for segment in self.schedule:
             yield from segment.steps
+
+    def of_rung(self, rung: PlannedRung) -> Plan:
+        """Return what is planned for the steps of a rung, as the plan of these alone."""
+        asked = replace(self.asked, budget_bytes=rung.free_bytes or self.asked.budget_bytes)
+        return replace(
+            self,
+            asked=asked,
+            costs=rung.costs,
+            blocks=rung.blocks,
+            schedule=rung.schedule,
+            solver=rung.solver,
+            predicted=rung.predicted,
+            rungs=(),
+        )
 
     def measured(self) -> Costs:
         """Return the costs, to be used again."""

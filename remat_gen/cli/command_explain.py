@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from remat_gen.terminal.progress import progress_for
 def explain(
     file: o.GeneratedFile,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    rung: o.RungOption = None,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -37,7 +39,7 @@ def explain(
         from remat_gen.explain.explanation import explain_file
 
         progress.stage("trace")
-        found = explain_file(file, name)
+        found = explain_file(file, name, rung)
     if as_json:
         print(json.dumps(explanation_json(found), indent=1))
         return
@@ -46,5 +48,6 @@ def explain(
         console.print(details(found, found.values[0]))
         return
     console.print(overview(found))
-    more = f"\nmore about one: remat-gen explain {file} {found.shown[0].name}"
+    of_rung = f" --rung {shlex.quote(rung)}" if rung else ""
+    more = f"\nmore about one: remat-gen explain {file} {found.shown[0].name}{of_rung}"
     console.print(more, soft_wrap=True, markup=False, highlight=False)

@@ -27,6 +27,7 @@ PictureOption = Annotated[
 def plot(
     file: o.GeneratedFile,
     output: PictureOption = None,
+    rung: o.RungOption = None,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
 ) -> None:
@@ -35,6 +36,7 @@ def plot(
     \b
     remat-gen plot model_remat.py                   (model_remat.svg)
     remat-gen plot model_remat.py -o timeline.png
+    remat-gen plot model_remat.py --rung 'length<=64'
 
     Stacked are what is retained, by module, what is run again, gradients and transient memory,
     under the budget, with eager's outline behind. After `remat-gen verify model_remat.py` the
@@ -42,14 +44,13 @@ def plot(
     """
     from remat_gen.picture.plot_figure import picture_format, require_matplotlib
 
-    target = file.with_suffix(".svg") if output is None else Path(output)
-    form = "svg" if output == "-" else picture_format(target)
+    form = "svg" if output in (None, "-") else picture_format(Path(output))
     require_matplotlib()
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         progress.stage("trace")
         from remat_gen.review.plot import picture, view_file
 
-        view = view_file(file)
+        view = view_file(file, rung)
         progress.stage("draw")
         content = picture(view, form)
     if output == "-":
@@ -57,9 +58,16 @@ def plot(
         return
     from remat_gen.picture.plot_figure import write_picture
 
+    target = Path(output) if output else _beside(file, view)
     write_picture(target, content)
     if not quiet:
         _say(view, target)
+
+
+def _beside(file: Path, view: TimelineView) -> Path:
+    """Return where a picture goes that was given no name: beside the module, by its rung's name."""
+    words = view.rung.words if view.rung else ()
+    return file.with_name("_".join((file.stem, *words)) + ".svg")
 
 
 def _say(view: TimelineView, target: Path) -> None:
@@ -67,7 +75,7 @@ def _say(view: TimelineView, target: Path) -> None:
 
     console = Console(stderr=True)
     lines = [f"{'peak':<12}{peak_text(view)}", f"written     {target}"]
-    if view.measured is None:
+    if view.measured is None and view.rung is None:
         lines.insert(1, "measured    not yet; remat-gen verify measures, then plot draws it too")
     for line in lines:
         console.print(line, soft_wrap=True, markup=False, highlight=False)

@@ -42,6 +42,10 @@ HeadroomOption = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB; GPU: + 5%]."),
 ]
+RungOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIMIT", help="One of --rungs: its schedule, 'length<=64'."),
+]
 OutputOption = Annotated[
     str | None,
     typer.Option("-o", "--output", metavar="FILE", help="[MODEL_remat.py]; - is stdout."),

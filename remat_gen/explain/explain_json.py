@@ -14,6 +14,7 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
     return {
         "asked": found.asked,
         "plan": {
+            "rung": str(found.retraced.rung) if found.retraced.rung else None,
             "budget_bytes": found.budget_bytes,
             "peak_bytes": now.peak_bytes,
             "time_us": round(now.time_us, 3),

@@ -34,7 +34,7 @@ def details(found: Explanation, value: Explained) -> Group:
     table.add_column(overflow="fold")
     for label, text in _lines(found, value):
         table.add_row(Text(label), Text(text))
-    title = ", ".join(filter(None, [value.name, size(value.nbytes), value.shape]))
+    title = ", ".join(filter(None, [value.name, size(value.nbytes), value.shape, _steps(found)]))
     return Group(Text(title, style="bold"), table)
 
 
@@ -45,7 +45,7 @@ def overview(found: Explanation) -> Group:
     """
     shown = found.shown
     table = Table(box=None, pad_edge=False, header_style="")
-    table.add_column("value", overflow="fold")
+    table.add_column(", ".join(filter(None, ["value", _steps(found)])), overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("decision", no_wrap=True)
     if any(value.other for value in shown):
@@ -55,6 +55,11 @@ def overview(found: Explanation) -> Group:
         changes = _changes(found, value.other.alone) if value.other else ()
         table.add_row(Text(value.name), size(value.nbytes), value.fate.value, *changes)
     return Group(table, *map(Text, _omitted(found, shown)))
+
+
+def _steps(found: Explanation) -> str:
+    """Name the steps that are explained, where it is not all of them."""
+    return f"in steps with {found.retraced.rung}" if found.retraced.rung else ""
 
 
 def _omitted(found: Explanation, shown: Sequence[Explained]) -> Iterator[str]:

@@ -101,14 +101,14 @@ class Explanation:
         return added(operation.time_us for operation in self.retraced.problem.operations)
 
 
-def explain_file(path: Path, name: str) -> Explanation:
-    """Explain what a name in a generated module stands for.
+def explain_file(path: Path, name: str, rung: str | None = None) -> Explanation:
+    """Explain what a name in a generated module stands for, in all steps or in those of a rung.
 
     Raises:
         UsageError: no value is called so; the message has near names.
         RematError: see `retrace_file`.
     """
-    retraced = retrace_file(path)
+    retraced = retrace_file(path, rung)
     storages = names_in_module(retraced).find(name)
     residence = residence_of(retraced.problem, retraced.schedule)
     explainer = _Explainer(retraced, residence, alone=len(storages) > 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.rung import Rung
 from remat_gen.picture.timeline_bands import Band, bands_of, total_bytes
 from remat_gen.picture.timeline_owners import residence_of
 from remat_gen.solver.contest.subject import subject_of
@@ -33,7 +34,8 @@ class TimelineView:
     """A schedule's timeline. `bands` share `times_us` (one more than their bytes).
 
     `peak_label` names the operation that sets the peak and the user's line. `eager` is the replay
-    with nothing run again; `measured` what `verify` saw, on the plan's time axis.
+    with nothing run again; `measured` what `verify` saw, on the plan's time axis, of the step that
+    is for no `rung`.
     """
 
     title: str
@@ -46,6 +48,7 @@ class TimelineView:
     peak_label: str
     eager: Curve
     measured: Curve | None = None
+    rung: Rung | None = None
 
     @property
     def totals(self) -> list[int]:
@@ -62,6 +65,7 @@ def timeline_view(
     title: str,
     root: str = "forward",
     measured: Curve | None = None,
+    rung: Rung | None = None,
 ) -> TimelineView:
     """Return what is to be seen of a schedule; `root` names what no submodule made."""
     residence = residence_of(problem, schedule)
@@ -80,6 +84,7 @@ def timeline_view(
         peak_label=_place(graph, run.operation),
         eager=_eager(problem),
         measured=measured,
+        rung=rung,
     )
 
 

@@ -9,7 +9,7 @@ from remat_gen.codegen.module.programs import Program
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Block, Plan, PlannedSegment
+from remat_gen.ir.plan import Block, Plan, PlannedRung, PlannedSegment
 from remat_gen.ir.steps import FETCH, FREE, RUN, SEND, read_step, runs_in, step_line
 from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.solver.law.problem import Problem
@@ -76,11 +76,15 @@ def programs_of_rungs(graph: Graph, plan: Plan, here: Problem) -> tuple[Program,
         GraphError: a schedule is none of this graph, or an operation has no cost.
         IllegalScheduleError: it cannot be run.
     """
-    return tuple(_program(graph, plan, here, i) for i in range(len(plan.rungs)))
+    return tuple(program_of_rung(graph, plan, here, planned) for planned in plan.rungs)
 
 
-def _program(graph: Graph, plan: Plan, here: Problem, i: int) -> Program:
-    planned = plan.rungs[i]
+def program_of_rung(graph: Graph, plan: Plan, here: Problem, planned: PlannedRung) -> Program:
+    """Return what a plan runs on one of its rungs; `here` is the problem of the whole range.
+
+    Raises:
+        GraphError, IllegalScheduleError: see `programs_of_rungs`.
+    """
     costs = Costs(plan.device, planned.costs, plan.alignment_bytes)
     problem = rung_problem(rung_graph(graph, planned.rung), costs, here)
     schedule = schedule_of(problem, planned.schedule)

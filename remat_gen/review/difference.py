@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from remat_gen.ir.plan import Block, Plan
 from remat_gen.ir.steps import FREE, RUN, SEND, read_step, runs_in
@@ -32,7 +32,11 @@ class BlockDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All that changed; `earlier` and `later` are values that are freed at another operation."""
+    """All that changed; `earlier` and `later` are values that are freed at another operation.
+
+    `rungs` has the difference of each rung that both plans have, `new_rungs` and `gone_rungs` are
+    those that one has.
+    """
 
     old: Plan
     new: Plan
@@ -41,17 +45,27 @@ class Difference:
     later: tuple[str, ...]
     added: tuple[str, ...]
     gone: tuple[str, ...]
+    rungs: Mapping[str, Difference] = field(default_factory=dict)
+    new_rungs: tuple[str, ...] = ()
+    gone_rungs: tuple[str, ...] = ()
+
+    @property
+    def schedule_is_same(self) -> bool:
+        """Tell whether the schedules for all steps do the same."""
+        return not (self.blocks or self.earlier or self.later or self.added or self.gone)
 
     @property
     def empty(self) -> bool:
-        """Tell whether the two schedules do the same."""
-        return not (self.blocks or self.earlier or self.later or self.added or self.gone)
+        """Tell whether all schedules of the two do the same."""
+        rungs = all(found.empty for found in self.rungs.values())
+        return self.schedule_is_same and rungs and not (self.new_rungs or self.gone_rungs)
 
 
 def difference(old: Plan, new: Plan) -> Difference:
     """Compare two plans of the same model, or of one that has changed a little."""
     operations = _first_runs(old), _first_runs(new)
     earlier, later = _freed_elsewhere(old, new)
+    before, after = _rungs(old), _rungs(new)
     return Difference(
         old,
         new,
@@ -60,7 +74,17 @@ def difference(old: Plan, new: Plan) -> Difference:
         tuple(later),
         added=tuple(name for name in operations[1] if name not in operations[0]),
         gone=tuple(name for name in operations[0] if name not in operations[1]),
+        rungs={
+            name: difference(before[name], plan) for name, plan in after.items() if name in before
+        },
+        new_rungs=tuple(name for name in after if name not in before),
+        gone_rungs=tuple(name for name in before if name not in after),
     )
+
+
+def _rungs(plan: Plan) -> dict[str, Plan]:
+    """Return what is planned for each rung, by the rung's condition."""
+    return {str(rung.rung): plan.of_rung(rung) for rung in plan.rungs}
 
 
 def _first_runs(plan: Plan) -> dict[str, int]:

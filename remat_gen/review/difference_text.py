@@ -20,15 +20,18 @@ def as_text(found: Difference) -> str:
     for block in found.blocks:
         lines += ["", _blocks(block)]
         lines += [f"  {what:<21}{names}" for what, names in _changes(block, str)]
-    rest = _rest(found, str)
-    return "\n".join([*lines, *([""] if rest else []), *(f"{w:<23}{n}" for w, n in rest)]) + "\n"
+    rest = [f"{what:<23}{names}" for what, names in _rest(found, str)]
+    lines += ["", *rest] if rest else []
+    for name, rung in found.rungs.items():
+        lines += ["", f"rung {name}", as_text(rung).rstrip("\n")]
+    return "\n".join(lines) + "\n"
 
 
 def as_markdown(found: Difference) -> str:
     """Return the difference for a pull request."""
     lines = [*_markdown_figures(found), ""]
-    if found.empty:
-        return "\n".join([*lines, "The schedule is the same.", ""])
+    if found.schedule_is_same:
+        lines += ["The schedule is the same.", ""]
     if found.blocks:
         lines += ["| block | change | |", "|---|---|---|"]
         for block in found.blocks:
@@ -38,6 +41,8 @@ def as_markdown(found: Difference) -> str:
                 name = ""
         lines.append("")
     lines += [f"- {what}: {names}" for what, names in _rest(found, _code)]
+    for name, rung in found.rungs.items():
+        lines += ["", f"**Rung {_code(name)}**", "", as_markdown(rung).rstrip("\n")]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -52,6 +57,9 @@ def as_json(found: Difference) -> dict[str, Any]:
         "freed_later": list(found.later),
         "operations_added": list(found.added),
         "operations_gone": list(found.gone),
+        "rungs": {name: as_json(rung) for name, rung in found.rungs.items()},
+        "rungs_added": list(found.new_rungs),
+        "rungs_gone": list(found.gone_rungs),
     }
 
 
@@ -100,7 +108,7 @@ def _sent(plan: Plan) -> str:
 
 
 def _headline(found: Difference) -> Iterator[str]:
-    if found.empty:
+    if found.schedule_is_same:
         yield "the schedule is the same"
     yield from (
         f"{what:<23}{old} → {new}" if old != new else f"{what:<23}{old}"
@@ -136,6 +144,8 @@ def _rest(found: Difference, spell: Spell) -> list[tuple[str, str]]:
         ("freed later", _listed(found.later, spell)),
         ("operations added", _listed(found.added, spell)),
         ("operations gone", _listed(found.gone, spell)),
+        ("rungs added", _listed(found.new_rungs, spell)),
+        ("rungs gone", _listed(found.gone_rungs, spell)),
     ]
     return [(what, names) for what, names in rest if names]
 

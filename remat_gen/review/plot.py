@@ -12,26 +12,30 @@ from remat_gen.picture.timeline_view import TimelineView, timeline_view
 from remat_gen.review.retrace import Retraced, retrace_file
 
 
-def view_file(path: Path) -> TimelineView:
+def view_file(path: Path, rung: str | None = None) -> TimelineView:
     """Return what is to be seen of a generated module, with what `verify` measured if it ran.
+
+    Of a `rung` it is the longest step that it admits, as planned.
 
     Raises:
         RematError: see `retrace_file`.
     """
-    return view_of(retrace_file(path))
+    return view_of(retrace_file(path, rung))
 
 
 def view_of(retraced: Retraced) -> TimelineView:
     """Return what is to be seen of a schedule on its graph."""
-    path, plan = retraced.existing.path, retraced.existing.plan
+    path, plan, rung = retraced.existing.path, retraced.existing.plan, retraced.rung
+    residence = residence_of(retraced.problem, retraced.schedule)
     return timeline_view(
         retraced.traced.graph,
         retraced.problem,
         retraced.schedule,
         plan.asked.budget_bytes,
-        title=path.name,
+        title=f"{path.name}, {rung}" if rung else path.name,
         root=type(retraced.loaded.model).__name__,
-        measured=recall(path, residence_of(retraced.problem, retraced.schedule)),
+        measured=None if rung else recall(path, residence),
+        rung=rung,
     )
 
 

@@ -6,16 +6,19 @@ looked at on any machine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.without_values import has_constants
 from remat_gen.capture.trace.trace import Traced, trace_loaded
-from remat_gen.ir.errors import GraphError, RematError, StalePlanError
+from remat_gen.ir.errors import GraphError, RematError, StalePlanError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
-from remat_gen.plan.plan_names import schedule_of
+from remat_gen.ir.plan import Plan, PlannedRung
+from remat_gen.ir.rung import Rung
+from remat_gen.plan.plan_names import program_of_rung, schedule_of
 from remat_gen.problem.host_copies_planned import planned_problem
+from remat_gen.problem.rung_problems import rung_graph
 from remat_gen.review.generated_module import Existing
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay
@@ -25,7 +28,10 @@ from remat_gen.units.tracing_units import retrace_units
 
 @dataclass(frozen=True, slots=True)
 class Retraced:
-    """A generated module's plan on the graph that it was made for; `replay` has its figures."""
+    """A generated module's plan on the graph that it was made for; `replay` has its figures.
+
+    With a `rung` all of it is what is planned for that rung, at the longest step that it admits.
+    """
 
     existing: Existing
     loaded: Loaded
@@ -33,18 +39,34 @@ class Retraced:
     problem: Problem
     schedule: Schedule
     replay: Replay
+    rung: Rung | None = None
+
+    def at_rung(self, planned: PlannedRung) -> Retraced:
+        """Return what is planned for one of the rungs."""
+        plan, graph = self.existing.plan, self.traced.graph
+        program = program_of_rung(graph, plan, self.problem, planned)
+        return replace(
+            self,
+            existing=replace(self.existing, plan=plan.of_rung(planned)),
+            traced=replace(self.traced, graph=rung_graph(graph, planned.rung), examples={}),
+            problem=program.problem,
+            schedule=program.schedule,
+            replay=replay(program.problem, program.schedule),
+            rung=planned.rung,
+        )
 
 
-def retrace_file(path: Path) -> Retraced:
+def retrace_file(path: Path, rung: str | None = None) -> Retraced:
     """Read a generated module and its plan, and trace its original again.
 
     Raises:
-        UsageError: the file is not ours, has no plan, or is of another torch.
+        UsageError: the file is not ours, has no plan or no such `rung`, or is of another torch.
         StalePlanError: the original is traced to another graph than the plan's.
         RematError: the original cannot be loaded or traced any more.
     """
     existing = Existing.find(path)
     existing.refuse_other_torch()
+    planned = None if rung is None else _rung_called(existing.plan, rung, path)
     loaded, traced = retrace(existing)
     stale = f"{path}: stale: {{}}; run: {existing.plan.asked.command}"
     if graph_sha256(traced.graph) != existing.plan.graph_sha256:
@@ -54,10 +76,20 @@ def retrace_file(path: Path) -> Retraced:
     try:
         problem = planned_problem(traced.graph, existing.plan)
         schedule = schedule_of(problem, existing.plan.schedule)
-        figures = replay(problem, schedule)
+        whole = Retraced(existing, loaded, traced, problem, schedule, replay(problem, schedule))
+        return whole if planned is None else whole.at_rung(planned)
     except (GraphError, IllegalScheduleError) as error:
         raise StalePlanError(stale.format(f"the plan cannot be carried out: {error}")) from error
-    return Retraced(existing, loaded, traced, problem, schedule, figures)
+
+
+def _rung_called(plan: Plan, text: str, path: Path) -> PlannedRung:
+    """Return the rung that is written so, with spaces or without."""
+    found = {str(planned.rung): planned for planned in plan.rungs}
+    for name, planned in found.items():
+        if name.replace(" ", "") == text.replace(" ", ""):
+            return planned
+    has = ", ".join(found) if found else "none"
+    raise UsageError(f"--rung {text}: the rungs of {path} are: {has}")
 
 
 def retrace(existing: Existing) -> tuple[Loaded, Traced]:
