@@ -32,8 +32,7 @@ from remat_gen.solver.law.search_types import Progress
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
 SMALL = 150  # operations of a bare graph: its least budget is searched for without rockmate's
-WIDE = 250  # operations of a bare graph: repairs take long there
-REPAIRED = 2  # attempts at a smallest budget that are repaired all the same
+WIDE = 250  # operations of a bare graph: repairs at each attempt would take longer than rockmate
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
@@ -143,12 +142,11 @@ class Auto:
         if not small and not self._too_large():
             known.append(self.rockmate.smallest())
         least = min(known, key=self._peak_bytes)
-        numbers = count()
+        numbers = count(2)
 
         def attempt(units: int) -> Program | None:
-            number = next(numbers)
-            self.progress("smallest budget", min(number + 2, ATTEMPTS), ATTEMPTS)
-            return self._attempt(units, number)
+            self.progress("smallest budget", min(next(numbers), ATTEMPTS), ATTEMPTS)
+            return self._within(units, self.short, self.stages if self._repairs() else None)
 
         if small and (found := attempt(self.subject.whole.floor_bytes())) is not None:
             return found  # what one operation alone needs, which is often the answer
@@ -164,10 +162,6 @@ class Auto:
             found = self._within(self._peak_bytes(program) // self.subject.unit - 1, self.long)
         return program
 
-    def _attempt(self, units: int, number: int) -> Program | None:
-        """Return a program within a budget that a short search finds."""
-        return self._within(units, self.short, self.stages if self._repairs(number) else None)
-
     def _within(self, units: int, *entrants: Searching | None) -> Program | None:
         """Return the first program within a budget that some entrants find."""
         contest = Contest(self.subject, units * self.subject.unit)
@@ -176,14 +170,12 @@ class Auto:
                 entrant.enter(contest)
         return None if contest.best is None else contest.best.program
 
-    def _repairs(self, number: int) -> bool:
+    def _repairs(self) -> bool:
         """Tell whether an attempt is worth plans of stages, whose repairs take long on wide graphs.
 
-        There rockmate knows the least already, or, where it is left out, the first attempts are.
+        There rockmate knows the least already, unless it is left out.
         """
-        if self.subject.chain is not None or self._size() <= WIDE:
-            return True
-        return self._too_large() and number < REPAIRED
+        return self.subject.chain is not None or self._size() <= WIDE or self._too_large()
 
     def _peak_bytes(self, program: Program) -> int:
         return self.subject.judge(program)[1].peak_bytes
