@@ -14,6 +14,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
 _HOW = re.compile(
     "^native_|_legit_functional$|_with_update_functional$|(_with_indices|_for_cpu)(?=$|_backward)"
 )
+_PLAIN = {"to_copy": "cast", "batch_norm_legit_no_training": "eval_batch_norm"}
 _TORCH = str(Path(torch.__file__).parent)
 
 ITEM = "remat_gen_item"  # in a node's meta: the user's variable for one of several results
@@ -76,7 +77,7 @@ def operator_name(node: torch.fx.Node) -> str:
 def plain_name(schema: str) -> str:
     """Return an operator's name without what says how it is made: `layer_norm`, `max_pool2d`."""
     name = _HOW.sub("", schema.strip("_"))
-    return "cast" if name == "to_copy" else name
+    return _PLAIN.get(name, name)
 
 
 def schema_name(node: torch.fx.Node) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -103,7 +103,8 @@ class _Lowering:
             elif node.op == "get_attr":
                 self._read_constant(node)
             refuse_unknown_shape(node, self.model_file)
-        hints = naming.hints(nodes, self.storages, self._gradient_hints())
+        ends = self._hints_of(self.ends.gradients()), self._hints_of(self._written())
+        hints = naming.hints(nodes, self.storages, *ends)
         for node in nodes:
             if node.op == "get_attr":
                 self._constant(node)
@@ -273,12 +274,22 @@ class _Lowering:
 
     # -- the step's ends -------------------------------------------------------------------
 
-    def _gradient_hints(self) -> dict[int, str]:
+    def _hints_of(self, ends: Iterable[tuple[Place, End]]) -> dict[int, str]:
+        """Return by the storage of each end the hint of the input that it belongs to."""
         return {
             Storages.key(tensors_of(end)[0]): naming.identifier(input_hint(path, self.parents))
-            for (_, path), end in self.ends.gradients()
+            for (_, path), end in ends
             if isinstance(end, torch.fx.Node)
         }
+
+    def _written(self) -> Iterator[tuple[Place, End]]:
+        """Yield what is written into buffers and inputs, or what the copy is made of that is."""
+        for place, end in self.ends.mutations():
+            while isinstance(end, torch.fx.Node) and is_view(end):
+                end = end.all_input_nodes[0]
+            if isinstance(end, torch.fx.Node) and end.target is torch.ops.aten.copy.default:
+                end = end.args[1]
+            yield place, end
 
     def _graph(self) -> ir.Graph:
         self.ends.refuse_others()

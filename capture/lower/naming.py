@@ -27,6 +27,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "_fused_rms_norm": ("", "rstd"),
     "native_batch_norm": ("", "mean", "invstd"),
     "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
+    "_native_batch_norm_legit_no_training": ("", "mean", "invstd"),
     "_batch_norm_with_update_functional": _WITH_RESERVE,
     "cudnn_batch_norm": _WITH_RESERVE,
     "native_dropout": ("", "mask"),
@@ -38,6 +39,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "_scaled_dot_product_flash_attention_for_cpu": ("", "logsumexp"),
 }
 
+_OF_ITS_OPERAND = {"clone": "copy", "cast": "cast", "repeat": "repeated"}
 _PARTS = ("dropout_mask", "dropout_scale")  # of one call, told apart by their roles
 _PRODUCTS = ("mul", "div", "mm", "bmm")  # one operand times the gradient is the other's gradient
 
@@ -65,11 +67,15 @@ class Namer:
 
 
 def hints(
-    nodes: list[torch.fx.Node], storages: Storages, gradients: dict[int, str]
+    nodes: list[torch.fx.Node],
+    storages: Storages,
+    gradients: dict[int, str],
+    written: dict[int, str],
 ) -> dict[torch.fx.Node, tuple[str, ...]]:
     """Return the hints of each operation's results.
 
-    `gradients` maps the storage of a returned gradient to the hint of what it is the gradient of.
+    `gradients` maps the storage of a returned gradient to the hint of what it is the gradient of,
+    `written` that of a new value to the hint of the buffer or input that it is written into.
     """
     found: dict[torch.fx.Node, tuple[str, ...]] = {}
     backward = _BackwardHints(storages, gradients)
@@ -78,7 +84,7 @@ def hints(
         if node.op != "call_function" or is_view(node):
             continue
         if phase_of(node) is Phase.FORWARD:
-            found[node] = _forward_hints(node, storages, last_of)
+            found[node] = _forward_hints(node, storages, last_of, written)
             backward.learn(node)
         else:
             found[node] = backward.hints(node)
@@ -124,22 +130,23 @@ def phase_of(node: torch.fx.Node) -> Phase:
 
 
 def _forward_hints(
-    node: torch.fx.Node, storages: Storages, last_of: dict[str, torch.fx.Node]
+    node: torch.fx.Node,
+    storages: Storages,
+    last_of: dict[str, torch.fx.Node],
+    written: dict[int, str],
 ) -> tuple[str, ...]:
     hint, variable = metadata.hint_of(node)
     origin = metadata.origin(node)
     name = metadata.operator_name(node)
-    if name in ("clone", "cast") and not (variable and last_of.get(origin) is node):
-        hint = f"{_copied(node, storages) or hint}_{'copy' if name == 'clone' else 'cast'}"
+    value = node.meta["val"]
+    into = written.get(storages.key(value)) if isinstance(value, torch.Tensor) else None
+    if into and not variable:
+        hint = f"{into}_new"
+    elif name in _OF_ITS_OPERAND and not (variable and last_of.get(origin) is node):
+        hint = f"{_copied(node, storages) or hint}_{_OF_ITS_OPERAND[name]}"
     elif origin and last_of.get(origin) is not node and name not in _PARTS:
         hint = name
-    elif not variable and node.args and _is_input(node.args[0]) and name == "add":
-        hint = f"{storages.hint(node.all_input_nodes[0])}_new"  # a counter of the module
     return with_roles(node, hint)
-
-
-def _is_input(value: object) -> bool:
-    return isinstance(value, torch.fx.Node) and value.op == "placeholder"
 
 
 def _copied(node: torch.fx.Node, storages: Storages) -> str:

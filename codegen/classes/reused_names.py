@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -25,22 +25,32 @@ def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     """Return by storage the one that names its variable, for those that share one.
 
     Names that say different things stay apart. Where a line is a method in place and no more, an
-    operator's own name gives way to the user's, and to that of what is made of it.
+    operator's own name gives way to the user's, or else to that of the variable's maker; among
+    gradients to the last one's, which tells what it is the gradient of.
     """
     over = _written_over(body)
     kinds = (plain_name(operation.target.split(".")[1]) for operation in graph.operations)
     operators = _names_of_torch().union(kinds)
     named = {*over, *(taken for taken, _ in over.values())}
-    stems = {s: _stem(hint_of(graph, s).removeprefix("d_"), operators) for s in named}
+    hints = {storage: hint_of(graph, storage) for storage in named}
+    gradients = {storage for storage, hint in hints.items() if hint.startswith("d_")}
+    stems = {s: _stem(hint.removeprefix("d_"), operators) for s, hint in hints.items()}
     told = {s: stem for s, stem in stems.items() if stem not in operators}
     groups: dict[str, list[str]] = {}
+
+    def speaker(group: Sequence[str]) -> str:
+        """Return whose name says most: the user's, or that of a gradient's end, or of the maker."""
+        plain = group[-1] if group[-1] in gradients else group[0]
+        stem = next((told[one] for one in group if one in told), stems[plain])
+        return next(one for one in group if stems[one] == stem)
+
     for name, (taken, in_place) in over.items():
         group = groups.setdefault(taken, [taken])
         says = {told[one] for one in (*group, name) if one in told}
-        if len(says) <= 1 if in_place else stems[name] == stems[_speaker(group, stems, told)]:
+        if len(says) <= 1 if in_place else stems[name] == stems[speaker(group)]:
             group.append(name)
             groups[name] = group
-    return {name: _speaker(group, stems, told) for name, group in groups.items()}
+    return {name: speaker(group) for name, group in groups.items()}
 
 
 @cache
@@ -58,12 +68,6 @@ def _stem(hint: str, operators: frozenset[str]) -> str:
     first = next(ends, len(words))
     stem = "_".join(words[:first])
     return stem if first == len(words) else _stem(stem, operators)
-
-
-def _speaker(group: Sequence[str], stems: Mapping[str, str], told: Mapping[str, str]) -> str:
-    """Return whose name says most: the first one that has the user's, or else the last one's."""
-    stem = next((told[one] for one in group if one in told), stems[group[-1]])
-    return next(one for one in group if stems[one] == stem)
 
 
 def _written_over(body: Body) -> dict[str, tuple[str, bool]]:

@@ -85,6 +85,25 @@ def test_second_use_in_a_module_is_told_by_what_it_reads(tmp_path: Path) -> None
     assert names(graph)[:2] == ["lin", "lin_addmm"]
 
 
+def test_what_is_written_back_is_told_by_where_it_goes(tmp_path: Path) -> None:
+    """Also where it was repeated, and goes back by a copy: an InstanceNorm's statistics."""
+    init = (
+        "self.norm = nn.InstanceNorm1d(4, affine=True, track_running_stats=True)\n"
+        'self.register_buffer("steps", torch.zeros(()))'
+    )
+    forward = "self.steps += 1\nreturn self.norm(x).tanh().sum()"
+    graph = traced(tmp_path, source(init, forward, "(torch.randn(8, 4, 8),)")).graph
+    statistics = ("norm.norm_running_mean", "norm.norm_running_var")
+    assert {f"{name}_new" for name in (*statistics, "steps")} <= {*names(graph)}
+    repeated = (*statistics, "norm.norm_weight", "norm.norm_bias")
+    assert {f"{name}_repeated" for name in repeated} <= {*names(graph)}
+
+
+def test_an_operation_of_an_input_is_no_new_value_of_it(tmp_path: Path) -> None:
+    graph = traced(tmp_path, source(LINEAR, "return self.lin((x + 1).tanh()).sum()")).graph
+    assert names(graph)[0] == "add"
+
+
 def test_an_inserted_layer_renames_nothing_else(tmp_path: Path) -> None:
     layers = "self.first = nn.Linear(8, 8)\nself.h = nn.ModuleList([nn.Linear(8, 8)] * {n})"
     forward = "x = self.first(x)\nfor layer in self.h:\n    x = layer(x).tanh()\nreturn x.sum()"
@@ -162,6 +181,7 @@ def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
         ("max_pool2d_with_indices", "max_pool2d"),
         ("max_pool2d_with_indices_backward", "max_pool2d_backward"),
         ("native_dropout", "dropout"),
+        ("_native_batch_norm_legit_no_training", "eval_batch_norm"),
         ("_to_copy", "cast"),
     ],
 )

@@ -50,9 +50,14 @@ def test_an_operators_name_gives_way_to_the_users() -> None:
     assert reused_names(graph, body) == {"a": "b", "b": "b", "c": "b"}
 
 
-def test_of_operators_names_the_last_is_taken() -> None:
+def test_of_operators_names_the_makers_is_taken() -> None:
     body = _body(_made("a"), _over(B, "a"))
-    assert reused_names(_graph(a="batchnorm2d", b="relu"), body) == {"a": "b", "b": "b"}
+    assert reused_names(_graph(a="mean", b="add"), body) == {"a": "a", "b": "a"}
+
+
+def test_a_gradient_is_called_by_what_it_is_of_in_the_end() -> None:
+    body = _body(_made("a"), _over(B, "a"))
+    assert reused_names(_graph(a="d_rsqrt_mul", b="d_add"), body) == {"a": "b", "b": "b"}
 
 
 def test_a_line_that_assigns_keeps_operators_names_apart() -> None:
