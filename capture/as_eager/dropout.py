@@ -8,14 +8,17 @@ mask of booleans, a quarter of the bytes to retain, and one cheap operation make
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decompositions
 
 from remat_gen.capture.as_eager.draws import draw_mask
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.process.replaced import replaced
 
 _library: Any = torch.library.Library("remat", "DEF")
 _library.define(
@@ -92,3 +95,36 @@ def _scale(x: Tensor, p: float) -> Tensor:
     mask = torch.ops.remat.dropout_mask(x.shape, stride, 1 - p, device=x.device)
     scale: Tensor = torch.ops.remat.dropout_scale(mask, 1 - p, x.dtype)
     return scale
+
+
+@contextlib.contextmanager
+def dropout_of_rnns() -> Iterator[None]:
+    """Drop between the layers of an RNN, as eager does: what torch takes it apart into never drops.
+
+    Its `_rnn_helper` asks for `num_layers < i - 1`, which is never so. It is called for each layer.
+    """
+    one: Callable[..., tuple[Tensor, list[Any]]] = decompositions._rnn_helper
+
+    def layers(
+        x: Tensor,
+        states: Sequence[Any],
+        weights: Sequence[Any],
+        biases: bool,
+        count: int,
+        p: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+        run: Callable[..., Any],
+    ) -> tuple[Tensor, list[Any]]:
+        directions, ends = 2 if bidirectional else 1, []
+        x = x.transpose(0, 1) if batch_first else x
+        for i in range(0, count * directions, directions):
+            x = torch.dropout(x, p, train) if i else x
+            own = states[i : i + directions], weights[i : i + directions]
+            x, last = one(x, *own, biases, 1, 0.0, train, bidirectional, False, run)
+            ends += last
+        return x.transpose(0, 1) if batch_first else x, ends
+
+    with replaced(decompositions, "_rnn_helper", layers):
+        yield

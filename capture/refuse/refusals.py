@@ -121,23 +121,6 @@ def refuse_seeds(seeded: bool) -> None:
         )
 
 
-def refuse_recurrent_dropout(model: nn.Module) -> None:
-    """Refuse dropout between the layers of an RNN: torch's decomposition of it never drops.
-
-    `torch._decomp.decompositions._rnn_helper` asks for `num_layers < i - 1`, which is never so.
-
-    Raises:
-        TraceError: an RNN has such a dropout.
-    """
-    for name, module in model.named_modules():
-        if isinstance(module, nn.RNNBase) and module.dropout and module.num_layers > 1:
-            raise TraceError(
-                f"{name or type(model).__name__} is an nn.{type(module).__name__} with dropout "
-                "between its layers, which is lost when torch traces it: set dropout=0 and put "
-                "nn.Dropout between RNNs of one layer"
-            )
-
-
 def refuse_recurrent_on_gpu(model: nn.Module, stands_for: AbsentDevice | None) -> None:
     """Refuse RNNs on a GPU: cuDNN runs them in one kernel, the trace has them step by step.
 

@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.as_eager.autocast import casts_of_eager
 from remat_gen.capture.as_eager.causal_masks import answered_no
 from remat_gen.capture.as_eager.distributions import unvalidated
+from remat_gen.capture.as_eager.dropout import dropout_of_rnns
 from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
 from remat_gen.capture.as_eager.older_torch import as_in_newest
 from remat_gen.capture.as_eager.resampling import symbolic_resampling
@@ -92,6 +93,7 @@ def trace_joint(
         kept_generators(),
         kept_state(model),
         _lstm_for_training(model),
+        dropout_of_rnns(),
         kernels_of_eager(stands_for),
         calls_of_eager(),
         casts_of_eager(),

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from remat_gen.capture.as_eager.dropout import dropout_of_rnns
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.profile.memory_of_fakes import Call, call_of
 from remat_gen.capture.profile.workspace import inside_bytes
@@ -49,6 +50,7 @@ def fused_lstms(workspace: dict[Call, int]) -> Iterator[None]:
         return decompositions.mkldnn_one_layer_lstm
 
     with (
+        dropout_of_rnns(),
         replaced(torch._VF, "lstm", lstm),
         replaced(decompositions, "select_one_layer_lstm_function", layer),
         replaced(FakeTensorMode, "dispatch", watched),

@@ -85,3 +85,17 @@ def test_the_mask_needs_no_tensor_to_be_drawn_again(tmp_path: Path) -> None:
     ).graph
     (mask,) = (o for o in graph.operations if "dropout_mask" in o.target)
     assert mask.args[:2] == ((2, 4), (4, 1)) and mask.state
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_masks_are_drawn_between_the_layers_of_an_rnn(
+    tmp_path: Path, kind: str, directions: int
+) -> None:
+    """Two for three layers, each of all directions; torch's own trace draws none."""
+    rnn = f"nn.{kind}(8, 8, 3, dropout=0.3, bidirectional={directions == 2})"
+    text = source(f"self.rnn = {rnn}", "return self.rnn(x)[0].sum()", "(torch.randn(3, 4, 8),)")
+    graph = traced(tmp_path, text).graph
+    masks = [o for o in graph.operations if o.target == "remat.dropout_mask.default"]
+    shapes = [graph.tensors[o.outputs[0]].shape for o in masks]
+    assert shapes == 2 * [(3, 4, 8 * directions)]

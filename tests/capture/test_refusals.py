@@ -227,11 +227,6 @@ WITHOUT_A_LINE = {
         "return self.lin(x)",
         "lin has a hook",
     ),
-    "recurrent dropout": (
-        "self.r = nn.GRU(8, 8, 2, dropout=0.1)",
-        "return self.r(x)[0]",
-        "dropout",
-    ),
     "class attribute": (
         LINEAR + "\nNet.calls = 0",
         "Net.calls += 1\nreturn self.lin(x)",
@@ -323,10 +318,6 @@ TOLD = {
     "hook": (
         "hooks on submodules, when the model is planned",
         "refused with the module's name; hooks on the model and on parameters work",
-    ),
-    "recurrent dropout": (
-        "dropout between the layers of `nn.LSTM`, `nn.GRU`, `nn.RNN`",
-        "refused; use one module per layer and `nn.Dropout` between them",
     ),
     "class attribute": ("class attributes that `forward` changes", "refused with its name"),
     "global variable": ("global variables that `forward` changes", "refused with its name"),

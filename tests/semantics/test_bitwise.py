@@ -49,6 +49,16 @@ CASES = {
         "return self.head(torch.addcdiv(h, x, x.exp(), value=0.1))"
     ),
     "an input changed in place": model_source("x.mul_(2)\nreturn self.head(self.body(x))"),
+    "dropout between the layers of an RNN": model_source(
+        "return self.head(self.join(self.rnn(self.body(x))[0]))",
+        init="self.rnn = nn.RNN(8, 8, 3, dropout=0.4, bidirectional=True)\n"
+        "self.join = nn.Linear(16, 8)",
+    ),
+    "dropout between the layers of a GRU": model_source(
+        "y, last = self.rnn(self.body(x)[None])\nreturn self.head(self.join(y[0] + last.sum(0)))",
+        init="self.rnn = nn.GRU(8, 32, 2, dropout=0.4, batch_first=True)\n"
+        "self.join = nn.Linear(32, 8)",
+    ),
     "random operations": model_source(
         "h = self.body(x)\n"
         "h = self.layers[1](h + torch.rand_like(h)) * torch.bernoulli(torch.full_like(h, 0.5))\n"
