@@ -76,17 +76,22 @@ def programs_of_rungs(graph: Graph, plan: Plan, here: Problem) -> tuple[Program,
         GraphError: a schedule is none of this graph, or an operation has no cost.
         IllegalScheduleError: it cannot be run.
     """
-    return tuple(program_of_rung(graph, plan, here, planned) for planned in plan.rungs)
+    return tuple(
+        program_of_rung(rung_graph(graph, planned.rung), plan, here, planned)
+        for planned in plan.rungs
+    )
 
 
-def program_of_rung(graph: Graph, plan: Plan, here: Problem, planned: PlannedRung) -> Program:
-    """Return what a plan runs on one of its rungs; `here` is the problem of the whole range.
+def program_of_rung(there: Graph, plan: Plan, here: Problem, planned: PlannedRung) -> Program:
+    """Return what a plan runs on one of its rungs, whose graph is `there`.
+
+    `here` is the problem of the whole range.
 
     Raises:
         GraphError, IllegalScheduleError: see `programs_of_rungs`.
     """
     costs = Costs(plan.device, planned.costs, plan.alignment_bytes)
-    problem = rung_problem(rung_graph(graph, planned.rung), costs, here)
+    problem = rung_problem(there, costs, here)
     schedule = schedule_of(problem, planned.schedule)
     replay(problem, schedule)
     return Program(problem, schedule, planned.rung)

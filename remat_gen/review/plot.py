@@ -26,15 +26,15 @@ def view_file(path: Path, rung: str | None = None) -> TimelineView:
 def view_of(retraced: Retraced) -> TimelineView:
     """Return what is to be seen of a schedule on its graph."""
     path, plan, rung = retraced.existing.path, retraced.existing.plan, retraced.rung
-    residence = residence_of(retraced.problem, retraced.schedule)
+    schedule = retraced.schedule
     return timeline_view(
         retraced.traced.graph,
         retraced.problem,
-        retraced.schedule,
+        schedule,
         plan.asked.budget_bytes,
         title=f"{path.name}, {rung}" if rung else path.name,
         root=type(retraced.loaded.model).__name__,
-        measured=None if rung else recall(path, residence),
+        measured=None if rung else recall(path, residence_of(retraced.problem, schedule)),
         rung=rung,
     )
 

@@ -43,12 +43,12 @@ class Retraced:
 
     def at_rung(self, planned: PlannedRung) -> Retraced:
         """Return what is planned for one of the rungs."""
-        plan, graph = self.existing.plan, self.traced.graph
+        plan, graph = self.existing.plan, rung_graph(self.traced.graph, planned.rung)
         program = program_of_rung(graph, plan, self.problem, planned)
         return replace(
             self,
             existing=replace(self.existing, plan=plan.of_rung(planned)),
-            traced=replace(self.traced, graph=rung_graph(graph, planned.rung), examples={}),
+            traced=replace(self.traced, graph=graph, examples={}),
             problem=program.problem,
             schedule=program.schedule,
             replay=replay(program.problem, program.schedule),

@@ -77,8 +77,7 @@ def test_an_unknown_rung_names_those_that_there_are(made: Rungs, text: str) -> N
 def changed(plan: Plan) -> Plan:
     """Return a plan in which the first rung alone is planned otherwise, and the last is gone."""
     first, *_ = plan.rungs
-    other = replace(plan.of_rung(first), rungs=())
-    again = replace(first, blocks=other.blocks[:-1], predicted=plan.predicted)
+    again = replace(first, blocks=first.blocks[:-1], predicted=plan.predicted)
     return replace(plan, rungs=(again,))
 
 
