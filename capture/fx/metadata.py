@@ -12,7 +12,7 @@ from remat_gen.ir.graph import Source
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s+([^\n]*)')
 _HOW = re.compile(
-    "^native_|_legit_functional$|_with_update_functional$|(_with_indices|_for_cpu)(?=$|_backward)"
+    "^native_|_legit(_functional)?$|_with_update_functional$|(_with_indices|_for_cpu)(?=$|_backward)"
 )
 _PLAIN = {"to_copy": "cast", "batch_norm_legit_no_training": "eval_batch_norm"}
 _TORCH = str(Path(torch.__file__).parent)

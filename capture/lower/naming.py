@@ -27,6 +27,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "_fused_rms_norm": ("", "rstd"),
     "native_batch_norm": ("", "mean", "invstd"),
     "_native_batch_norm_legit_functional": ("", "mean", "invstd", "running_mean", "running_var"),
+    "_native_batch_norm_legit": ("", "mean", "invstd"),
     "_native_batch_norm_legit_no_training": ("", "mean", "invstd"),
     "_batch_norm_with_update_functional": _WITH_RESERVE,
     "cudnn_batch_norm": _WITH_RESERVE,

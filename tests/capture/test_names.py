@@ -181,6 +181,7 @@ def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
         ("max_pool2d_with_indices", "max_pool2d"),
         ("max_pool2d_with_indices_backward", "max_pool2d_backward"),
         ("native_dropout", "dropout"),
+        ("_native_batch_norm_legit", "batch_norm"),
         ("_native_batch_norm_legit_no_training", "eval_batch_norm"),
         ("_to_copy", "cast"),
     ],
