@@ -34,6 +34,8 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "native_dropout": ("", "mask"),
     "dropout_mask": ("mask",),
     "dropout_scale": ("scale",),
+    "rnn": ("", "state", "cell"),
+    "rnn_steps": ("", "state"),
     "max_pool2d_with_indices": ("", "indices"),
     "nll_loss_forward": ("", "weight"),
     "nll_loss2d_forward": ("", "weight"),
@@ -141,6 +143,8 @@ def _forward_hints(
     name = metadata.operator_name(node)
     value = node.meta["val"]
     into = written.get(storages.key(value)) if isinstance(value, torch.Tensor) else None
+    if name in ("rnn", "rnn_steps") and (layer := _layer_of_rnn(node, storages)):
+        return with_roles(node, layer)
     if into and not variable:
         hint = f"{into}_new"
     elif name in _OF_ITS_OPERAND and not (variable and last_of.get(origin) is node):
@@ -148,6 +152,12 @@ def _forward_hints(
     elif origin and last_of.get(origin) is not node and name not in _PARTS:
         hint = name
     return with_roles(node, hint)
+
+
+def _layer_of_rnn(node: torch.fx.Node, storages: Storages) -> str:
+    """Return `rnn_l1` for what has a parameter `weight_ih_l1`, and nothing for a cell."""
+    _, _, *hints = (storages.hint(n) for n in node.all_input_nodes)
+    return next((f"rnn_{hint.partition('_ih_')[2]}" for hint in hints if "_ih_" in hint), "")
 
 
 def _copied(node: torch.fx.Node, storages: Storages) -> str:

@@ -75,17 +75,13 @@ def refuse_hooked_saving(found: Iterable[LeftOut]) -> None:
             )
 
 
-def fused_kernels(model: nn.Module) -> tuple[LeftOut, ...]:
-    """Return the kernel of an LSTM on the CPU, which a trace has step by step."""
-    fused = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+def whole_rnns(model: nn.Module) -> tuple[LeftOut, ...]:
+    """Return what eager runs of RNNs where a plan runs forward again: their own backward."""
     for name, module in model.named_modules():
-        if fused and isinstance(module, nn.LSTM) and _is_on_cpu(module):
-            return (LeftOut("oneDNN's kernel for nn.LSTM", name or type(model).__name__),)
+        if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            kind = f"torch's backward of nn.{type(module).__name__}"
+            return (LeftOut(kind, name or type(model).__name__),)
     return ()
-
-
-def _is_on_cpu(module: nn.Module) -> bool:
-    return all(parameter.device.type == "cpu" for parameter in module.parameters())
 
 
 def _name_of(hooks: saved_tensors_hooks) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -92,7 +91,6 @@ def trace_joint(
         quiet(),
         kept_generators(),
         kept_state(model),
-        _lstm_for_training(model),
         dropout_of_rnns(),
         kernels_of_eager(stands_for),
         calls_of_eager(),
@@ -235,14 +233,3 @@ class _Separated(nn.Module):
         self.checks = [look for _, look in answering.checks]
         leaves = separated(value, self.differentiated)
         return *leaves, *(tensor for tensor, _ in answering.checks)
-
-
-def _lstm_for_training(model: nn.Module) -> AbstractContextManager[object]:
-    """Keep oneDNN out of the trace of an LSTM: torch takes its kernel for inference there.
-
-    It looks at whether the input requires grad, not at the weights. Other traces keep oneDNN, on
-    which the memory formats of convolutions depend.
-    """
-    if any(isinstance(module, nn.LSTM) for module in model.modules()):
-        return torch.backends.mkldnn.flags(enabled=False)
-    return contextlib.nullcontext()

@@ -39,7 +39,7 @@ from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.host_draws import told_apart
-from remat_gen.capture.refuse.left_out import LeftOut, fused_kernels, refuse_hooked_saving
+from remat_gen.capture.refuse.left_out import LeftOut, refuse_hooked_saving, whole_rnns
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.reasons import explain
@@ -293,7 +293,7 @@ class _Step:
         return () if looks else unread(self.model, self.call, self.returned, read)
 
     def _left_out(self) -> tuple[LeftOut, ...]:
-        kernels = () if self.stands_for else fused_kernels(self.model)
+        kernels = () if self.stands_for else whole_rnns(self.model)
         return (*self.returned.saving, *kernels)
 
 

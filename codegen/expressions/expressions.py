@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.rnn.kernels import RUNS
+from remat_gen.capture.rnn.steps import STEPS
 from remat_gen.codegen.expressions import spelling
 from remat_gen.codegen.expressions.copied_matrices import copied_matrices, copies
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
@@ -57,6 +59,12 @@ _PRODUCTS = {  # how they are written, and of how many dimensions
 _TRANSPOSED = ("aten.t.default", "aten.transpose.int")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
+_RNNS = {
+    "remat.rnn.default": "run_rnn",
+    "remat.rnn_backward.default": "rnn_backward",
+    "remat.rnn_steps.default": "run_steps",
+    "remat.rnn_steps_backward.default": "steps_backward",
+}
 _SIZES = ("view", "permute", "expand")  # methods that take their sizes one by one
 _OMITTED = {"layout": ("strided",), "pin_memory": (False, None)}  # the defaults, said by the trace
 
@@ -219,6 +227,8 @@ class Expressions:
             if self.helps:
                 return "dropout_scale", f"{mask}, {keep}, {dtype}".removesuffix(", torch.float32")
             return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
+        if operation.target in _RNNS:
+            return self._rnn(operation)
         if self._draws_in_place(operation):
             drawn, keep = map(self.argument, operation.args[:2])
             return f"torch.empty_like({drawn}).bernoulli_", keep
@@ -242,6 +252,13 @@ class Expressions:
             function, _ = BATCH_NORMS[operation.target]
             return function, ", ".join(self._args(operation, again))
         return spelling.function(operation.target), self._arguments(operation)
+
+    def _rnn(self, operation: Operation) -> tuple[str, str]:
+        run, *given, reverse = operation.args
+        runs = {**RUNS, **STEPS}[str(run)].__name__
+        of_torch = "torch." * runs.endswith("_cell")
+        arguments = [f"{of_torch}{runs}", *map(self.argument, given)]
+        return _RNNS[operation.target], ", ".join(arguments + ["reverse=True"] * bool(reverse))
 
     def _may_be_of_one(self, operation: Operation) -> bool:
         """Tell whether a gradient is summed over dimensions one of which may have the length 1.

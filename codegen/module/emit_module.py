@@ -16,6 +16,8 @@ from torch import nn
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.step_context import Autocast
+from remat_gen.capture.rnn.kernels import lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.steps import STEPS, run_steps, steps_backward
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.block_text import RESERVED
 from remat_gen.codegen.classes.shared_views import share_views
@@ -204,6 +206,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         "helpers.py.jinja",
         file=_file(target),
         used=used,
+        calls=blocks,
         device=kind_of(target.device),
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
@@ -221,6 +224,9 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         units=shared.units,
         rungs=shared.rungs,
         draws=source_of(draw_mask, compares_53_bits),
+        rnns=source_of(run_rnn, rnn_backward),
+        run_steps=source_of(run_steps, steps_backward),
+        rnn_parts={f.__name__: source_of(f) for f in (lstm_layer, *STEPS.values())},
         autocast=shared.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in shared.lengths],
     )
@@ -293,6 +299,10 @@ def _subclass(name: str, planned: str) -> str:
     )
 
 
+def _has_rnns(text: str) -> bool:
+    return "run_rnn(" in text or "run_steps(" in text
+
+
 def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     """Return the imports that a module's text needs, and its planned forwards."""
     lines = ["import torch"]
@@ -313,7 +323,7 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
         "import operator",
         "import re",
         "import weakref",
-        "from collections.abc import Iterable, Iterator, Mapping",
+        f"from collections.abc import Iterable, Iterator, Mapping{', Sequence' * _has_rnns(text)}",
         "from importlib import import_module",
         f"from itertools import chain, compress{', islice' * ('islice(' in text)}",
         "from string import Formatter",

@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
+from remat_gen.capture.rnn.kernels import lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.steps import STEPS, run_steps, steps_backward
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.environment import source_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
@@ -25,6 +27,8 @@ def generated_names(
     templates = ["helpers.py.jinja", "kept.py.jinja", *["offload.py.jinja"] * offload]
     templates += ["units.py.jinja"] * units + ["rungs.py.jinja"] * rungs
     copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
+    copied.append(source_of(run_rnn, rnn_backward, run_steps, steps_backward))
+    copied.append(source_of(lstm_layer, *STEPS.values()))
     if parts:
         templates.append("parts.py.jinja")
         copied.append(source_of(compiled, fuse, with_lengths, only_result))

@@ -1,0 +1,116 @@
+"""What eager runs as one kernel or call: a cell of an RNN, and oneDNN's layer of an LSTM.
+
+As one operator, whose backward runs it again under autograd: forward keeps nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+_library: Any = torch.library.Library("remat", "FRAGMENT")
+_library.define(
+    "rnn(str run, Tensor x, Tensor[] states, Tensor[] weights, bool reverse) -> Tensor[]"
+)
+_library.define(
+    "rnn_backward(str run, Tensor?[] gradients, Tensor x, Tensor[] states, Tensor[] weights, "
+    "int[] wanted, bool reverse) -> Tensor[]"
+)
+
+
+def lstm_layer(
+    x: Tensor, states: Sequence[Tensor], *weights: Tensor, reverse: bool = False
+) -> Sequence[Tensor]:
+    """Run one direction of an LSTM's layer over a sequence [T, B, C], as eager does on the CPU."""
+    with_biases, (h, c) = len(weights) > 2, states
+    biases = weights[2:] if with_biases else map(torch.zeros_like, weights)
+    how = 2, h.shape[-1], 1, with_biases, False, False, True  # 2: an LSTM
+    kernel = aten.mkldnn_rnn_layer.default
+    made, h, c, _ = kernel(x.contiguous(), *weights[:2], *biases, h, c, reverse, [], *how)
+    return made, h, c
+
+
+def run_rnn(
+    run: Any,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    **how: bool,
+) -> Sequence[Tensor]:
+    """Run a cell or layer of an RNN; return all that it makes, without a graph of it."""
+    x, *given = (t.detach() for t in (x, *states, *weights))
+    count = len(states)
+    with torch.enable_grad():  # oneDNN rounds otherwise where no gradients are asked for
+        made = run(x, given[:count] if count > 1 else given[0], *given[count:], **how)
+    return (made,) if torch.is_tensor(made) else made
+
+
+def rnn_backward(
+    run: Any,
+    gradients: Sequence[Tensor | None],
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    wanted: Sequence[int],
+    **how: bool,
+) -> Sequence[Tensor]:
+    """Return the `wanted` gradients of input, states and weights: it runs again for them."""
+    given = [t.detach().requires_grad_(i in wanted) for i, t in enumerate((x, *states, *weights))]
+    count = 1 + len(states)
+    with torch.enable_grad():
+        made = run(given[0], given[1:count] if count > 2 else given[1], *given[count:], **how)
+    made = (made,) if torch.is_tensor(made) else made
+    ends = [m for m, d in zip(made, gradients, strict=True) if d is not None]
+    came = [d for d in gradients if d is not None]
+    return torch.autograd.grad(ends, [given[i] for i in wanted], came)
+
+
+RUNS: dict[str, Any] = {"lstm": lstm_layer} | {
+    name: getattr(torch, name) for name in "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
+}
+
+
+def _run(run: str, *args: Any) -> list[Tensor]:
+    *given, reverse = args
+    return list(run_rnn(_directed(run, reverse), *given))
+
+
+def _run_backward(run: str, *args: Any) -> list[Tensor]:
+    *given, reverse = args
+    return list(rnn_backward(_directed(run, reverse), *given))
+
+
+def _directed(run: str, reverse: bool) -> Any:
+    return partial(RUNS[run], reverse=True) if reverse else RUNS[run]
+
+
+def _fake(
+    run: str, x: Tensor, states: Sequence[Tensor], _weights: Sequence[Tensor], _reverse: bool
+) -> list[Tensor]:
+    last = [x.new_empty(state.shape) for state in states]
+    return [x.new_empty(*x.shape[:-1], states[0].shape[-1]), *last] if run == "lstm" else last
+
+
+def _fake_backward(
+    _run: str,
+    _gradients: Sequence[Tensor | None],
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    wanted: Sequence[int],
+    _reverse: bool,
+) -> list[Tensor]:
+    given = (x, *states, *weights)
+    return [given[i].new_empty(given[i].shape) for i in wanted]
+
+
+OPERATORS = {"remat.rnn.default": _run, "remat.rnn_backward.default": _run_backward}
+_library.impl("rnn", _run, "CompositeExplicitAutograd")
+_library.impl("rnn_backward", _run_backward, "CompositeExplicitAutograd")
+torch.library.register_fake("remat::rnn", _fake, lib=_library)
+torch.library.register_fake("remat::rnn_backward", _fake_backward, lib=_library)

@@ -1,0 +1,254 @@
+"""Trace RNNs as operators of ours; step by step, as torch does, where eager would run another way.
+
+Layers are apart, dropout between them, and a GRU's directions, so that a plan can choose for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.rnn import kernels as _kernels  # noqa: F401  registers them
+from remat_gen.capture.rnn.steps import STEPS, run_steps
+
+aten, ours = torch.ops.aten, torch.ops.remat
+_LAYERS = "gru lstm rnn_tanh rnn_relu".split()
+_CELLS = "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_Given = Sequence[Tensor]  # input, states, weights
+
+
+class _Rnn(Protocol):
+    """An operator, its backward, and what it does as many operations."""
+
+    def forward(self, given: _Given) -> Sequence[Tensor]: ...
+
+    def backward(
+        self,
+        gradients: Sequence[Tensor | None],
+        given: _Given,
+        made: Tensor,
+        wanted: Sequence[int],
+    ) -> Sequence[Tensor]: ...
+
+    def in_steps(self, given: _Given) -> Sequence[Tensor]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One direction of a layer of steps."""
+
+    run: str
+    reverse: bool
+
+    def forward(self, given: _Given) -> Sequence[Tensor]:
+        x, state, *weights = given
+        made: Sequence[Tensor] = ours.rnn_steps(self.run, x, state, weights, self.reverse)
+        return made
+
+    def backward(
+        self,
+        gradients: Sequence[Tensor | None],
+        given: _Given,
+        made: Tensor,
+        wanted: Sequence[int],
+    ) -> Sequence[Tensor]:
+        x, state, *weights = given
+        found: Sequence[Tensor] = ours.rnn_steps_backward(
+            self.run, *gradients, x, state, made, weights, wanted, self.reverse
+        )
+        return found
+
+    def in_steps(self, given: _Given) -> Sequence[Tensor]:
+        x, state, *weights = given
+        return run_steps(STEPS[self.run], x, state, weights, self.reverse)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """A cell, or one direction of an LSTM's layer, of `count` states; `plain` is its arithmetic."""
+
+    run: str
+    count: int
+    plain: Callable[[Tensor, list[Tensor], list[Tensor]], Sequence[Tensor]]
+    reverse: bool = False
+
+    def forward(self, given: _Given) -> Sequence[Tensor]:
+        made: Sequence[Tensor] = ours.rnn(self.run, *self._parted(given), self.reverse)
+        return made
+
+    def backward(
+        self,
+        gradients: Sequence[Tensor | None],
+        given: _Given,
+        made: Tensor,
+        wanted: Sequence[int],
+    ) -> Sequence[Tensor]:
+        parts = *self._parted(given), wanted, self.reverse
+        found: Sequence[Tensor] = ours.rnn_backward(self.run, gradients, *parts)
+        return found
+
+    def in_steps(self, given: _Given) -> Sequence[Tensor]:
+        return self.plain(*self._parted(given))
+
+    def _parted(self, given: _Given) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        first = 1 + self.count
+        return given[0], list(given[1:first]), list(given[first:])
+
+
+class _Whole(torch.autograd.Function):
+    """Shows autograd an operator and its backward."""
+
+    apply: Any  # torch's has no types
+
+    @staticmethod
+    def forward(ctx: Any, rnn: _Rnn, *given: Tensor) -> tuple[Tensor, ...]:
+        made = tuple(rnn.forward(given))
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*given, made[0])
+        ctx.rnn = rnn
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        *given, made = ctx.saved_tensors
+        wanted = [i for i in range(len(given)) if ctx.needs_input_grad[1 + i]]
+        if torch.is_grad_enabled():  # of a gradient that is differentiated once more
+            found = _differentiable(ctx.rnn, given, wanted, gradients)
+        else:
+            found = ctx.rnn.backward(gradients, given, made, wanted)
+        by_place = dict(zip(wanted, found, strict=True))
+        return None, *map(by_place.get, range(len(given)))
+
+
+def _differentiable(
+    rnn: _Rnn, given: _Given, wanted: Sequence[int], gradients: Sequence[Tensor | None]
+) -> Sequence[Tensor]:
+    pairs = zip(rnn.in_steps(given), gradients, strict=True)
+    came = [(made, gradient) for made, gradient in pairs if gradient is not None]
+    ends, gradients = zip(*came, strict=True)
+    return torch.autograd.grad(ends, [given[i] for i in wanted], gradients, create_graph=True)
+
+
+def _layers(
+    run: str,
+    plain: Callable[..., tuple[Tensor, ...]],
+    x: Tensor,
+    hx: Tensor | Sequence[Tensor],
+    weights: Sequence[Tensor],
+    biases: bool,
+    count: int,
+    p: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """Run the layers of an RNN one after another, each as an operator."""
+    states = [hx] if isinstance(hx, Tensor) else list(hx)
+    directions, many = 2 if bidirectional else 1, len(weights) // count
+    projected = many not in (2 * directions, 4 * directions)
+    given = (x, *states, *weights)
+    if projected or not _may_be_whole(given) or (run == "lstm" and not _is_of_onednn(given)):
+        how = count, p, train, bidirectional, batch_first
+        return _in_steps(plain, x, hx, weights, biases, *how)
+    x = x.transpose(0, 1) if batch_first else x
+    last: list[Sequence[Tensor]] = []
+    for i in range(count):
+        x = torch.dropout(x, p, train) if i else x
+        own = [state[i * directions : (i + 1) * directions].unbind() for state in states]
+        of_layer = weights[i * many : (i + 1) * many]
+        x, *ends = _directions(partial(_direction, run, plain), x, own, of_layer)
+        last.append(ends)
+    joined = [ends[0] if count == 1 else torch.cat(ends) for ends in zip(*last, strict=True)]
+    return x.transpose(0, 1) if batch_first else x, *joined
+
+
+def _directions(
+    direction: Callable[[int, bool], _Rnn],
+    x: Tensor,
+    states: Sequence[Sequence[Tensor]],
+    weights: Sequence[Tensor],
+) -> tuple[Tensor, ...]:
+    """Run both directions of a layer, or its only one."""
+    many = len(weights) // len(states[0])
+    found = []
+    for i, own in enumerate(zip(*states, strict=True)):
+        rnn = direction(many, bool(i))
+        found.append(_Whole.apply(rnn, x, *own, *weights[i * many : (i + 1) * many]))
+    made, *last = zip(*found, strict=True)
+    return made[0] if len(made) == 1 else torch.cat(made, dim=-1), *map(torch.stack, last)
+
+
+def _direction(
+    run: str, plain: Callable[..., tuple[Tensor, ...]], many: int, reverse: bool
+) -> _Rnn:
+    """Return a direction of a layer of `many` weights."""
+
+    def of_lstm(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, ...]:
+        x = x.flip(0) if reverse else x
+        states = [state[None] for state in states]
+        how = many > 2, 1, 0.0, True, False, False
+        made, *last = _in_steps(plain, x, states, weights, *how)
+        return made.flip(0) if reverse else made, *(state[0] for state in last)
+
+    return _Kernel(run, 2, of_lstm, reverse) if run == "lstm" else _Loop(run, reverse)
+
+
+def _in_steps(plain: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Tensor, ...]:
+    """Run torch's own way; without oneDNN, whose kernel for inference it would take."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        return plain(*args)
+
+
+def _cell(operator: Any, x: Tensor, hx: Tensor | Sequence[Tensor], *weights: Tensor | None) -> Any:
+    """Run a cell as an operator."""
+    plain = partial(operator._op_dk, _COMPOSITE)
+    states = [hx] if isinstance(hx, Tensor) else list(hx)
+    present = [weight for weight in weights if weight is not None]
+    if len(present) % 2 or not _may_be_whole((x, *states, *present)):
+        return plain(x, hx, *weights)
+
+    def in_steps(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> Sequence[Tensor]:
+        made = plain(x, states if len(states) > 1 else states[0], *weights)
+        return (made,) if isinstance(made, Tensor) else made
+
+    name = operator.overloadpacket.__name__
+    made = _Whole.apply(_Kernel(name, len(states), in_steps), x, *states, *present)
+    return made[0] if isinstance(hx, Tensor) else made
+
+
+def _may_be_whole(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether the operator is what eager runs: autocast and functorch look inside."""
+    device = tensors[0].device
+    return not (
+        kind_of(device).has_fused_rnns
+        or torch.is_autocast_enabled(device.type)
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def _is_of_onednn(tensors: Sequence[Tensor]) -> bool:
+    """Tell whether eager runs an LSTM's layers by oneDNN."""
+    onednn = torch.backends.mkldnn
+    plain = all(t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
+    return plain and onednn.is_available() and bool(onednn.enabled)
+
+
+def kernels() -> dict[Any, Callable[..., Any]]:
+    """Return what is traced for each of torch's operators."""
+    found: dict[Any, Callable[..., Any]] = {}
+    for name in _LAYERS:
+        operator = getattr(aten, name).input
+        found[operator] = partial(_layers, name, operator.py_kernels[_COMPOSITE])
+    for name in _CELLS:
+        packet = getattr(aten, name)
+        found |= {
+            cell: partial(_cell, cell) for cell in (getattr(packet, o) for o in packet.overloads())
+        }
+    return found
