@@ -21,7 +21,7 @@ from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.as_eager.resampling import RESAMPLING
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import batch_norm, cudnn_batch_norm
-from remat_gen.capture.rnn import whole
+from remat_gen.capture.rnn import traced_rnns
 
 aten = torch.ops.aten
 _Key: TypeAlias = torch._C.DispatchKey
@@ -38,7 +38,7 @@ _OURS: _Kernels = {
     aten.dropout.default: _for(dropout),
     aten.dropout_.default: _for(dropout_),
     aten.cudnn_batch_norm.default: {_Key.Autograd: cudnn_batch_norm},
-    **{operator: _for(kernel) for operator, kernel in whole.kernels().items()},
+    **{operator: _for(kernel) for operator, kernel in traced_rnns.kernels().items()},
 }
 _OF_GPU: _Kernels = {
     aten.dropout.default: _for(dropout_of_gpu),

@@ -11,7 +11,7 @@ import torch
 
 from remat_gen.capture.as_eager.dropout import dropout_mask, dropout_scale
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.rnn import kernels, steps
+from remat_gen.capture.rnn import run_whole, step_by_step
 from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import CHECK, Argument, Literal, Operation, Ref
 from remat_gen.ir.size import Size
@@ -39,8 +39,8 @@ _OWN: dict[str, Callable[..., Any]] = {
     CHECK: check_value,
     "remat.dropout_mask.default": dropout_mask,
     "remat.dropout_scale.default": dropout_scale,
-    **kernels.OPERATORS,
-    **steps.OPERATORS,
+    **run_whole.OPERATORS,
+    **step_by_step.OPERATORS,
 }
 
 

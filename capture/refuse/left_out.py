@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Graph
 
 _CHECKPOINT = "torch.utils.checkpoint"
 _ON_HOST = "save_on_cpu"
@@ -75,12 +76,13 @@ def refuse_hooked_saving(found: Iterable[LeftOut]) -> None:
             )
 
 
-def whole_rnns(model: nn.Module) -> tuple[LeftOut, ...]:
-    """Return what eager runs of RNNs where a plan runs forward again: their own backward."""
-    for name, module in model.named_modules():
-        if isinstance(module, nn.RNNBase | nn.RNNCellBase):
-            kind = f"torch's backward of nn.{type(module).__name__}"
-            return (LeftOut(kind, name or type(model).__name__),)
+def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
+    """Return torch's backward of RNNs, where that of the graph runs forward again."""
+    if any(o.target.startswith("remat.rnn") for o in graph.operations):
+        for name, module in model.named_modules():
+            if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+                kind = f"torch's backward of nn.{type(module).__name__}"
+                return (LeftOut(kind, name or type(model).__name__),)
     return ()
 
 

@@ -39,7 +39,7 @@ from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.host_draws import told_apart
-from remat_gen.capture.refuse.left_out import LeftOut, refuse_hooked_saving, whole_rnns
+from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.reasons import explain
@@ -280,7 +280,7 @@ class _Step:
             self.reads.with_buffers(joint.assumed).by_layout(self._unread(read)),
             hooked=has_library_hooks(self.model),
             autocast=autocast_of(self.model),
-            left_out=self._left_out(),
+            left_out=self._left_out(graph),
             values=joint.assumed,
             kept=self.looks.left if self.looks else (),
             first=self.first,
@@ -292,9 +292,8 @@ class _Step:
         looks = self.looks or self.first
         return () if looks else unread(self.model, self.call, self.returned, read)
 
-    def _left_out(self) -> tuple[LeftOut, ...]:
-        kernels = () if self.stands_for else whole_rnns(self.model)
-        return (*self.returned.saving, *kernels)
+    def _left_out(self, graph: Graph) -> tuple[LeftOut, ...]:
+        return (*self.returned.saving, *backward_of_rnns(self.model, graph))
 
 
 def _refuse_host_draws(model: nn.Module, call: Call, looks: Looks | None) -> None:

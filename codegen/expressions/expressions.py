@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.rnn.kernels import RUNS
-from remat_gen.capture.rnn.steps import STEPS
+from remat_gen.capture.rnn.run_whole import RUNS
+from remat_gen.capture.rnn.step_by_step import STEPS
 from remat_gen.codegen.expressions import spelling
 from remat_gen.codegen.expressions.copied_matrices import copied_matrices, copies
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of

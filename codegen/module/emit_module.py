@@ -16,8 +16,8 @@ from torch import nn
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.step_context import Autocast
-from remat_gen.capture.rnn.kernels import lstm_layer, rnn_backward, run_rnn
-from remat_gen.capture.rnn.steps import STEPS, run_steps, steps_backward
+from remat_gen.capture.rnn.run_whole import lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.block_text import RESERVED
 from remat_gen.codegen.classes.shared_views import share_views

@@ -7,8 +7,8 @@ from functools import cache
 from importlib.resources import files
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
-from remat_gen.capture.rnn.kernels import lstm_layer, rnn_backward, run_rnn
-from remat_gen.capture.rnn.steps import STEPS, run_steps, steps_backward
+from remat_gen.capture.rnn.run_whole import lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.environment import source_of
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths

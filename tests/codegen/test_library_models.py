@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from emitting import Emitted, assert_bitwise, at_share, compared, emit
-
-from remat_gen.verification.compare import Match
+from emitting import Emitted, assert_bitwise, at_share, emit
 
 TRANSFORMERS = """\
 import torch
@@ -108,9 +106,10 @@ def test_torch_transformer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
-def test_recurrent_networks_agree_up_to_rounding(tmp_path: Path, kind: str) -> None:
-    """Eager's own kernels for a whole sequence are no operators of a trace: each step is."""
-    inner = f"nn.{kind}(16, 16, 2, batch_first=True)"
+@pytest.mark.parametrize("directions", [1, 2])
+def test_recurrent_networks(tmp_path: Path, kind: str, directions: int) -> None:
+    """Torch runs them by kernels or loops of its own; dropout is drawn between the layers."""
+    how = f"dropout=0.2, batch_first=True, bidirectional={directions == 2}"
+    inner = f"nn.{kind}(16, {16 // directions}, 2, {how})"
     text = TORCH.format(inner=inner, call="self.inner(x)[0]")
-    found = compared(emit(tmp_path, text, at_share("rotor", 0.3)))
-    assert all(c.match is not Match.DIFFERENT for c in found)
+    assert_bitwise(emit(tmp_path, text, at_share("rotor", 1.0)))

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.rnn import kernels as _kernels  # noqa: F401  registers them
-from remat_gen.capture.rnn.steps import STEPS, run_steps
+from remat_gen.capture.rnn import run_whole as _run_whole  # noqa: F401  registers them
+from remat_gen.capture.rnn.step_by_step import STEPS, run_steps
 
 aten, ours = torch.ops.aten, torch.ops.remat
 _LAYERS = "gru lstm rnn_tanh rnn_relu".split()
