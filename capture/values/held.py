@@ -19,6 +19,8 @@ from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 
 _OF_TORCH = frozenset(vars(nn.Module())) | {INSTALLED}
+# What nn.RNNBase makes of its parameters, anew where these are others.
+_DERIVED = frozenset(("_flat_weights", "_flat_weight_refs"))
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _GONE = object()
 
@@ -55,8 +57,8 @@ class Held:
             own = {k: v for k, v in vars(module).items() if k not in _OF_TORCH}
             start = f"{name}." if name else ""
             held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
-            for attribute, value in own.items():
-                held._note(value, f"{start}{attribute}")
+            for attribute in own.keys() - _DERIVED:
+                held._note(own[attribute], f"{start}{attribute}")
         for name, value in list(file.items()):
             if isinstance(value, (dict, list)) and name[:2] != "__":
                 held._note(value, f":{name}")
@@ -83,7 +85,7 @@ class Held:
         found: dict[str, tuple[Any, Any]] = {}
         for holder in self.holders:
             old, new = dict(_items(holder.before)), dict(_items(holder.inside))
-            for key in (old.keys() | new.keys()) - holder.left:
+            for key in (old.keys() | new.keys()) - holder.left - _DERIVED:
                 pair = old.get(key, _GONE), new.get(key, _GONE)
                 if pair[0] is not pair[1]:
                     found[f"{holder.start}{key}{holder.end}"] = pair

@@ -171,3 +171,9 @@ def test_frozen_weights_get_no_gradient(tmp_path: Path) -> None:
     (backward,) = (o for o in graph.operations if o.target.startswith("remat.rnn_steps_backward"))
     *_, wanted, _ = backward.args
     assert wanted == (2, 4, 5)
+
+
+def test_what_an_rnn_makes_of_its_parameters_is_no_state(tmp_path: Path) -> None:
+    """Where forward looks at values, others stand in its parameters' place, and it notes those."""
+    call = "if not torch.isfinite(x).all():\n    raise ValueError(x)\nreturn self.r(x)[0].sum()"
+    assert targets(graph_of(tmp_path, "nn.LSTM(8, 6)", call))
