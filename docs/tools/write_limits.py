@@ -68,8 +68,8 @@ _TAIL = """
 
 PyTorch itself takes other formulas here when it is traced. `verify` says so, with the difference.
 
-- `nn.GRU` and `nn.GRUCell` on the CPU, of hidden sizes that pairs of vector registers do not divide
-  (16, 24 or 48 with AVX-512).
+- An `nn.GRU` or `nn.RNN` on the CPU that `forward` calls twice: eager adds the gradients of all of
+  its steps into one sum.
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.
