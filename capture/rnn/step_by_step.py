@@ -70,6 +70,7 @@ def steps_backward(
     """Return the `wanted` gradients of input, state and weights; each step runs again for them."""
     x, state, *weights = (t.detach().requires_grad_() for t in (x, state, *weights))
     of_x, own = weights[::2], weights[1::2]
+    x.requires_grad_(0 in wanted)
     with torch.enable_grad():
         gates = F.linear(x, *of_x)
     d_gates = gates.detach()  # a step's take the place of what it has read
@@ -90,8 +91,10 @@ def steps_backward(
                 came.append(d_made[before])
         d_gates[t], d_h, *d_now = torch.autograd.grad(ends, [read, h, *own], came)
         d_own = [d.add_(now) for d, now in zip(d_own, d_now, strict=False)] or d_now
-    d_x, *d_of_x = torch.autograd.grad(gates, [x, *of_x], d_gates)
-    found = [d_x, d_h, *(d for pair in zip(d_of_x, d_own, strict=True) for d in pair)]
+    leaves = [x, *of_x] if 0 in wanted else of_x
+    d_leaves = torch.autograd.grad(gates, leaves, d_gates)
+    d_weights = [d for pair in zip(d_leaves[-len(of_x) :], d_own, strict=True) for d in pair]
+    found = [d_leaves[0], d_h, *d_weights]
     return [found[i] for i in wanted]
 
 

@@ -126,6 +126,19 @@ def test_a_cell_and_its_gradients_are_torchs(run: str, biases: bool) -> None:
     assert all(map(torch.equal, found, expected))
 
 
+@pytest.mark.parametrize("wanted", [(2, 3), (0,), (1, 5), (4,)])
+def test_only_gradients_that_are_wanted_are_made(wanted: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    layer = nn.GRU(5, 7)
+    given = [torch.randn(6, 3, 5), torch.randn(3, 7), *(p.detach() for p in layer.parameters())]
+    made, _ = run_steps(STEPS["gru"], given[0], given[1], given[2:])
+    arguments = torch.randn_like(made), None, *given[:2], made, given[2:]
+    every = steps_backward(STEPS["gru"], *arguments, range(6))
+    found = steps_backward(STEPS["gru"], *arguments, wanted)
+    assert len(found) == len(wanted)
+    assert all(torch.equal(d, every[i]) for d, i in zip(found, wanted, strict=True))
+
+
 def targets(graph: Graph) -> list[str]:
     return [o.target for o in graph.operations if o.target.startswith("remat.rnn")]
 
