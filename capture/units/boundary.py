@@ -150,12 +150,15 @@ class _Call:
         self, tensors: Sequence[torch.Tensor], incoming: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """Run the unit again, and backward: return the gradients of its tensors."""
-        given = _apart(tensors)
+        given, found = _apart(tensors), dict[int, torch.Tensor]()
+        for i, tensor in enumerate(given):  # `.grad` would be laid out as the tensor is
+            if tensor.requires_grad:
+                tensor.register_hook(partial(found.__setitem__, i))
         pairs = zip(self.results(given), incoming, strict=True)
         self.values.clear()
         wanted = [(t, d) for t, d in pairs if t.requires_grad and d is not None]
         torch.autograd.backward([t for t, _ in wanted], [d for _, d in wanted])
-        return [tensor.grad for tensor in given]
+        return [found.get(i) for i in range(len(given))]
 
 
 class _Boundary(torch.autograd.Function):

@@ -81,6 +81,11 @@ def plan(
         generated = remat_gen.generate(
             source, budget=budget, units=[] if whole else PATTERNS[name].split(), **options
         )
+    return pair_of(source, generated)
+
+
+def pair_of(source: Path, generated: Generated) -> Pair:
+    """Import a file and what was generated for it."""
     assert generated.output is not None
     return Pair(generated, _imported(source), _imported(generated.output))
 

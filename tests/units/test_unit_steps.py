@@ -160,3 +160,46 @@ def test_summands_are_explained_where_they_are_handed_in(tmp_path: Path) -> None
     text = output.read_text()
     assert "memory=memory" in text and "memory_2=memory" in text
     assert re.search(r"# .*memory_2.*: for more summands of a gradient", text)
+
+
+TRANSPOSED = """\
+import torch
+from torch import Tensor, nn
+
+
+class Turned(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).transpose(0, 1)
+
+
+def build_model() -> nn.Module:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = Turned(64, 256), nn.Linear(256, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.down(self.up(x)).square().mean()
+
+    return Net()
+
+
+def example_inputs() -> tuple[Tensor]:
+    return (torch.randn(32, 16, 64),)
+"""
+
+
+def test_a_gradient_in_other_strides_than_a_units_result_is_counted_twice(tmp_path: Path) -> None:
+    """One unit makes it as its kernel does, the other's backward takes it as it had returned."""
+    source = tmp_path / "net.py"
+    source.write_text(TRANSPOSED, encoding="utf-8")
+    generated = remat_gen.generate(
+        source, budget="4MB", units=["up", "down"], static=True, device="cpu"
+    )
+    pair = planned_units.pair_of(source, generated)
+    assert same_bits(pair)
+    _, planned = pair.models()
+    assert peak(pair, planned) <= generated.plan.predicted.peak_bytes
+    assert generated.plan.units is not None
+    *_, at_end = generated.plan.units.held_bytes
+    assert at_end >= 2 * 32 * 16 * 256 * 4  # where `up` goes back: what came, and in its strides
