@@ -39,6 +39,9 @@ class LeftOut:
     what: str
     where: str
 
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where})"
+
 
 @contextlib.contextmanager
 def watched_saving() -> Iterator[dict[str, LeftOut]]:

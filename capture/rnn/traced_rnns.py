@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,85 +21,63 @@ aten, ours = torch.ops.aten, torch.ops.remat
 _LAYERS = "gru lstm rnn_tanh rnn_relu".split()
 _CELLS = "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-_Given = Sequence[Tensor]  # input, states, weights
-
-
-class _Rnn(Protocol):
-    """An operator, its backward, and what it does as many operations."""
-
-    def forward(self, given: _Given) -> Sequence[Tensor]: ...
-
-    def backward(
-        self,
-        gradients: Sequence[Tensor | None],
-        given: _Given,
-        made: Tensor,
-        wanted: Sequence[int],
-    ) -> Sequence[Tensor]: ...
-
-    def in_steps(self, given: _Given) -> Sequence[Tensor]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """One direction of a layer of steps."""
+class _Rnn:
+    """An operator, its backward, and what it does as many operations.
 
-    run: str
-    reverse: bool
+    Each is called with input, states and weights; `backward` with the gradients of the results, the
+    first result, and which gradients are wanted before these.
+    """
 
-    def forward(self, given: _Given) -> Sequence[Tensor]:
-        x, state, *weights = given
-        made: Sequence[Tensor] = ours.rnn_steps(self.run, x, state, weights, self.reverse)
-        return made
-
-    def backward(
-        self,
-        gradients: Sequence[Tensor | None],
-        given: _Given,
-        made: Tensor,
-        wanted: Sequence[int],
-    ) -> Sequence[Tensor]:
-        x, state, *weights = given
-        found: Sequence[Tensor] = ours.rnn_steps_backward(
-            self.run, *gradients, x, state, made, weights, wanted, self.reverse
-        )
-        return found
-
-    def in_steps(self, given: _Given) -> Sequence[Tensor]:
-        x, state, *weights = given
-        return run_steps(STEPS[self.run], x, state, weights, self.reverse)
+    forward: Callable[..., Sequence[Tensor]]
+    backward: Callable[..., Sequence[Tensor]]
+    in_steps: Callable[..., Sequence[Tensor]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """A cell, or one direction of an LSTM's layer, of `count` states; `plain` is its arithmetic."""
+def _loop(run: str, reverse: bool) -> _Rnn:
+    """Return one direction of a layer of steps."""
 
-    run: str
-    count: int
-    plain: Callable[[Tensor, list[Tensor], list[Tensor]], Sequence[Tensor]]
-    reverse: bool = False
-
-    def forward(self, given: _Given) -> Sequence[Tensor]:
-        made: Sequence[Tensor] = ours.rnn(self.run, *self._parted(given), self.reverse)
-        return made
+    def forward(x: Tensor, state: Tensor, *weights: Tensor) -> Any:
+        return ours.rnn_steps(run, x, state, weights, reverse)
 
     def backward(
-        self,
         gradients: Sequence[Tensor | None],
-        given: _Given,
         made: Tensor,
         wanted: Sequence[int],
-    ) -> Sequence[Tensor]:
-        parts = *self._parted(given), wanted, self.reverse
-        found: Sequence[Tensor] = ours.rnn_backward(self.run, gradients, *parts)
-        return found
+        x: Tensor,
+        state: Tensor,
+        *weights: Tensor,
+    ) -> Any:
+        read = x, state, made, weights, wanted
+        return ours.rnn_steps_backward(run, *gradients, *read, reverse)
 
-    def in_steps(self, given: _Given) -> Sequence[Tensor]:
-        return self.plain(*self._parted(given))
+    def in_steps(x: Tensor, state: Tensor, *weights: Tensor) -> Sequence[Tensor]:
+        return run_steps(STEPS[run], x, state, weights, reverse)
 
-    def _parted(self, given: _Given) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        first = 1 + self.count
-        return given[0], list(given[1:first]), list(given[first:])
+    return _Rnn(forward, backward, in_steps)
+
+
+def _kernel(run: str, count: int, plain: Callable[..., Any], reverse: bool = False) -> _Rnn:
+    """Return a cell, or a direction of an LSTM's layer; `plain` is the same in many operations."""
+
+    def forward(x: Tensor, *rest: Tensor) -> Any:
+        return ours.rnn(run, x, rest[:count], rest[count:], reverse)
+
+    def backward(
+        gradients: Sequence[Tensor | None],
+        _made: Tensor,
+        wanted: Sequence[int],
+        x: Tensor,
+        *rest: Tensor,
+    ) -> Any:
+        return ours.rnn_backward(run, gradients, x, rest[:count], rest[count:], wanted, reverse)
+
+    def in_steps(x: Tensor, *rest: Tensor) -> Any:
+        return plain(x, rest[:count], rest[count:])
+
+    return _Rnn(forward, backward, in_steps)
 
 
 class _Whole(torch.autograd.Function):
@@ -109,7 +87,7 @@ class _Whole(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rnn: _Rnn, *given: Tensor) -> tuple[Tensor, ...]:
-        made = tuple(rnn.forward(given))
+        made = tuple(rnn.forward(*given))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*given, made[0])
         ctx.rnn = rnn
@@ -120,20 +98,14 @@ class _Whole(torch.autograd.Function):
         *given, made = ctx.saved_tensors
         wanted = [i for i in range(len(given)) if ctx.needs_input_grad[1 + i]]
         if torch.is_grad_enabled():  # of a gradient that is differentiated once more
-            found = _differentiable(ctx.rnn, given, wanted, gradients)
+            pairs = zip(ctx.rnn.in_steps(*given), gradients, strict=True)
+            ends, came = zip(*((m, d) for m, d in pairs if d is not None), strict=True)
+            leaves = [given[i] for i in wanted]
+            found = torch.autograd.grad(ends, leaves, came, create_graph=True)
         else:
-            found = ctx.rnn.backward(gradients, given, made, wanted)
+            found = ctx.rnn.backward(gradients, made, wanted, *given)
         by_place = dict(zip(wanted, found, strict=True))
         return None, *map(by_place.get, range(len(given)))
-
-
-def _differentiable(
-    rnn: _Rnn, given: _Given, wanted: Sequence[int], gradients: Sequence[Tensor | None]
-) -> Sequence[Tensor]:
-    pairs = zip(rnn.in_steps(given), gradients, strict=True)
-    came = [(made, gradient) for made, gradient in pairs if gradient is not None]
-    ends, gradients = zip(*came, strict=True)
-    return torch.autograd.grad(ends, [given[i] for i in wanted], gradients, create_graph=True)
 
 
 def _layers(
@@ -154,7 +126,7 @@ def _layers(
     directions, many = 2 if bidirectional else 1, len(weights) // count
     projected = many not in (2 * directions, 4 * directions)
     given = (x, *states, *weights)
-    if projected or not _may_be_whole(given) or (run == "lstm" and not _is_of_onednn(given)):
+    if projected or not _may_be_whole(given) or (run == "lstm" and not is_of_onednn(given)):
         how = count, p, train, bidirectional, batch_first
         return _in_steps(plain, x, hx, weights, biases, *how)
     x = x.transpose(0, 1) if batch_first else x
@@ -197,7 +169,7 @@ def _direction(
         made, *last = _in_steps(plain, x, states, weights, *how)
         return made.flip(0) if reverse else made, *(state[0] for state in last)
 
-    return _Kernel(run, 2, of_lstm, reverse) if run == "lstm" else _Loop(run, reverse)
+    return _kernel(run, 2, of_lstm, reverse) if run == "lstm" else _loop(run, reverse)
 
 
 def _in_steps(plain: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Tensor, ...]:
@@ -219,7 +191,7 @@ def _cell(operator: Any, x: Tensor, hx: Tensor | Sequence[Tensor], *weights: Ten
         return (made,) if isinstance(made, Tensor) else made
 
     name = operator.overloadpacket.__name__
-    made = _Whole.apply(_Kernel(name, len(states), in_steps), x, *states, *present)
+    made = _Whole.apply(_kernel(name, len(states), in_steps), x, *states, *present)
     return made[0] if isinstance(hx, Tensor) else made
 
 
@@ -233,7 +205,7 @@ def _may_be_whole(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def _is_of_onednn(tensors: Sequence[Tensor]) -> bool:
+def is_of_onednn(tensors: Sequence[Tensor]) -> bool:
     """Tell whether eager runs an LSTM's layers by oneDNN."""
     onednn = torch.backends.mkldnn
     plain = all(t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)

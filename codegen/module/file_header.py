@@ -33,6 +33,7 @@ class Heading:
     sent_values: int = 0  # to the host
     sent_bytes: int = 0
     rungs: tuple[tuple[str, int, int, float], ...] = ()  # condition, both peaks, predicted time
+    left_out: tuple[str, ...] = ()  # what eager's figures are without
 
 
 def with_header(body: str, heading: Heading) -> str:
@@ -48,6 +49,7 @@ def with_header(body: str, heading: Heading) -> str:
         *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
+        *(("left out", "", "", f"eager's are without {what}") for what in heading.left_out),
         *_sent(heading),
         *_rungs(heading),
         *([("compiled", "", heading.compiled, "")] if heading.compiled else []),

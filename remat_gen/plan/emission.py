@@ -193,7 +193,7 @@ def module_text(
     )
     if isinstance(traced, UnitStep):
         body = emit_units(target, traced, programs_of(traced, problem, schedule))
-        return with_header(body, _heading(plan, problem))
+        return with_header(body, _heading(plan, problem, traced))
     problems = [problem]
     if plan.compiled:
         problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
@@ -202,10 +202,10 @@ def module_text(
     rungs = programs_of_rungs(traced.graph, plan, problem)
     with traced.held():
         body = emit_body(target, traced, problem, schedule, parts, rungs)
-    return with_header(body, _heading(plan, problem))
+    return with_header(body, _heading(plan, problem, traced))
 
 
-def _heading(plan: Plan, problem: Problem) -> Heading:
+def _heading(plan: Plan, problem: Problem, traced: Traced) -> Heading:
     predicted = plan.predicted
     return Heading(
         source_name=Path(plan.source.file).name,
@@ -228,6 +228,7 @@ def _heading(plan: Plan, problem: Problem) -> Heading:
         sent_values=predicted.sent_values,
         sent_bytes=predicted.sent_bytes,
         rungs=tuple(map(_rung, plan.rungs)),
+        left_out=tuple(str(left) for left in traced.left_out),
     )
 
 

@@ -139,8 +139,8 @@ def _lengths(generated: Generated) -> str:
 
 
 def _left_out(generated: Generated) -> list[str]:
-    """Say what eager's figures are without: the model's own checkpoints, a fused kernel."""
-    named = ", ".join(f"{left.what} ({left.where})" for left in generated.left_out)
+    """Say what eager's figures are without: its checkpoints, torch's backward of an RNN."""
+    named = ", ".join(map(str, generated.left_out))
     return [f"left out    {named}: eager's figures are without it"] if named else []
 
 

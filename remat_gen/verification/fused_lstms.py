@@ -1,4 +1,4 @@
-"""LSTMs as eager runs them on the CPU, on tensors without values: a trace has them step by step.
+"""LSTMs as eager runs them on the CPU, on tensors without values, where torch has them in steps.
 
 What oneDNN's kernel keeps for backward, and needs inside, only the kernel tells: it runs on zeros.
 """
@@ -20,6 +20,7 @@ from remat_gen.capture.as_eager.dropout import dropout_of_rnns
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.profile.memory_of_fakes import Call, call_of
 from remat_gen.capture.profile.workspace import inside_bytes
+from remat_gen.capture.rnn.traced_rnns import is_of_onednn
 
 _FORWARD = torch.ops.aten.mkldnn_rnn_layer.default
 _BACKWARD = torch.ops.aten.mkldnn_rnn_layer_backward.default
@@ -71,11 +72,8 @@ def _is_fused(x: Tensor, states: object, weights: object) -> bool:
     """Tell whether eager calls the kernel: not of packed sequences here, nor of projections."""
     if not isinstance(states, Sequence) or not isinstance(weights, Sequence):
         return False
-    tensors = (x, *states, *weights)
-    plain = all(t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)
-    onednn = torch.backends.mkldnn
     whole = states[0].shape[-1] == states[1].shape[-1]
-    return plain and whole and onednn.is_available() and bool(onednn.enabled)
+    return whole and is_of_onednn((x, *states, *weights))
 
 
 def _needed(func: Any, args: Sequence[Any]) -> tuple[int, int]:

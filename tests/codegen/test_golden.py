@@ -59,6 +59,7 @@ def test_the_header_says_what_was_made_and_from_what() -> None:
         extra_operations=2,
         extra_time=0.125,
         strategy="rockmate",
+        left_out=("torch's backward of nn.GRU (rnn)",),
     )
     text = with_header("x = 1\n", heading)
     header, body = text[: -len("x = 1\n")], text[-len("x = 1\n") :]
@@ -68,3 +69,5 @@ def test_the_header_says_what_was_made_and_from_what() -> None:
     (peaks,) = (line for line in header.splitlines() if "activation peak" in line)
     assert peaks.split() == "# activation peak 1 MiB 512 KiB budget 600 KiB".split()
     assert "1.125" in header
+    (left_out,) = (line for line in header.splitlines() if line.startswith("# left out"))
+    assert left_out.endswith("eager's are without torch's backward of nn.GRU (rnn)")
