@@ -56,7 +56,6 @@ _PRODUCTS = {  # how they are written, and of how many dimensions
     _SUM: ("torch.sum", 2),
     "aten.bmm.default": ("batch_mm", 3),
 }
-_TRANSPOSED = ("aten.t.default", "aten.transpose.int")
 DROPOUT_MASK = "remat.dropout_mask.default"
 DROPOUT_SCALE = "remat.dropout_scale.default"
 _RNNS = {
@@ -254,11 +253,12 @@ class Expressions:
         return spelling.function(operation.target), self._arguments(operation)
 
     def _rnn(self, operation: Operation) -> tuple[str, str]:
-        run, *given, reverse = operation.args
+        run, *given = operation.args
         runs = {**RUNS, **STEPS}[str(run)].__name__
         of_torch = "torch." * runs.endswith("_cell")
-        arguments = [f"{of_torch}{runs}", *map(self.argument, given)]
-        return _RNNS[operation.target], ", ".join(arguments + ["reverse=True"] * bool(reverse))
+        how = [f"{name}={value!r}" for name, value in operation.kwargs]
+        arguments = [f"{of_torch}{runs}", *map(self.argument, given), *how]
+        return _RNNS[operation.target], ", ".join(arguments)
 
     def _may_be_of_one(self, operation: Operation) -> bool:
         """Tell whether a gradient is summed over dimensions one of which may have the length 1.
@@ -309,7 +309,7 @@ class Expressions:
     def _together(self, name: str, ndim: int) -> str:
         """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
         view = self.views.get(name)
-        if view and view.target in _TRANSPOSED and isinstance(view.args[0], Ref):
+        if view and _swaps_last(view, ndim) and isinstance(view.args[0], Ref):
             inner = self._together(view.base, ndim)
             if inner != self.tensor(view.base):
                 return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
@@ -479,6 +479,14 @@ def quoted(text: str) -> str:
 
 def _reshapes(view: View) -> bool:
     return view.target in ("aten.view.default", "aten._unsafe_view.default")
+
+
+def _swaps_last(view: View, ndim: int) -> bool:
+    """Tell whether a view of `ndim` dimensions is its base with the last two swapped."""
+    if view.target == "aten.t.default":
+        return ndim == 2
+    dims = view.args[1:] if view.target == "aten.transpose.int" else ()
+    return {dim % ndim for dim in dims if isinstance(dim, int)} == {ndim - 2, ndim - 1}
 
 
 def _generator_device(recorded: Operation) -> str:

@@ -61,3 +61,34 @@ def test_gradients(tmp_path: Path, result: str) -> None:
 def test_what_is_drawn(tmp_path: Path, result: str) -> None:
     """Eager draws in the order of memory."""
     assert_bitwise(emit(tmp_path, HEAD + MODEL.format(result=result)))
+
+
+PRODUCT = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = torch.relu(self.lin(x))
+        rows = y.view(4, 4, 4)
+        return torch.bmm({one}, {other}).square().mean()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(2, 2, 4, 4),)
+"""
+SWAPPED = ("rows.transpose(0, 1)", "rows.transpose(1, 2)", "rows.transpose(0, 2)", "rows.mT")
+
+
+@pytest.mark.parametrize("swapped", SWAPPED)
+def test_a_product_of_what_is_transposed(tmp_path: Path, swapped: str) -> None:
+    """All sides are as long, so that another pair of them swapped would be another result."""
+    text = HEAD + PRODUCT.format(one="rows", other=swapped)
+    assert_bitwise(emit(tmp_path, text))
+    text = HEAD + PRODUCT.format(one=swapped, other="rows.sigmoid()")
+    assert_bitwise(emit(tmp_path, text))
