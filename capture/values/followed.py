@@ -22,6 +22,9 @@ WRITTEN = (
     "use torch.where, index_add or scatter"
 )
 _NOTHING: frozenset[str] = frozenset()
+_UNIFORM = "rand rand_like".split()  # in [0, 1)
+_COPIES = "_to_copy clone".split()
+_COMPARISONS = "lt le gt ge".split()
 
 
 class Followed(TorchDispatchMode):
@@ -32,6 +35,7 @@ class Followed(TorchDispatchMode):
         # A weak reference keeps a storage's address from being another's.
         self._from: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
         self._only_read: dict[int, StorageWeakRef] = {}
+        self._uniform: dict[int, StorageWeakRef] = {}
         for name, tensor in named.items():
             self._add(tensor, frozenset({name}))
 
@@ -66,12 +70,50 @@ class Followed(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         given = _tensors((args, kwargs))
         names = _NOTHING.union(*map(self.reads, given))
+        if self._is_certain(func, args):
+            names -= {RANDOM}
+        self._note_draws(func, given, result, written)
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             names |= {RANDOM}
         if names:
             for tensor in (*_tensors(result), *written):
                 self._add(tensor, names)
         return result
+
+    def _note_draws(self, func: Any, given: list[Tensor], result: Any, written: Any) -> None:
+        """Keep in mind which storages hold what `torch.rand` draws, and nothing else."""
+        for tensor in written:
+            self._uniform.pop(tensor.untyped_storage()._cdata, None)
+        name = func.overloadpacket.__name__
+        copied = name in _COPIES and self._draws(given[0]) and _keeps(given[0].dtype, result.dtype)
+        if copied or name in _UNIFORM:
+            storage = StorageWeakRef(result.untyped_storage())
+            self._uniform[storage.cdata] = storage
+
+    def _draws(self, tensor: object) -> bool:
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+            return False
+        return tensor.untyped_storage()._cdata in self._uniform
+
+    def _is_certain(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Tell whether it compares a draw from [0, 1) with what none of them reaches, as a rate 0.
+
+        So do layerdrop and stochastic depth that are off, in code that draws all the same.
+        """
+        if func.overloadpacket.__name__ not in _COMPARISONS or not self._draws(args[0]):
+            return False
+        bound = args[1]
+        if isinstance(bound, Tensor) and not self.reads(bound) and bound.numel() == 1:
+            bound = bound.item()
+        if not isinstance(bound, int | float):
+            return False
+        strict = func.overloadpacket.__name__ in ("lt", "ge")  # these ask whether it is below
+        return bound >= 1 or bound < 0 or (strict and bound == 0)
+
+
+def _keeps(dtype: torch.dtype, made: torch.dtype) -> bool:
+    """Tell whether nothing is rounded, not even up to 1."""
+    return made is dtype or made is torch.float64
 
 
 def _tensors(values: object) -> list[Tensor]:

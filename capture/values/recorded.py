@@ -272,9 +272,10 @@ class _Recording(Looking):
 
 def _answered(look: Look, outside: frozenset[str]) -> Look:
     """Say how a trace answers a look; `outside` is what may be another in the next step."""
-    if look.random and look.kind is not Kind.PICK and not look.reads & outside:
+    coin = look.random and look.kind is not Kind.PICK and not look.reads & outside
+    if coin and look.kind is not Kind.ITEM:
         raise TraceError(look.place.untraceable(COIN))
-    if not look.reads & outside or look.kind is Kind.PICK:
+    if not (coin or look.reads & outside) or look.kind is Kind.PICK:
         return look
     if look.kind is Kind.BOOL:
         return replace(look, answer=Answer.CHECKED)

@@ -51,6 +51,40 @@ def test_refused_with_the_line(tmp_path: Path, case: str) -> None:
     assert says in str(caught.value)
 
 
+NO_COIN = {
+    "layerdrop": "if torch.rand([]) < self.rate:\n    return y.sum()",
+    "by its number": "if torch.rand(1).item() < self.rate:\n    return y.sum()",
+    "all are kept": "if torch.rand(1)[0] >= 1.0:\n    return y.sum()",
+    "a tensor's rate": "if torch.rand(()) < torch.tensor(self.rate):\n    return y.sum()",
+    "widened": "if torch.rand(()).double() > 1:\n    return y.sum()",
+}
+COINS = {
+    "a rate": "if torch.rand([]) < self.rate + 0.1:\n    return y.sum()",
+    "0 is drawn": "if torch.rand([]) <= self.rate:\n    return y.sum()",
+    "rounded up to 1": "if torch.rand([]).half() < 1.0:\n    return y.sum()",
+    "written into": "p = torch.rand([])\np.sub_(1)\nif p < self.rate:\n    return y.sum()",
+    "of another kind": "if torch.randn([]) < self.rate:\n    return y.sum()",
+}
+
+
+@pytest.mark.parametrize("case", NO_COIN)
+def test_a_draw_that_decides_nothing(tmp_path: Path, case: str) -> None:
+    """It is drawn all the same: the generator goes on as in eager."""
+    text = source(
+        LINEAR + "\nself.rate = 0.0", f"y = self.lin(x)\n{NO_COIN[case]}\nreturn y.mean()"
+    )
+    graph = traced(tmp_path, text).graph
+    assert sum("aten.rand." in o.target for o in graph.operations) == 1
+    assert "aten.mean.default" in {o.target for o in graph.operations}
+
+
+@pytest.mark.parametrize("case", COINS)
+def test_a_draw_that_decides(tmp_path: Path, case: str) -> None:
+    text = source(LINEAR + "\nself.rate = 0.0", f"y = self.lin(x)\n{COINS[case]}\nreturn y.mean()")
+    with pytest.raises(TraceError, match="depends on a random number"):
+        traced(tmp_path, text)
+
+
 def test_how_much_a_mask_selects_may_be_compared(tmp_path: Path) -> None:
     forward = (
         "on = x > 0\nif x[on].numel() != on.sum():\n    raise ValueError(f'{on.sum()}')\n"
