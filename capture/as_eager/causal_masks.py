@@ -86,6 +86,8 @@ def masks_of_eager(positions: Positions) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if hasattr(library, _EXPORTING):
             stack.enter_context(replaced(library, _EXPORTING, _no))
+        if hasattr(library, _TRACING):
+            stack.enter_context(replaced(library, _TRACING, _traced_padding))
         if positions.plain:
             stack.enter_context(replaced(library, _PACKED, _none))
         yield
@@ -111,6 +113,11 @@ def answered_no() -> Iterator[None]:
             if name.startswith("transformers.") and _TRACING in vars(module):
                 stack.enter_context(replaced(module, _TRACING, _not_traced))
         yield
+
+
+def _traced_padding(mask: torch.Tensor | None = None) -> bool:
+    """Tell that a mask has no values; transformers before 5.18 asks even where there is none."""
+    return mask is not None
 
 
 def _not_traced(_tensor: object = None) -> bool:

@@ -9,9 +9,15 @@ import pytest
 import torch
 from emitting import Emitted, assert_bitwise, at_share, compared, emit
 from torch import Tensor, nn
+from torch._export.utils import _compiling_state_context
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from remat_gen.capture.as_eager.causal_masks import LIBRARY, watched_positions
+from remat_gen.capture.as_eager.causal_masks import (
+    LIBRARY,
+    Positions,
+    masks_of_eager,
+    watched_positions,
+)
 from remat_gen.capture.observe.outputs import run_for_real
 from remat_gen.capture.trace.trace import trace
 from remat_gen.ir.errors import TraceError
@@ -195,3 +201,12 @@ def test_only_rows_that_count_are_known() -> None:
         "written by a view": False,
     }
     assert not positions.plain
+
+
+def test_a_mask_that_is_not_there_is_not_traced() -> None:
+    """transformers 5.17 asks of `None`, too, and would make masks of ones for Bert."""
+    with _compiling_state_context(), masks_of_eager(Positions()):
+        assert not library.is_tracing(None)
+        assert library.is_tracing(torch.ones(2, 3))
+    with _compiling_state_context():
+        assert library.is_tracing(None)
