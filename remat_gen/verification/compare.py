@@ -68,13 +68,18 @@ def compare_step(
     """Compare what a step leaves behind, thing by thing; tensors that differ on the device `at`."""
     for key in dict.fromkeys([*wanted, *got]):
         kind, name = key
-        label = f"{name}, step {number}"
+        label = at_step(name, number)
         if key not in wanted or key not in got:
             side = "the original" if key in wanted else "the planned model"
             detail = f"only {side} has it"
             yield key, Comparison(kind, label, Match.DIFFERENT, detail=detail)
         else:
             yield key, compare(kind, label, wanted[key], got[key], noise.get(key, 0.0), at)
+
+
+def at_step(name: str, number: int) -> str:
+    """Name what a step leaves behind."""
+    return f"{name}, step {number}"
 
 
 def compare(

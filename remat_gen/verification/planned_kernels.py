@@ -25,6 +25,7 @@ from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.replaced import replaced
 
+_ASKED = "are_deterministic_algorithms_enabled"
 _NORMS = ("batch_norm", "instance_norm")  # torch.nn.functional looks them up in torch
 _PARAMETERS = ("input", "weight", "bias", "running_mean", "running_var", "training")
 _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -38,7 +39,10 @@ def planned_kernels(
     with contextlib.ExitStack() as stack:
         if deterministic:
             stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
+            asked = torch.are_deterministic_algorithms_enabled()
             torch.set_deterministic_debug_mode("warn")
+            # for torch.nn.functional.interpolate, which would run other operations
+            stack.enter_context(replaced(torch, _ASKED, lambda: asked))
         if kind_of(device).has_cudnn:
             for name in _NORMS:
                 own = _without_cudnn(getattr(torch, name))

@@ -172,7 +172,7 @@ class InAnyOrder(Net):
     """Adds in any order at a batch of 5, by so much that no tolerance has it."""
 
     def of(self, y: Tensor) -> Tensor:
-        in_order = len(y) != 5 or torch.are_deterministic_algorithms_enabled()
+        in_order = len(y) != 5 or torch.get_deterministic_debug_mode() > 0
         return y * 0.0 if in_order else y
 
 
@@ -208,6 +208,39 @@ def test_a_smaller_batch_that_moves_by_more_is_compared_in_one_order(
     (told,) = (row for row in wrong.rows() if row.ok is False)
     assert told.what == "batch of 5" and told.result == "different"
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_an_original_that_moves_by_more_is_compared_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Moves(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            self.off = 0.0 if torch.get_deterministic_debug_mode() else 0.1
+            return super().forward(x)
+
+    report = verify(monkeypatch, Moves(off=0.1), Moves(off=0.1))
+    assert report.ok and report.bitwise and report.deterministic
+    wrong = verify(monkeypatch, Moves(off=0.1), Moves(off=0.1, wrong=1e-3))
+    assert {row.what for row in wrong.rows() if row.ok is False} == {"outputs", "gradients"}
+
+
+class OffInGradients(Net):
+    """Moves in its gradients alone, unless asked not to."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.up(x)
+        one_order = torch.get_deterministic_debug_mode() > 0
+        off = 0.0 if one_order else self.off * (next(self.calls) * 7 % 5)
+        return y * 1.0 + (y - y.detach()) * (off + self.wrong)
+
+
+def test_gradients_that_moved_less_in_the_repeats_are_compared_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = verify(monkeypatch, OffInGradients(off=1e-6), OffInGradients(off=1e-4))
+    assert report.ok and report.bitwise and report.deterministic
+    wrong = verify(monkeypatch, OffInGradients(off=1e-6), OffInGradients(off=1e-4, wrong=1e-3))
+    assert {row.what for row in wrong.rows() if row.ok is False} == {"gradients"}
 
 
 def test_state_of_the_first_steps_is_not_taken_for_order(monkeypatch: pytest.MonkeyPatch) -> None:
