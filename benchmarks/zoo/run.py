@@ -2,6 +2,7 @@
 
 python benchmarks/zoo/run.py [torchvision|timm|transformers|torch …]
 python benchmarks/zoo/run.py units --budget 65%
+python benchmarks/zoo/run.py --device cuda --share 2/8 --results FILE: one of eight runs on a GPU
 python benchmarks/zoo/run.py --eager: eager's peak alone, where that is not known or predicted badly
 """
 
@@ -29,7 +30,7 @@ from record import Record, Status, append, read_records
 from subject import Subject, kinds_in_turn
 from table import NEAR, page
 from unit_table import unit_page
-from worker import Work, eager_alone, preload, run, work
+from worker import Asked, Work, eager_alone, preload, run, work
 
 _FORK = multiprocessing.get_context("fork")
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,7 @@ class Run:
     budget: str
     strategy: str
     limit_s: float
+    device: str
 
     def one(self, subject: Subject, known: Record | None = None) -> Record:
         """Write the model's file, and run it in a process of its own; a `known` one in part."""
@@ -73,7 +75,7 @@ class Run:
     ) -> Record:
         """Fork a worker: it has what this process imported, and takes a crash with it."""
         ours, theirs = _FORK.Pipe(duplex=False)
-        given = how, source, blank, self.budget, units, theirs
+        given = how, source, blank, Asked(self.budget, units, self.device), theirs
         worker = _FORK.Process(target=work, args=given)
         worker.start()
         theirs.close()
@@ -117,6 +119,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--again", default="", help="run those of a status again, or `all`")
     parser.add_argument("--budget", default="60%")
     parser.add_argument("--strategy", default="rotor", help="quick: plans are not the point")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--share", default="1/1", help="the 2nd of 8 parts of the list: 2/8")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each model")
     parser.add_argument("--results", type=Path, help="the file of the records")
     parser.add_argument("--scratch", type=Path, default=SCRATCH, help="where models are written")
@@ -140,10 +144,14 @@ def main() -> None:
         todo = [s for s in wanted(parts, given.only, {}, "") if _lacks_eager(done.get(s.key))]
     else:
         todo = wanted(parts, given.only, done, given.again)
+    part, parts_in_all = map(int, given.share.split("/"))
+    todo = todo[part - 1 :: parts_in_all]
     if given.list:
         print("\n".join(subject.key for subject in todo))
         return
-    runs = Run(given.results, given.scratch, given.budget, given.strategy, given.limit)
+    runs = Run(
+        given.results, given.scratch, given.budget, given.strategy, given.limit, given.device
+    )
     if todo:
         preload()
     for position, subject in enumerate(todo, start=1):

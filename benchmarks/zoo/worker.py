@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,7 +37,17 @@ from remat_gen.verification.peak import model_peak
 from remat_gen.verification.report import Report
 from remat_gen.verification.step import training_step
 
-Work: TypeAlias = Callable[[Path, Record, str, tuple[str, ...]], Record]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a model is planned for: a budget, units or the whole, a device."""
+
+    budget: str
+    units: tuple[str, ...] = ()
+    device: str = "cpu"
+
+
+Work: TypeAlias = Callable[[Path, Record, Asked], Record]
 
 _NEEDED = """
     transformers torch._dynamo.functional_export torch._functorch.aot_autograd
@@ -46,12 +56,12 @@ _NEEDED = """
 """.split()
 
 
-def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -> Record:
+def run(source: Path, blank: Record, asked: Asked) -> Record:
     """Return what became of a model, or of units of it."""
-    if why := _why_eager_fails(source):
+    if why := _why_eager_fails(source, asked.device):
         return replace(blank, status=Status.NO_SUBJECT, error=why)
     try:
-        planned, notes, eager = _generate(source, budget, Strategy(blank.strategy), units)
+        planned, notes, eager = _generate(source, Strategy(blank.strategy), asked)
         output = source.with_name(f"{source.stem}_remat.py")
         blank = replace(blank, notes=notes, eager_predicted_bytes=eager)
         return _judged(blank, planned, verify_file(output))
@@ -62,9 +72,9 @@ def run(source: Path, blank: Record, budget: str, units: tuple[str, ...] = ()) -
         return replace(blank, status=Status.FAILED, error=f"{type(error).__name__}: {_one(error)}")
 
 
-def eager_alone(source: Path, known: Record, _budget: str, _units: tuple[str, ...]) -> Record:
+def eager_alone(source: Path, known: Record, asked: Asked) -> Record:
     """Return what is known of a model with eager's peak, predicted and measured, and no plan."""
-    loaded = load(source, device="cpu")
+    loaded = load(source, device=asked.device)
     untimed = mock.patch("remat_gen.capture.profile.profile.time_in_step", _run_once)
     alone = mock.patch("remat_gen.capture.profile.profile.copies_needed", lambda *_: 1)
     try:
@@ -87,8 +97,8 @@ def _run_once(places: Sequence[Place], _device: torch.device) -> Time:
     return Time(1.0, 1.0)
 
 
-def _why_eager_fails(source: Path) -> str:
-    loaded = load(source, device="cpu")
+def _why_eager_fails(source: Path, device: str) -> str:
+    loaded = load(source, device=device)
     try:
         training_step(loaded.model, loaded.args, loaded.kwargs)
     except Exception as error:  # of somebody's model: anything
@@ -96,22 +106,20 @@ def _why_eager_fails(source: Path) -> str:
     return ""
 
 
-def _generate(
-    source: Path, budget: str, strategy: Strategy, units: tuple[str, ...]
-) -> tuple[Generated, str, int]:
+def _generate(source: Path, strategy: Strategy, asked: Asked) -> tuple[Generated, str, int]:
     """Generate at a budget, or at the smallest feasible one; predict eager's peak, too."""
     output = source.with_name(f"{source.stem}_remat.py")
-    limit = parse_budget(budget)
-    request = Request(source, limit, output, device="cpu", strategy=strategy, units=units)
-    loaded, traces, notes = load(source, device="cpu"), list[Any](), ""
+    limit, where = parse_budget(asked.budget), asked.device
+    request = Request(source, limit, output, device=where, strategy=strategy, units=asked.units)
+    loaded, traces, notes = load(source, device=where), list[Any](), ""
     with ExitStack() as stack:
-        if not units:
+        if not asked.units:
             stack.enter_context(_once("trace.trace.trace", traces))
             stack.enter_context(_once("profile.profile.profile", []))
         try:
             made = generate(request, Silent(), loaded)
         except InfeasibleBudgetError as error:
-            notes = f"{budget} is infeasible: smallest budget"
+            notes = f"{asked.budget} is infeasible: smallest budget"
             again = replace(request, limit=parse_budget(str(error.smallest_bytes)))
             made = generate(again, Silent(), loaded)
     eager = made.plan.predicted.eager_peak_bytes
@@ -167,17 +175,10 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def work(
-    how: Work,
-    source: Path,
-    blank: Record,
-    budget: str,
-    units: tuple[str, ...],
-    answer: Connection,
-) -> None:
+def work(how: Work, source: Path, blank: Record, asked: Asked, answer: Connection) -> None:
     """Send the record of a model; what models print goes to stderr."""
     os.dup2(2, 1)
     began = time.monotonic()
-    record = how(source, blank, budget, units)
+    record = how(source, blank, asked)
     answer.send(replace(record, seconds=blank.seconds or round(time.monotonic() - began, 1)))
     answer.close()

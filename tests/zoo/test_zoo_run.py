@@ -36,7 +36,7 @@ def test_a_model_that_eager_cannot_run_is_no_failure_of_ours(tmp_path: Path) -> 
         "def build_model():\n    return nn.Linear(3, 2)\n\n\n"
         "def example_inputs():\n    return (torch.randn(4, 5),)\n"
     )
-    found = worker.run(source, Record("x/broken", "x", Status.FAILED, "rotor"), "60%")
+    found = worker.run(source, Record("x/broken", "x", Status.FAILED, "rotor"), worker.Asked("60%"))
     assert found.status is Status.NO_SUBJECT
     assert "shapes cannot be multiplied" in found.error
 
