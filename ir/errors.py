@@ -31,6 +31,10 @@ class TraceError(RematError):
     """The model cannot be traced; the message names the user's file, line and operation."""
 
 
+class RefusedKernelError(TraceError):
+    """Eager runs a kernel there that no plan has; the message says which, and not where."""
+
+
 class ProfileError(RematError):
     """An operation cannot be measured, nor anything after it; the message names it."""
 

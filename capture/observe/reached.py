@@ -22,6 +22,7 @@ from remat_gen.capture.observe.read_code import member_of
 from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNamespace, is_key
 from remat_gen.capture.observe.telling import Telling
 from remat_gen.capture.process.libraries import acts_for_forward, is_bound, is_of_library
+from remat_gen.capture.process.state import OF_PARAMETERS
 
 _OF_MODULES = frozenset(vars(nn.Module())) | frozenset(dir(nn.Module))
 _LISTS = (list, tuple, set, frozenset, deque, dict)
@@ -91,6 +92,7 @@ class Reached:
         if id(owner) not in self._own:  # held in a list, say: it has no row
             return name in _OF_MODULES and name != "training"
         of_torch = name in _OF_MODULES or name in owner._parameters or name in owner._buffers
+        of_torch |= isinstance(owner, nn.RNNBase) and name in OF_PARAMETERS
         return of_torch or id(value) in self._own
 
     def _reach_attributes(self, held: Any, path: str, *, of_module: bool) -> Any:

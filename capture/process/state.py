@@ -12,6 +12,9 @@ from typing import Any
 
 from torch import nn
 
+OF_PARAMETERS = frozenset(("_flat_weights", "_flat_weight_refs"))
+"""What nn.RNNBase makes of its parameters, anew where these are others."""
+
 
 @contextlib.contextmanager
 def kept_state(model: nn.Module) -> Iterator[None]:
@@ -20,9 +23,12 @@ def kept_state(model: nn.Module) -> Iterator[None]:
         held for m in model.modules() for held in (m._parameters, m._buffers)
     ]
     before = [dict(held) for held in holders]
+    flat = [(m, list(m._flat_weights)) for m in model.modules() if isinstance(m, nn.RNNBase)]
     try:
         yield
     finally:
+        for rnn, weights in flat:
+            rnn._flat_weights = weights
         for held, kept in zip(holders, before, strict=True):
             held.clear()
             held.update(kept)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.capture.refuse.untraceable import OWN_GENERATOR
-from remat_gen.ir.errors import said
+from remat_gen.ir.errors import RefusedKernelError, said
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -108,6 +108,7 @@ def explain(*errors: Exception) -> str:
 
 
 def _reasons(error: Exception) -> Iterator[str]:
+    yield from (str(own) for own in _chain(error) if isinstance(own, RefusedKernelError))
     text = said(error)
     frames = (f"{frame.name}: {frame.line}" for frame in traceback.extract_tb(error.__traceback__))
     stack = "\n".join((text, *frames))
@@ -117,6 +118,13 @@ def _reasons(error: Exception) -> Iterator[str]:
         found = re.search(pattern, first if pattern.startswith("^") else text)
         if found:
             yield _shortened(reason.format(*found.groups()))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what led to it: tracers raise errors of their own of ours."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _places(error: Exception) -> Iterator[Place]:

@@ -121,22 +121,27 @@ def refuse_seeds(seeded: bool) -> None:
         )
 
 
-def refuse_recurrent_on_gpu(model: nn.Module, stands_for: AbsentDevice | None) -> None:
-    """Refuse RNNs on a GPU: cuDNN runs them in one kernel, the trace has them step by step.
-
-    The planned step would be right, many times as slow, and compared with another kernel's results.
+def refuse_recurrent(model: nn.Module, stands_for: AbsentDevice | None) -> None:
+    """Refuse RNNs of a GPU that is not here, and what cuDNN drops out by its own numbers.
 
     Raises:
         TraceError: there is one.
     """
-    elsewhere = {stands_for.kind} if stands_for else set()
+    absent = stands_for is not None and kind_of(stands_for.kind).has_fused_rnns
     for name, module in model.named_modules():
-        on = {p.device.type for p in module.parameters(recurse=False)} | elsewhere
-        if isinstance(module, nn.RNNBase) and any(kind_of(d).has_fused_rnns for d in on):
+        if not isinstance(module, nn.RNNBase):
+            continue
+        what = f"{name or type(model).__name__} is an nn.{type(module).__name__}"
+        if absent:
             raise TraceError(
-                f"{name or type(model).__name__} is an nn.{type(module).__name__} on a GPU, where "
-                "cuDNN runs it as one kernel: that cannot be planned yet. Plan the rest of the "
-                "model in a module of its own, without the RNN"
+                f"{what}, which cuDNN runs as one kernel on a GPU: plan on that GPU, or plan the "
+                "rest of the model in a module of its own, without the RNN"
+            )
+        fused = any(kind_of(p.device).has_fused_rnns for p in module.parameters())
+        if fused and module.dropout and module.num_layers > 1 and module.training:
+            raise TraceError(
+                f"{what} on a GPU whose layers have dropout between them, by numbers that cuDNN "
+                "keeps to itself: give each layer an RNN of its own, with nn.Dropout between them"
             )
 
 

@@ -1,4 +1,4 @@
-"""What eager runs as one kernel or call: a cell of an RNN, and oneDNN's layer of an LSTM.
+"""What eager runs as one kernel or call: a cell of an RNN, oneDNN's layer of an LSTM, all on a GPU.
 
 As one operator, whose backward runs it again under autograd: forward keeps nothing of it.
 """
@@ -6,7 +6,6 @@ As one operator, whose backward runs it again under autograd: forward keeps noth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +13,14 @@ from torch import Tensor
 
 aten = torch.ops.aten
 _library: Any = torch.library.Library("remat", "FRAGMENT")
-_library.define(
-    "rnn(str run, Tensor x, Tensor[] states, Tensor[] weights, bool reverse) -> Tensor[]"
+_HOW = (
+    "bool? reverse=None, str? kind=None, int? layers=None, bool? bidirectional=None, "
+    "bool? train=None"
 )
+_library.define(f"rnn(str run, Tensor x, Tensor[] states, Tensor[] weights, *, {_HOW}) -> Tensor[]")
 _library.define(
     "rnn_backward(str run, Tensor?[] gradients, Tensor x, Tensor[] states, Tensor[] weights, "
-    "int[] wanted, bool reverse) -> Tensor[]"
+    f"int[] wanted, *, {_HOW}) -> Tensor[]"
 )
 
 
@@ -35,12 +36,27 @@ def lstm_layer(
     return made, h, c
 
 
+def all_layers(
+    x: Tensor,
+    states: Tensor | Sequence[Tensor],
+    *weights: Tensor,
+    kind: str,
+    layers: int = 1,
+    bidirectional: bool = False,
+    train: bool = True,
+) -> Any:
+    """Run all layers of an RNN over a sequence [T, B, C], as eager does on a GPU."""
+    with_biases = len(weights) > 3 * layers * (2 if bidirectional else 1)
+    run = getattr(torch, kind)
+    return run(x, states, weights, with_biases, layers, 0.0, train, bidirectional, False)
+
+
 def run_rnn(
     run: Any,
     x: Tensor,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
-    **how: bool,
+    **how: Any,
 ) -> Sequence[Tensor]:
     """Run a cell or layer of an RNN; return all that it makes, without a graph of it."""
     x, *given = (t.detach() for t in (x, *states, *weights))
@@ -57,7 +73,7 @@ def rnn_backward(
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     wanted: Sequence[int],
-    **how: bool,
+    **how: Any,
 ) -> Sequence[Tensor]:
     """Return the `wanted` gradients of input, states and weights: it runs again for them."""
     given = [t.detach().requires_grad_(i in wanted) for i, t in enumerate((x, *states, *weights))]
@@ -70,30 +86,31 @@ def rnn_backward(
     return torch.autograd.grad(ends, [given[i] for i in wanted], came)
 
 
-RUNS: dict[str, Any] = {"lstm": lstm_layer} | {
+RUNS: dict[str, Any] = {"lstm": lstm_layer, "layers": all_layers} | {
     name: getattr(torch, name) for name in "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
 }
 
 
-def _run(run: str, *args: Any) -> list[Tensor]:
-    *given, reverse = args
-    return list(run_rnn(_directed(run, reverse), *given))
+def _run(run: str, *args: Any, **how: Any) -> list[Tensor]:
+    return list(run_rnn(RUNS[run], *args, **_given(how)))
 
 
-def _run_backward(run: str, *args: Any) -> list[Tensor]:
-    *given, reverse = args
-    return list(rnn_backward(_directed(run, reverse), *given))
+def _run_backward(run: str, *args: Any, **how: Any) -> list[Tensor]:
+    return list(rnn_backward(RUNS[run], *args, **_given(how)))
 
 
-def _directed(run: str, reverse: bool) -> Any:
-    return partial(RUNS[run], reverse=True) if reverse else RUNS[run]
+def _given(how: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in how.items() if value is not None}
 
 
 def _fake(
-    run: str, x: Tensor, states: Sequence[Tensor], _weights: Sequence[Tensor], _reverse: bool
+    run: str, x: Tensor, states: Sequence[Tensor], _weights: Sequence[Tensor], **how: Any
 ) -> list[Tensor]:
     last = [x.new_empty(state.shape) for state in states]
-    return [x.new_empty(*x.shape[:-1], states[0].shape[-1]), *last] if run == "lstm" else last
+    if run not in ("lstm", "layers"):
+        return last
+    size = states[0].shape[-1] * (2 if how.get("bidirectional") else 1)
+    return [x.new_empty(*x.shape[:-1], size), *last]
 
 
 def _fake_backward(
@@ -103,7 +120,7 @@ def _fake_backward(
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
     wanted: Sequence[int],
-    _reverse: bool,
+    **_how: Any,
 ) -> list[Tensor]:
     given = (x, *states, *weights)
     return [given[i].new_empty(given[i].shape) for i in wanted]

@@ -17,12 +17,12 @@ from torch import Tensor
 
 _library: Any = torch.library.Library("remat", "FRAGMENT")
 _library.define(
-    "rnn_steps(str step, Tensor x, Tensor state, Tensor[] weights, bool reverse) "
-    "-> (Tensor, Tensor)"
+    "rnn_steps(str step, Tensor x, Tensor state, Tensor[] weights, *, "
+    "bool? reverse=None) -> (Tensor, Tensor)"
 )
 _library.define(
     "rnn_steps_backward(str step, Tensor? d_made, Tensor? d_last, Tensor x, Tensor state, "
-    "Tensor made, Tensor[] weights, int[] wanted, bool reverse) -> Tensor[]"
+    "Tensor made, Tensor[] weights, int[] wanted, *, bool? reverse=None) -> Tensor[]"
 )
 
 
@@ -102,16 +102,16 @@ STEPS: dict[str, Any] = {"gru": gru_step, "rnn_tanh": tanh_step, "rnn_relu": rel
 """What torch calls a layer of such steps."""
 
 
-def _run(step: str, *args: Any) -> tuple[Tensor, Tensor]:
-    return run_steps(STEPS[step], *args)
+def _run(step: str, *args: Any, reverse: bool | None = None) -> tuple[Tensor, Tensor]:
+    return run_steps(STEPS[step], *args, reverse=bool(reverse))
 
 
-def _run_backward(step: str, *args: Any) -> list[Tensor]:
-    return steps_backward(STEPS[step], *args)
+def _run_backward(step: str, *args: Any, reverse: bool | None = None) -> list[Tensor]:
+    return steps_backward(STEPS[step], *args, reverse=bool(reverse))
 
 
 def _fake(
-    _step: str, x: Tensor, state: Tensor, _weights: Sequence[Tensor], _reverse: bool
+    _step: str, x: Tensor, state: Tensor, _weights: Sequence[Tensor], **_how: Any
 ) -> tuple[Tensor, Tensor]:
     return x.new_empty(*x.shape[:2], state.shape[-1]), x.new_empty(state.shape)
 
@@ -125,7 +125,7 @@ def _fake_backward(
     _made: Tensor,
     weights: Sequence[Tensor],
     wanted: Sequence[int],
-    _reverse: bool,
+    **_how: Any,
 ) -> list[Tensor]:
     given = (x, state, *weights)
     return [given[i].new_empty(given[i].shape) for i in wanted]

@@ -16,10 +16,14 @@ from torch import Tensor
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.rnn import run_whole as _run_whole  # noqa: F401  registers them
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps
+from remat_gen.ir.errors import RefusedKernelError
 
 aten, ours = torch.ops.aten, torch.ops.remat
 _LAYERS = "gru lstm rnn_tanh rnn_relu".split()
 _CELLS = "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
+_CLASSES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+_OF_CUDNN = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_OTHERWISE = "under autocast or functorch, without cuDNN, or with dropout between its layers"
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -36,11 +40,11 @@ class _Rnn:
     in_steps: Callable[..., Sequence[Tensor]]
 
 
-def _loop(run: str, reverse: bool) -> _Rnn:
+def _loop(run: str, **how: bool) -> _Rnn:
     """Return one direction of a layer of steps."""
 
     def forward(x: Tensor, state: Tensor, *weights: Tensor) -> Any:
-        return ours.rnn_steps(run, x, state, weights, reverse)
+        return ours.rnn_steps(run, x, state, weights, **how)
 
     def backward(
         gradients: Sequence[Tensor | None],
@@ -51,19 +55,19 @@ def _loop(run: str, reverse: bool) -> _Rnn:
         *weights: Tensor,
     ) -> Any:
         read = x, state, made, weights, wanted
-        return ours.rnn_steps_backward(run, *gradients, *read, reverse)
+        return ours.rnn_steps_backward(run, *gradients, *read, **how)
 
     def in_steps(x: Tensor, state: Tensor, *weights: Tensor) -> Sequence[Tensor]:
-        return run_steps(STEPS[run], x, state, weights, reverse)
+        return run_steps(STEPS[run], x, state, weights, **how)
 
     return _Rnn(forward, backward, in_steps)
 
 
-def _kernel(run: str, count: int, plain: Callable[..., Any], reverse: bool = False) -> _Rnn:
-    """Return a cell, or a direction of an LSTM's layer; `plain` is the same in many operations."""
+def _kernel(run: str, count: int, plain: Callable[..., Any], **how: Any) -> _Rnn:
+    """Return what is one call; `plain` is the same in many operations."""
 
     def forward(x: Tensor, *rest: Tensor) -> Any:
-        return ours.rnn(run, x, rest[:count], rest[count:], reverse)
+        return ours.rnn(run, x, rest[:count], rest[count:], **how)
 
     def backward(
         gradients: Sequence[Tensor | None],
@@ -72,7 +76,7 @@ def _kernel(run: str, count: int, plain: Callable[..., Any], reverse: bool = Fal
         x: Tensor,
         *rest: Tensor,
     ) -> Any:
-        return ours.rnn_backward(run, gradients, x, rest[:count], rest[count:], wanted, reverse)
+        return ours.rnn_backward(run, gradients, x, rest[:count], rest[count:], wanted, **how)
 
     def in_steps(x: Tensor, *rest: Tensor) -> Any:
         return plain(x, rest[:count], rest[count:])
@@ -126,6 +130,9 @@ def _layers(
     directions, many = 2 if bidirectional else 1, len(weights) // count
     projected = many not in (2 * directions, 4 * directions)
     given = (x, *states, *weights)
+    if kind_of(x.device).has_fused_rnns:
+        how = biases, count, p, train, bidirectional, batch_first
+        return _on_gpu(run, plain, x, states, weights, *how)
     if projected or not _may_be_whole(given) or (run == "lstm" and not is_of_onednn(given)):
         how = count, p, train, bidirectional, batch_first
         return _in_steps(plain, x, hx, weights, biases, *how)
@@ -139,6 +146,45 @@ def _layers(
         last.append(ends)
     joined = [ends[0] if count == 1 else torch.cat(ends) for ends in zip(*last, strict=True)]
     return x.transpose(0, 1) if batch_first else x, *joined
+
+
+def _on_gpu(
+    run: str,
+    plain: Callable[..., tuple[Tensor, ...]],
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    biases: bool,
+    count: int,
+    p: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """Run all layers as one operator, as cuDNN does.
+
+    Raises:
+        RefusedKernelError: eager runs what is not that operator's.
+    """
+    dropped = p and train and count > 1  # by numbers that cuDNN keeps to itself
+    if dropped or not (_may_be_whole((x, *states, *weights)) and _is_of_cudnn(x)):
+        raise RefusedKernelError(
+            f"an nn.{_CLASSES[run]} on a GPU, {_OTHERWISE}: that cannot be planned yet. Plan the "
+            "rest of the model in a module of its own, without the RNN"
+        )
+
+    def in_steps(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, ...]:
+        hx = states if len(states) > 1 else states[0]
+        return plain(x, hx, weights, biases, count, 0.0, train, bidirectional, False)
+
+    how: dict[str, Any] = {"kind": run}
+    how |= {"layers": count} if count > 1 else {}
+    how |= {"bidirectional": True} if bidirectional else {}
+    how |= {} if train else {"train": False}
+    rnn = _kernel("layers", len(states), in_steps, **how)
+    x = x.transpose(0, 1) if batch_first else x
+    made, *last = _Whole.apply(rnn, x, *states, *weights)
+    return made.transpose(0, 1) if batch_first else made, *last
 
 
 def _directions(
@@ -169,7 +215,8 @@ def _direction(
         made, *last = _in_steps(plain, x, states, weights, *how)
         return made.flip(0) if reverse else made, *(state[0] for state in last)
 
-    return _kernel(run, 2, of_lstm, reverse) if run == "lstm" else _loop(run, reverse)
+    how = {"reverse": True} if reverse else {}
+    return _kernel(run, 2, of_lstm, **how) if run == "lstm" else _loop(run, **how)
 
 
 def _in_steps(plain: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Tensor, ...]:
@@ -197,10 +244,8 @@ def _cell(operator: Any, x: Tensor, hx: Tensor | Sequence[Tensor], *weights: Ten
 
 def _may_be_whole(tensors: Sequence[Tensor]) -> bool:
     """Tell whether the operator is what eager runs: autocast and functorch look inside."""
-    device = tensors[0].device
     return not (
-        kind_of(device).has_fused_rnns
-        or torch.is_autocast_enabled(device.type)
+        torch.is_autocast_enabled(tensors[0].device.type)
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
 
@@ -212,12 +257,32 @@ def is_of_onednn(tensors: Sequence[Tensor]) -> bool:
     return plain and onednn.is_available() and bool(onednn.enabled)
 
 
+def _is_of_cudnn(x: Tensor) -> bool:
+    """Tell whether eager runs all layers by cuDNN, as far as that is to be known here."""
+    return bool(torch.backends.cudnn.enabled) and x.dtype in _OF_CUDNN
+
+
+def _packed(run: str, plain: Callable[..., tuple[Tensor, ...]], x: Tensor, *args: Any) -> Any:
+    """Run the layers over sequences of several lengths; step by step.
+
+    Raises:
+        RefusedKernelError: cuDNN would run them.
+    """
+    if kind_of(x.device).has_fused_rnns:
+        raise RefusedKernelError(
+            f"an nn.{_CLASSES[run]} on a GPU, with packed sequences: that cannot be planned yet. "
+            "Plan the rest of the model in a module of its own, without the RNN"
+        )
+    return plain(x, *args)
+
+
 def kernels() -> dict[Any, Callable[..., Any]]:
     """Return what is traced for each of torch's operators."""
     found: dict[Any, Callable[..., Any]] = {}
     for name in _LAYERS:
-        operator = getattr(aten, name).input
-        found[operator] = partial(_layers, name, operator.py_kernels[_COMPOSITE])
+        padded, packed = getattr(aten, name).input, getattr(aten, name).data
+        found[padded] = partial(_layers, name, padded.py_kernels[_COMPOSITE])
+        found[packed] = partial(_packed, name, packed.py_kernels[_COMPOSITE])
     for name in _CELLS:
         packet = getattr(aten, name)
         found |= {

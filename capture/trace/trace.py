@@ -48,7 +48,7 @@ from remat_gen.capture.refuse.refusals import (
     refuse_hooks,
     refuse_lazy,
     refuse_other_self,
-    refuse_recurrent_on_gpu,
+    refuse_recurrent,
     refuse_replaced,
     refuse_scripted,
     refuse_seeds,
@@ -136,7 +136,7 @@ def trace(
     refuse_other_self(model)
     refuse_lazy(model)  # before its hooks, which go by a run
     refuse_hooks(model)
-    refuse_recurrent_on_gpu(model, stands_for)
+    refuse_recurrent(model, stands_for)
     call = with_fixed(describe_call(model, args, kwargs), fixed)
     layouts = layouts_of_kernels(stands_for)
     built = built_in(source_file, model)

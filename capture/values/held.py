@@ -16,11 +16,10 @@ import torch
 from torch import nn
 
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.state import OF_PARAMETERS
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 
 _OF_TORCH = frozenset(vars(nn.Module())) | {INSTALLED}
-# What nn.RNNBase makes of its parameters, anew where these are others.
-_DERIVED = frozenset(("_flat_weights", "_flat_weight_refs"))
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _GONE = object()
 
@@ -57,7 +56,7 @@ class Held:
             own = {k: v for k, v in vars(module).items() if k not in _OF_TORCH}
             start = f"{name}." if name else ""
             held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
-            for attribute in own.keys() - _DERIVED:
+            for attribute in own.keys() - OF_PARAMETERS:
                 held._note(own[attribute], f"{start}{attribute}")
         for name, value in list(file.items()):
             if isinstance(value, (dict, list)) and name[:2] != "__":
@@ -85,7 +84,7 @@ class Held:
         found: dict[str, tuple[Any, Any]] = {}
         for holder in self.holders:
             old, new = dict(_items(holder.before)), dict(_items(holder.inside))
-            for key in (old.keys() | new.keys()) - holder.left - _DERIVED:
+            for key in (old.keys() | new.keys()) - holder.left - OF_PARAMETERS:
                 pair = old.get(key, _GONE), new.get(key, _GONE)
                 if pair[0] is not pair[1]:
                     found[f"{holder.start}{key}{holder.end}"] = pair

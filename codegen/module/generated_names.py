@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
-from remat_gen.capture.rnn.run_whole import lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.run_whole import all_layers, lstm_layer, rnn_backward, run_rnn
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.environment import source_of
@@ -28,7 +28,7 @@ def generated_names(
     templates += ["units.py.jinja"] * units + ["rungs.py.jinja"] * rungs
     copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
     copied.append(source_of(run_rnn, rnn_backward, run_steps, steps_backward))
-    copied.append(source_of(lstm_layer, *STEPS.values()))
+    copied.append(source_of(all_layers, lstm_layer, *STEPS.values()))
     if parts:
         templates.append("parts.py.jinja")
         copied.append(source_of(compiled, fuse, with_lengths, only_result))

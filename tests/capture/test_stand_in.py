@@ -287,13 +287,13 @@ def test_what_a_step_has_on_the_host_takes_no_memory_of_the_gpu(tmp_path: Path) 
 
 
 @pytest.mark.limit(
-    "`nn.LSTM`, `nn.GRU`, `nn.RNN` on a GPU, where cuDNN runs them as one kernel",
-    "refused with the module's name; plan the rest in a module of its own",
+    "`nn.LSTM`, `nn.GRU`, `nn.RNN` for a GPU that is not there (`--target`)",
+    "refused with the module's name; plan on that GPU, or the rest in a module of its own",
 )
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-def test_recurrent_layers_on_a_gpu_are_refused(kind: str, tmp_path: Path) -> None:
+def test_recurrent_layers_of_a_target_are_refused(kind: str, tmp_path: Path) -> None:
     text = source(
         f"self.rnn = nn.{kind}(16, 16)", "return self.rnn(x)[0].sum()", "(torch.randn(4, 16),)"
     )
-    with pytest.raises(TraceError, match=rf"^rnn is an nn\.{kind} on a GPU"):
+    with pytest.raises(TraceError, match=rf"^rnn is an nn\.{kind}, which cuDNN runs"):
         on_gpu(tmp_path, text)
