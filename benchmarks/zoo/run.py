@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -158,7 +159,7 @@ def main() -> None:
         record = runs.one(subject, done[subject.key] if given.eager else None)
         append(given.results, record)
         print(f"{position}/{len(todo)} {summary(record)}", flush=True)
-        _write_page(given.results, units="units" in parts)
+        _write_page(given.results, given.device, units="units" in parts)
 
 
 def _lacks_eager(record: Record | None) -> bool:
@@ -167,8 +168,8 @@ def _lacks_eager(record: Record | None) -> bool:
     return record.eager_off is None or record.eager_off > NEAR
 
 
-def _write_page(results: Path, *, units: bool) -> None:
-    parts, write = (_APART, unit_page) if units else (PARTS, page)
+def _write_page(results: Path, device: str, *, units: bool) -> None:
+    parts, write = (_APART, unit_page) if units else (PARTS, partial(page, device=device))
     listed = [subject.key for part in parts.values() for subject in part]
     records = [r for key, r in read_records(results).items() if key in listed]
     results.with_suffix(".md").write_text(write(records, len(listed)), encoding="utf-8")

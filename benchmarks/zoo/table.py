@@ -10,7 +10,7 @@ from record import Record, Status
 _HEAD = """\
 # Models that nobody here wrote
 
-Small configurations with random weights on the CPU, planned at 60 % of eager's replayed peak and
+Small configurations with random weights on {device}, planned at 60 % of eager's replayed peak and
 run beside eager for two steps (`nox -s zoo`). *Equal* is about outputs, every gradient, buffers,
 inputs and the random state; *off by* is the measured minus the predicted activation peak, *time*
 the replayed time over that of nothing run again. Where 60 % is infeasible, as it is for a few
@@ -21,12 +21,13 @@ NEAR = 0.02  # the promise about eager's predicted peak
 _COLUMNS = ("model", "kind", "operations", "budget", "off by", "time", "equal", "result")
 
 
-def page(records: Sequence[Record], listed: int) -> str:
+def page(records: Sequence[Record], listed: int, device: str = "cpu") -> str:
     """Return the page; `listed` is how many models there are to run."""
+    head = _HEAD.format(device="the CPU" if device == "cpu" else device)
     ordered = sorted(records, key=lambda r: (r.library, r.kind, r.name))
     strategies = ", ".join(sorted({record.strategy for record in records}))
     ran = f"Ran {len(records)} of {listed}, strategy {strategies}.\n"
-    parts = [_HEAD, ran, _counts(ordered), _eager(ordered), open_rows(ordered)]
+    parts = [head, ran, _counts(ordered), _eager(ordered), open_rows(ordered)]
     for library, members in groupby(ordered, key=lambda r: r.library):
         parts.append(f"## {library}\n\n{markdown(_COLUMNS, map(_row, members))}")
     return "\n".join(part for part in parts if part)

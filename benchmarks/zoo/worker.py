@@ -98,8 +98,8 @@ def _run_once(places: Sequence[Place], _device: torch.device) -> Time:
 
 
 def _why_eager_fails(source: Path, device: str) -> str:
-    loaded = load(source, device=device)
     try:
+        loaded = load(source, device=device)
         training_step(loaded.model, loaded.args, loaded.kwargs)
     except Exception as error:  # of somebody's model: anything
         return f"{type(error).__name__}: {_one(error)}"

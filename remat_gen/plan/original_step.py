@@ -22,6 +22,7 @@ from pathlib import Path
 
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
+from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
@@ -198,10 +199,8 @@ class _Original:
     def peak_bytes(self) -> int | None:
         """Measure the original's second step; return None where it cannot be run."""
         request, loaded = self.request, self.loaded
-        need = need_to_run(loaded, self.predicted)
         asked = isinstance(request.limit, Budget) and request.limit.percent is not None
-        absent = request.target or request.fsdp
-        if not asked or absent or need is None or not need.fits:
+        if not asked or request.target or request.fsdp or not self._may_run():
             return None
         try:
             with kept_original(loaded, self.filled):
@@ -209,6 +208,14 @@ class _Original:
                 clear_gradients(loaded.model, args, kwargs)
                 flight = request.in_flight
                 found = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=flight)
-        except Exception:  # of the user's own code: `run_twice` says so
+        except Exception:  # of the user's own code, as `run_twice` says; a GPU's that is too small
+            kind_of(loaded.device).free_unused()
             return None
-        return found.peak_bytes
+        return found.allocated_peak_bytes or found.peak_bytes  # a GPU's in its blocks, as predicted
+
+    def _may_run(self) -> bool:
+        """Tell whether it fits, as far as is known; a GPU that is too small says so and goes on."""
+        if kind_of(self.loaded.device).is_accelerator:
+            return not lack_values(self.loaded.model.state_dict().values())
+        need = need_to_run(self.loaded, self.predicted)
+        return need is not None and need.fits

@@ -17,7 +17,7 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
-from remat_gen.verification.compare import Comparison, Match, at_step, compare_steps
+from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
 from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
@@ -92,13 +92,13 @@ class _Subject:
         """Whether deterministic kernels are to tell: sums in any order may explain what moves.
 
         Where more than rounding moves, state does so as well; that of first steps only would be
-        taken for order, and is over where a repeat is as the last.
+        taken for order, and is over where that does not move in more repeats.
         """
         if repeats.unlike is None or self.deterministic:
             return False
         if repeats.may_be_order:
             return True
-        return kind_of(self.device).adds_in_any_order and self.repeats(model).unlike is not None
+        return kind_of(self.device).adds_in_any_order and self.repeats(model).moves(repeats.unlike)
 
     def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps with all parameters moved to the next number."""
@@ -252,9 +252,7 @@ def _moved_in_repeats(comparisons: Sequence[Comparison], repeats: Repeats) -> bo
     How far they moved in a few repeats is no bound on how far they may.
     """
     wrong = [c for c in comparisons if c.match is Match.DIFFERENT]
-    moving = {key for step in repeats.noise for key, off in step.items() if off}
-    told = {(kind, at_step(name, n + 1)) for kind, name in moving for n in range(STEPS)}
-    return bool(wrong) and all(c.kind in GRADIENTS and (c.kind, c.name) in told for c in wrong)
+    return bool(wrong) and all(c.kind in GRADIENTS and repeats.moves(c) for c in wrong)
 
 
 def _failure_of(original: nn.Module, subject: _Subject) -> str:

@@ -17,7 +17,7 @@ from itertools import zip_longest
 import torch
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.verification.compare import Comparison, Match, Noise
+from remat_gen.verification.compare import Comparison, Match, Noise, at_step
 from remat_gen.verification.noise import compare_repeats, larger
 from remat_gen.verification.outcome import Outcome
 
@@ -36,6 +36,12 @@ class Repeats:
     def moving(self) -> int:
         """How many results are not the same to the bit in every run."""
         return len({key for step in self.noise for key, off in step.items() if off})
+
+    def moves(self, comparison: Comparison) -> bool:
+        """Whether what was compared is not the same to the bit in every run, after some step."""
+        moving = {key for step in self.noise for key, off in step.items() if off}
+        told = {(kind, at_step(name, n + 1)) for kind, name in moving for n in range(STEPS)}
+        return (comparison.kind, comparison.name) in told
 
     @property
     def may_be_order(self) -> bool:
