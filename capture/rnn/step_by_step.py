@@ -102,12 +102,12 @@ STEPS: dict[str, Any] = {"gru": gru_step, "rnn_tanh": tanh_step, "rnn_relu": rel
 """What torch calls a layer of such steps."""
 
 
-def _run(step: str, *args: Any, reverse: bool | None = None) -> tuple[Tensor, Tensor]:
-    return run_steps(STEPS[step], *args, reverse=bool(reverse))
+def _run(step: str, *args: Any, **how: Any) -> tuple[Tensor, Tensor]:
+    return run_steps(STEPS[step], *args, **how)
 
 
-def _run_backward(step: str, *args: Any, reverse: bool | None = None) -> list[Tensor]:
-    return steps_backward(STEPS[step], *args, reverse=bool(reverse))
+def _run_backward(step: str, *args: Any, **how: Any) -> list[Tensor]:
+    return steps_backward(STEPS[step], *args, **how)
 
 
 def _fake(

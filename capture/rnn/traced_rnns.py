@@ -131,8 +131,8 @@ def _layers(
     projected = many not in (2 * directions, 4 * directions)
     given = (x, *states, *weights)
     if kind_of(x.device).has_fused_rnns:
-        how = biases, count, p, train, bidirectional, batch_first
-        return _on_gpu(run, plain, x, states, weights, *how)
+        layers = biases, count, p, train, bidirectional, batch_first
+        return _on_gpu(run, plain, x, states, weights, *layers)
     if projected or not _may_be_whole(given) or (run == "lstm" and not is_of_onednn(given)):
         how = count, p, train, bidirectional, batch_first
         return _in_steps(plain, x, hx, weights, biases, *how)
