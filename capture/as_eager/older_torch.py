@@ -13,19 +13,29 @@ from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import GraphCaptureOutput
+from torch._dynamo.functional_export import _DynamoBytecodeCodeGen
 from torch._functorch._aot_autograd.schemas import MemoryFormatMeta
+from torch._guards import detect_fake_mode
 from torch._higher_order_ops.effects import _get_effect, _register_effectful_op
 from torch._library.effects import EffectType
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.process.replaced import replaced
 
+_TAKEN = "allow_non_fake_inputs"
 _CHECK = torch.ops.aten._linalg_check_errors.default
 
 
 @contextlib.contextmanager
 def as_in_newest() -> Iterator[None]:
     """Trace as torch 2.13 does, and leave torch as it was."""
-    with _tangents_as_outputs(), _checks_are_effects(), _builtins_are_there():
+    with (
+        _tangents_as_outputs(),
+        _checks_are_effects(),
+        _builtins_are_there(),
+        _held_tensors_are_taken(),
+    ):
         yield
 
 
@@ -84,3 +94,28 @@ def _builtins_are_there() -> Iterator[None]:
     patched = staticmethod(without_builtins)
     with replaced(GraphCaptureOutput, "_get_external_refs", patched):
         yield
+
+
+@contextlib.contextmanager
+def _held_tensors_are_taken() -> Iterator[None]:
+    """Take tensors that are neither parameters nor buffers: `self.rope.cos`, of a plain object.
+
+    Before 2.13 torch finds them beside its tensors without values, and refuses the model.
+    """
+    inputs = _DynamoBytecodeCodeGen.process_inputs
+    if _TAKEN in inputs.__code__.co_names:
+        yield
+        return
+
+    def with_held(codegen: _DynamoBytecodeCodeGen, *given: Any) -> Any:
+        found, mode = inputs(codegen, *given), detect_fake_mode()
+        if mode is not None and any(_is_real(leaf, mode) for leaf in pytree.tree_leaves(found)):
+            mode.allow_non_fake_inputs = True
+        return found
+
+    with replaced(_DynamoBytecodeCodeGen, "process_inputs", with_held):
+        yield
+
+
+def _is_real(leaf: object, mode: FakeTensorMode) -> bool:
+    return isinstance(leaf, torch.Tensor) and not mode.is_our_fake(leaf)

@@ -21,7 +21,8 @@ from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.ir.errors import TraceError, said
 
 _THERE, _HOST = torch.device("cpu", 0), torch.device("cpu")
-_MIXED = "on the same device, but found"  # "Expected all tensors to be …", of a fake tensor
+# "Expected all tensors to be …", of a fake tensor; before torch 2.13 "Unhandled …"
+_MIXED = ("on the same device, but found", "found two different devices")
 _ACTION = "pass device=, as in torch.rand(n, device=x.device)"
 
 
@@ -67,7 +68,7 @@ def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
     except TraceError:
         raise
     except Exception as error:  # of the user's own code, which takes the device for another one
-        if _MIXED not in said(error):
+        if not any(words in said(error) for words in _MIXED):
             reason = f"whether forward draws on the host cannot be told: {said(error)}"
             raise TraceError(f"{reason}; plan on the GPU") from error
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from torch._dynamo.convert_frame import GraphCaptureOutput
+from torch._dynamo.functional_export import _DynamoBytecodeCodeGen
 from torch._higher_order_ops.effects import _get_effect
 from tracing import LINEAR, source, traced
 
@@ -30,12 +31,21 @@ def test_a_sum_with_a_factor_is_one_operation(tmp_path: Path) -> None:
     assert targets == ["addmm", "add", "addcmul", "exp", "addcdiv", "exp", "addcdiv"]
 
 
+def test_a_tensor_in_a_plain_object_is_read(tmp_path: Path) -> None:
+    init = LINEAR + "\nself.held = types.SimpleNamespace(cos=torch.randn(8, 700))"
+    text = source(init, "return self.lin(x * self.held.cos.sum(1))")
+    assert [
+        a.path for a in traced(tmp_path, "import types\n" + text).graph.inputs if "cos" in a.path
+    ]
+
+
 def test_torch_is_left_as_it_was(tmp_path: Path) -> None:
     def settings() -> list[object]:
         return [
             torch._functorch.config.guess_tangent_strides_as_outputs,
             torch._dynamo.config.enable_dynamo_decompositions,
             GraphCaptureOutput._get_external_refs,
+            _DynamoBytecodeCodeGen.process_inputs,
             _get_effect(CHECK),
         ]
 
