@@ -6,9 +6,9 @@ Layers are apart, dropout between them, and a GRU's directions, so that a plan c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -21,9 +21,6 @@ from remat_gen.ir.errors import RefusedKernelError
 aten, ours = torch.ops.aten, torch.ops.remat
 _LAYERS = "gru lstm rnn_tanh rnn_relu".split()
 _CELLS = "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
-_CLASSES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
-_OF_CUDNN = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-_OTHERWISE = "under autocast or functorch, without cuDNN, or with dropout between its layers"
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -112,79 +109,99 @@ class _Whole(torch.autograd.Function):
         return None, *map(by_place.get, range(len(given)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Stack:
+    """What torch calls the layers of an RNN with; `plain` is the same in many operations."""
+
+    run: str
+    plain: Callable[..., tuple[Tensor, ...]]
+    biases: bool
+    count: int
+    p: float
+    train: bool
+    bidirectional: bool
+    batch_first: bool
+
+    @property
+    def drops(self) -> bool:
+        """Tell whether there is dropout between the layers."""
+        return self.train and self.count > 1 and self.p > 0
+
+    def how(self) -> dict[str, Any]:
+        """Return the options of all layers as one operator, but those that are usual."""
+        usual = {"layers": 1, "bidirectional": False, "train": True}
+        given = {"layers": self.count, "bidirectional": self.bidirectional, "train": self.train}
+        return {"kind": self.run} | {k: v for k, v in given.items() if v != usual[k]}
+
+    def in_steps(
+        self, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
+    ) -> tuple[Tensor, ...]:
+        hx = states if len(states) > 1 else states[0]
+        how = self.biases, self.count, self.p, self.train, self.bidirectional, self.batch_first
+        return _in_steps(self.plain, x, hx, weights, *how)
+
+
 def _layers(
     run: str,
     plain: Callable[..., tuple[Tensor, ...]],
     x: Tensor,
     hx: Tensor | Sequence[Tensor],
     weights: Sequence[Tensor],
-    biases: bool,
-    count: int,
-    p: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
+    *how: Any,
 ) -> tuple[Tensor, ...]:
-    """Run the layers of an RNN one after another, each as an operator."""
+    """Run the layers of an RNN as operators: each, or all as one where eager does."""
+    stack = _Stack(run, plain, *how)
     states = [hx] if isinstance(hx, Tensor) else list(hx)
-    directions, many = 2 if bidirectional else 1, len(weights) // count
-    projected = many not in (2 * directions, 4 * directions)
     given = (x, *states, *weights)
-    if kind_of(x.device).has_fused_rnns:
-        layers = biases, count, p, train, bidirectional, batch_first
-        return _on_gpu(run, plain, x, states, weights, *layers)
-    if projected or not _may_be_whole(given) or (run == "lstm" and not is_of_onednn(given)):
-        how = count, p, train, bidirectional, batch_first
-        return _in_steps(plain, x, hx, weights, biases, *how)
-    x = x.transpose(0, 1) if batch_first else x
+    projected = len(weights) % (2 * stack.count * (2 if stack.bidirectional else 1)) != 0
+    fused = kind_of(x.device).has_fused_rnns
+    if fused:
+        if stack.drops or not (_may_be_whole(given) and torch.backends.cudnn.enabled):
+            _refuse_on_gpu(run)
+    elif projected or not _may_be_whole(given) or (run == "lstm" and not is_of_onednn(given)):
+        return stack.in_steps(x, states, weights)
+    x = x.transpose(0, 1) if stack.batch_first else x
+    made, *last = (_together if fused else _one_by_one)(stack, x, states, weights)
+    return made.transpose(0, 1) if stack.batch_first else made, *last
+
+
+def _together(
+    stack: _Stack, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Run all layers as one operator, as cuDNN does."""
+    plain = replace(stack, batch_first=False).in_steps
+    rnn = _kernel("layers", len(states), plain, **stack.how())
+    made: tuple[Tensor, ...] = _Whole.apply(rnn, x, *states, *weights)
+    return made
+
+
+def _one_by_one(
+    stack: _Stack, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Run each layer, and each direction of it, as an operator."""
+    directions, many = 2 if stack.bidirectional else 1, len(weights) // stack.count
     last: list[Sequence[Tensor]] = []
-    for i in range(count):
-        x = torch.dropout(x, p, train) if i else x
+    for i in range(stack.count):
+        x = torch.dropout(x, stack.p, stack.train) if i else x
         own = [state[i * directions : (i + 1) * directions].unbind() for state in states]
         of_layer = weights[i * many : (i + 1) * many]
-        x, *ends = _directions(partial(_direction, run, plain), x, own, of_layer)
+        x, *ends = _directions(partial(_direction, stack.run, stack.plain), x, own, of_layer)
         last.append(ends)
-    joined = [ends[0] if count == 1 else torch.cat(ends) for ends in zip(*last, strict=True)]
-    return x.transpose(0, 1) if batch_first else x, *joined
+    joined = [ends[0] if len(last) == 1 else torch.cat(ends) for ends in zip(*last, strict=True)]
+    return x, *joined
 
 
-def _on_gpu(
-    run: str,
-    plain: Callable[..., tuple[Tensor, ...]],
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    biases: bool,
-    count: int,
-    p: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, ...]:
-    """Run all layers as one operator, as cuDNN does.
+def _refuse_on_gpu(run: str) -> NoReturn:
+    """Refuse what eager runs otherwise there than as all layers by cuDNN.
 
     Raises:
-        RefusedKernelError: eager runs what is not that operator's.
+        RefusedKernelError: always.
     """
-    dropped = p and train and count > 1  # by numbers that cuDNN keeps to itself
-    if dropped or not (_may_be_whole((x, *states, *weights)) and _is_of_cudnn(x)):
-        raise RefusedKernelError(
-            f"an nn.{_CLASSES[run]} on a GPU, {_OTHERWISE}: that cannot be planned yet. Plan the "
-            "rest of the model in a module of its own, without the RNN"
-        )
-
-    def in_steps(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> tuple[Tensor, ...]:
-        hx = states if len(states) > 1 else states[0]
-        return plain(x, hx, weights, biases, count, 0.0, train, bidirectional, False)
-
-    how: dict[str, Any] = {"kind": run}
-    how |= {"layers": count} if count > 1 else {}
-    how |= {"bidirectional": True} if bidirectional else {}
-    how |= {} if train else {"train": False}
-    rnn = _kernel("layers", len(states), in_steps, **how)
-    x = x.transpose(0, 1) if batch_first else x
-    made, *last = _Whole.apply(rnn, x, *states, *weights)
-    return made.transpose(0, 1) if batch_first else made, *last
+    raise RefusedKernelError(
+        f"an nn.{run.partition('_')[0].upper()} on a GPU with packed sequences, with dropout "
+        "between its layers, under autocast or functorch, or without cuDNN: that cannot be planned "
+        "yet. Plan the rest of the model in a module of its own, without the RNN"
+    )
 
 
 def _directions(
@@ -257,11 +274,6 @@ def is_of_onednn(tensors: Sequence[Tensor]) -> bool:
     return plain and onednn.is_available() and bool(onednn.enabled)
 
 
-def _is_of_cudnn(x: Tensor) -> bool:
-    """Tell whether eager runs all layers by cuDNN, as far as that is to be known here."""
-    return bool(torch.backends.cudnn.enabled) and x.dtype in _OF_CUDNN
-
-
 def _packed(run: str, plain: Callable[..., tuple[Tensor, ...]], x: Tensor, *args: Any) -> Any:
     """Run the layers over sequences of several lengths; step by step.
 
@@ -269,10 +281,7 @@ def _packed(run: str, plain: Callable[..., tuple[Tensor, ...]], x: Tensor, *args
         RefusedKernelError: cuDNN would run them.
     """
     if kind_of(x.device).has_fused_rnns:
-        raise RefusedKernelError(
-            f"an nn.{_CLASSES[run]} on a GPU, with packed sequences: that cannot be planned yet. "
-            "Plan the rest of the model in a module of its own, without the RNN"
-        )
+        _refuse_on_gpu(run)
     return plain(x, *args)
 
 

@@ -84,10 +84,6 @@ class _Subject:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
         return repeats_of(runs, self.device)
 
-    def in_one_order(self) -> _Subject:
-        """Let both models run deterministic kernels."""
-        return replace(self, deterministic=True)
-
     def moves_by_order(self, model: nn.Module, repeats: Repeats) -> bool:
         """Whether deterministic kernels are to tell: sums in any order may explain what moves.
 
@@ -223,16 +219,18 @@ def _verify(
     try:
         subject.tell(2)
         repeats = subject.repeats(original)
-        if subject.moves_by_order(original, repeats):
+        comparisons: tuple[Comparison, ...] = ()
+        in_order = subject.moves_by_order(original, repeats)
+        if not in_order:
+            if repeats.unlike:
+                reason = told(repeats.unlike, subject.device)
+                return replace(report, original_failure=reason, repeatable=False)
+            comparisons = _compare(repeats, actual, original, subject)
+            in_order = not subject.deterministic and _moved_in_repeats(comparisons, repeats)
+        if in_order:
             del actual, repeats
-            return _verify(original, planned, subject.in_one_order(), time_steps, report)
-        if repeats.unlike:
-            reason = told(repeats.unlike, subject.device)
-            return replace(report, original_failure=reason, repeatable=False)
-        comparisons = _compare(repeats, actual, original, subject)
-        if not subject.deterministic and _moved_in_repeats(comparisons, repeats):
-            del actual, repeats
-            return _verify(original, planned, subject.in_one_order(), time_steps, report)
+            subject = replace(subject, deterministic=True)
+            return _verify(original, planned, subject, time_steps, report)
         subject.tell(3)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
         report = replace(report, deterministic=subject.deterministic, moving=repeats.moving)
