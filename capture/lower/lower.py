@@ -133,7 +133,8 @@ class _Lowering:
             module, _, _ = path.rpartition(".") if kind is not ir.Kind.INPUT else ("", "", "")
             hint = input_hint(path, self.parents)
         hint = naming.identifier(hint)
-        name = self.namer.unique(module.rpartition(".")[0], hint)
+        owner, _, last = module.rpartition(".")  # the last is in the hint, unless it is an index
+        name = self.namer.unique(module if last.isdigit() else owner, hint)
         self.table.add(node, 0, value, name, hint, kind)
         self.storages.name(node, (hint,))
         if output is not None:
@@ -246,8 +247,9 @@ class _Lowering:
         base = next(n for n in node.all_input_nodes if shares(n, node))
         value = node.meta["val"]
         parts = [(None, value)] if isinstance(value, torch.Tensor) else list(enumerate(value))
+        called = self.namer.of_view(self.table.name(base), node)
         for index, part in parts:
-            name = f"{self.table.name(base)}:{node.name}" + ("" if index is None else f"[{index}]")
+            name = called if index is None else f"{called}[{index}]"
             self.table.add(node, index or 0, part, name, self.storages.hint(base), None)
             same = self.table.same_as_an_ancestor(self.table.name(base), name)
             if same:

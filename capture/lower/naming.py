@@ -68,6 +68,19 @@ class Namer:
         self.taken.add(name)
         return name
 
+    def of_view(self, base: str, node: torch.fx.Node) -> str:
+        """Return `base:operator`, where it is taken with the module that looks: `base:module.view`.
+
+        Each layer's look at what all of them read is so called after the layer.
+        """
+        operator = metadata.operator_name(node)
+        looks = f"{base}:{f'{metadata.module_path(node)}.{operator}'.strip('.')}"
+        turns = (f"{looks}_{n}" for n in itertools.count(2))
+        names = itertools.chain((f"{base}:{operator}", looks), turns)
+        name = next(n for n in names if n not in self.taken)
+        self.taken.add(name)
+        return name
+
 
 def hints(
     nodes: list[torch.fx.Node],

@@ -25,7 +25,7 @@ from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
 from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.profile.workspace import Prepare, inside_bytes
 from remat_gen.ir.costs import Cost, Costs, Smaller
-from remat_gen.ir.errors import ProfileError
+from remat_gen.ir.errors import ProfileError, TraceError
 from remat_gen.ir.graph import Graph, Operation
 
 # Called with the operation's target, how many are done, and how many there are.
@@ -64,6 +64,7 @@ def profile(
 
     Raises:
         ProfileError: an operation made a GPU fail.
+        TraceError: a kernel lays its result out otherwise than the trace says.
         UsageError: a GPU's memory cannot be measured.
     """
     kind = kind_of(device)
@@ -144,6 +145,7 @@ class _Timer:
             progress(operation.target, done, 2 * len(distinct))
             timed = self._time(operation, fills_for(self.device))
             if timed:
+                self._refuse_other_layouts(operation, timed.fill)
                 runnables[text] = timed
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
             progress(first.operation.target, done, 2 * len(distinct))
@@ -165,6 +167,27 @@ class _Timer:
                 refuse_dead(self.device, operation.target, error)
                 kind_of(self.device).free_unused()  # a failed attempt's would fail the next
         return None
+
+    def _refuse_other_layouts(self, operation: Operation, fill: Fill) -> None:
+        """Refuse what a kernel lays out otherwise than the trace says: what reads it goes by that.
+
+        Only on the CPU, where the trace has the layouts of its kernels.
+        """
+        if self.device.type != "cpu":
+            return
+        results = _call(operation, self.synthesizer.inputs(operation, fill))()
+        tensors = results if isinstance(results, list | tuple) else (results,)
+        for name, found in zip(operation.outputs, tensors, strict=False):
+            if name and isinstance(found, torch.Tensor):
+                traced = self.synthesizer.graph.tensors[name]
+                strides = zip(found.shape, found.stride(), traced.stride, strict=True)
+                if any(real != said for size, real, said in strides if size > 1):
+                    where = f"{operation.source.file}:{operation.source.line}: "
+                    raise TraceError(
+                        f"{where if operation.source.file else ''}{operation.target} lays its "
+                        f"result out with strides {found.stride()}, where PyTorch's trace has "
+                        f"{traced.stride}: make what it reads contiguous()"
+                    )
 
     def _place(self, operation: Operation, fill: Fill) -> Place:
         inputs = self.synthesizer.inputs(operation, fill)

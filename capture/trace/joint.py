@@ -29,6 +29,7 @@ from remat_gen.capture.as_eager.older_torch import as_in_newest
 from remat_gen.capture.as_eager.resampling import symbolic_resampling
 from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
+from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
@@ -98,6 +99,7 @@ def trace_joint(
         rows_of_eager(),
         as_in_newest(),
         unvalidated(),
+        layouts_of_written(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)

@@ -17,11 +17,11 @@ from torch import nn
 from remat_gen.capture.as_eager.attention import seeds_on_host
 from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
-from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
 from remat_gen.capture.fx.symbolic_sizes import Sizes
+from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
@@ -56,6 +56,13 @@ from remat_gen.capture.refuse.refusals import (
     refuse_written,
 )
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
+from remat_gen.capture.repeated.all_layers import with_all_layers
+from remat_gen.capture.repeated.repeated_layers import (
+    Repeated,
+    UnlikeError,
+    left_out,
+)
+from remat_gen.capture.repeated.same_operations import lists_used_alike
 from remat_gen.capture.trace.first_run import FirstRun, first_run
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
@@ -177,6 +184,15 @@ def trace_loaded(
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """The graph of a trace; `pinned` as in `Traced`."""
+
+    graph: Graph
+    joint: Joint
+    pinned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
     """A step that is about to be traced; `file` is the user's; `looks` are those at values."""
 
@@ -211,18 +227,36 @@ class _Step:
 
     def traced(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
+        lists = self.repeated_layers()
+        if lists:
+            try:
+                with left_out(self.model, lists):
+                    found = self.found(dynamic)
+                return self.whole(replace(found, graph=with_all_layers(found.graph, lists)))
+            except (TraceError, UnlikeError):  # whatever it is, the trace of all layers tells
+                pass
+        return self.whole(self.found(dynamic))
+
+    def repeated_layers(self) -> tuple[Repeated, ...]:
+        """Return the lists of layers of which a few tell of all."""
+        if self.looks or self.first or self.call.fixed:
+            return ()
+        return lists_used_alike(self.model, self.call, self.reads)
+
+    def found(self, dynamic: Iterable[str] | None) -> _Found:
+        """Trace what the model holds now."""
         if dynamic is None:
             return self.as_far_as_possible(found_lengths(self.call))
         return self.varying(asked_lengths(self.call, dynamic)) if dynamic else self.fixed()
 
-    def as_far_as_possible(self, lengths: tuple[Length, ...]) -> Traced:
+    def as_far_as_possible(self, lengths: tuple[Length, ...]) -> _Found:
         """Trace it for lengths up to the example's, or for those alone where it must be."""
         try:
             return self.varying(lengths) if lengths else self.fixed()
         except TraceError as refused:
             return replace(self.fixed(), pinned=str(refused))
 
-    def fixed(self) -> Traced:
+    def fixed(self) -> _Found:
         """Trace it for the example's shapes alone."""
         call = self.call
         joint = trace_joint(
@@ -236,7 +270,7 @@ class _Step:
         )
         return self._lowered(joint, None)
 
-    def varying(self, lengths: tuple[Length, ...]) -> Traced:
+    def varying(self, lengths: tuple[Length, ...]) -> _Found:
         """Trace it for lengths up to the example's."""
         if self.first:
             self.first.refuse_shorter(self.model, self.call, lengths)
@@ -252,13 +286,20 @@ class _Step:
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
 
-    def _lowered(self, joint: Joint, sizes: Sizes | None) -> Traced:
+    def _lowered(self, joint: Joint, sizes: Sizes | None) -> _Found:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
         drop_kept_dims(nodes)
         drop_copies_of_statistics(nodes)
-        attributes = {} if self.stands_for else self.reads.large_constants(self.model)
-        known = {id(tensor): path for path, tensor in attributes.items()}
+        known = {id(tensor): path for path, tensor in self._attributes().items()}
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, known)
+        return _Found(graph, joint)
+
+    def _attributes(self) -> Mapping[str, torch.Tensor]:
+        return {} if self.stands_for else self.reads.large_constants(self.model)
+
+    def whole(self, found: _Found) -> Traced:
+        """Return the trace of the model as it is, from what was found."""
+        graph, joint, attributes = found.graph, found.joint, self._attributes()
         refuse_written(graph, self.call.fixed)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
         refuse_shared(self.model, read)
@@ -279,6 +320,7 @@ class _Step:
             joint.strict,
             self.reads.with_buffers(joint.assumed).by_layout(self._unread(read)),
             hooked=has_library_hooks(self.model),
+            pinned=found.pinned,
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),
             values=joint.assumed,

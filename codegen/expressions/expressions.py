@@ -228,7 +228,7 @@ class Expressions:
             return f"{mask}.view(torch.uint8).to({dtype}).div_", keep
         if operation.target in _RNNS:
             return self._rnn(operation)
-        if self._draws_in_place(operation):
+        if operation.target == "aten.bernoulli.Tensor":  # of `bernoulli_(p)` alone
             drawn, keep = map(self.argument, operation.args[:2])
             return f"torch.empty_like({drawn}).bernoulli_", keep
         if (other := self._cast_to(operation)) is not None:
@@ -266,7 +266,7 @@ class Expressions:
         Autograd sums what was broadcast; a dimension of length 1 was not, and -0.0 stays there.
         Where no line of forward led to the sum, a user's own backward asks for it.
         """
-        if operation.target != _SUM or operation.args[2:] != (True,):
+        if operation.target != _SUM or operation.args[2:] != (True,) or operation.kwargs:
             return False
         if operation.source not in self.forward_lines:
             return False
@@ -297,20 +297,20 @@ class Expressions:
         function, ndim = _PRODUCTS[operation.target]
         args = spelling.with_lone_dimension(operation.target, operation.args)
         words = [
-            self._together(a.name, ndim) if isinstance(a, Ref) else self.argument(a) for a in args
+            self.together(a.name, ndim) if isinstance(a, Ref) else self.argument(a) for a in args
         ]
-        return function, ", ".join(words)
+        return function, ", ".join([*words, *self._keywords(operation.kwargs)])
 
     def matrix(self, name: str) -> str:
         """Write a matrix for a function that takes all dimensions but the last together itself."""
         base = self._base_of_rows(name, 2)
-        return self._together(name, 2) if base is None else self.tensor(base)
+        return self.together(name, 2) if base is None else self.tensor(base)
 
-    def _together(self, name: str, ndim: int) -> str:
+    def together(self, name: str, ndim: int) -> str:
         """Write a tensor of `ndim` dimensions, the first of which several others are viewed as."""
         view = self.views.get(name)
         if view and _swaps_last(view, ndim) and isinstance(view.args[0], Ref):
-            inner = self._together(view.base, ndim)
+            inner = self.together(view.base, ndim)
             if inner != self.tensor(view.base):
                 return f"{inner}.{'t()' if ndim == 2 else 'mT'}"
         base = self._base_of_rows(name, ndim)
@@ -364,19 +364,6 @@ class Expressions:
         here = given.pop("device", Literal("device", tensor.device))
         alone = here == Literal("device", tensor.device) and not given
         return dtype if alone and dtype != Literal("dtype", tensor.dtype) else None
-
-    def _draws_in_place(self, operation: Operation) -> bool:
-        """Tell whether eager's `bernoulli_` is not the trace's `bernoulli`.
-
-        It draws in the order of memory, another one where that is like a transposed tensor's; and
-        probabilities of each element are given to it alone.
-        """
-        if operation.target != "aten.bernoulli.p":
-            return operation.target == "aten.bernoulli.Tensor"
-        drawn = next(refs_in(operation.args))
-        makers = (o.target for o in self.graph.operations if drawn in o.outputs)
-        like = any(target.endswith("_like.default") for target in makers)
-        return like and not self._contiguous(drawn)
 
     def _dropout_mask(self, operation: Operation) -> tuple[str, str]:
         size, stride, keep = map(self.argument, operation.args)

@@ -183,8 +183,9 @@ class BodyWriter:
         made, self.statements, self.together = self.statements, self.outer, None
         results = [assigned(statement.text) for statement in made]
         if all(results) and len(results) == len(gradients.operations):
-            handed = ", ".join(map(self.expressions.matrix, gradients.tensors))
-            call = f"{', '.join(results)} = {gradients.function}({handed})"
+            rows = map(self.expressions.matrix, gradients.rows)
+            weight = (self.expressions.together(name, 2) for name in gradients.weight)
+            call = f"{', '.join(results)} = {gradients.function}({', '.join((*rows, *weight))})"
             made = [Statement(call, source=made[0].source)]
         self.statements += made
         late, self.late = self.late, []

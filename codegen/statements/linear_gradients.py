@@ -25,12 +25,16 @@ _FUNCTIONS = {  # by the gradients, in the order in which they are computed
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """Gradients of one linear layer: operations, up to the `last` moment; `tensors` are handed."""
+    """Gradients of one linear layer: operations, up to the `last` moment.
+
+    The function is handed tensors whose `rows` it takes together, and perhaps the `weight`.
+    """
 
     function: str
     operations: tuple[int, ...]
     last: int
-    tensors: tuple[str, ...]
+    rows: tuple[str, ...]
+    weight: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +96,15 @@ def _group(graph: Graph, steps: Sequence[_Step]) -> Gradients | None:
     if function is None or len(known) < len(steps) or len({p.d_y for p in known}) > 1:
         return None
     tensors = {name: tensor for product in known for name, tensor in product.tensors.items()}
-    handed = tuple(tensors[name] for name in ("d_y", "x", "weight") if name in tensors)
-    return Gradients(function, tuple(p for _, p, _ in steps), steps[-1][0], handed)
+    rows = tensors["d_y"], tensors["x"]
+    weight = tuple(tensors[name] for name in ("weight",) if name in tensors)
+    return Gradients(function, tuple(p for _, p, _ in steps), steps[-1][0], rows, weight)
 
 
 def _product(graph: Graph, operation: Operation) -> _Product | None:
     """Return which gradient of a linear layer an operation may be."""
     first, *rest = operation.args or (None,)
-    if not isinstance(first, Ref) or not operation.single:
+    if not isinstance(first, Ref) or not operation.single or operation.kwargs:
         return None
     if operation.target == "aten.sum.dim_IntList" and rest in ([(0,)], [(0,), False]):
         return _Product("bias", _matrix(graph, first.name), {})

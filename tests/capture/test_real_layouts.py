@@ -14,8 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from remat_gen.capture.as_eager.real_layouts import ALSO_ON_GPUS, RULES, layouts_of_kernels
 from remat_gen.capture.device.absent import AbsentDevice
+from remat_gen.capture.layouts.real_layouts import ALSO_ON_GPUS, RULES, layouts_of_kernels
 
 SHAPES = {3: (4, 8, 6), 4: (2, 4, 6, 8), 5: (2, 4, 4, 4, 4)}
 FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {

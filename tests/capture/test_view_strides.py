@@ -11,8 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tracing import source, traced
 
 import remat_gen
-from remat_gen.capture.as_eager.real_layouts import layouts_of_kernels
 from remat_gen.capture.fx.view_strides import view_strides
+from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.review.generated_module import verify_file
 
 LENGTHS = st.sampled_from([1, 1, 2, 3, 4])

@@ -91,7 +91,7 @@ def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any
 def _restrided(mode: FakeTensorMode, rule: Rule, fake: Tensor, args: Sequence[Any]) -> Tensor:
     if not _all_have_hints(fake, *args):
         return fake
-    example, *examples = pytree.tree_map_only(Tensor, _at_example, (fake, *args))
+    example, *examples = pytree.tree_map_only(Tensor, at_example, (fake, *args))
     strides = tuple(rule(example, examples))
     if strides == example.stride():
         return fake
@@ -117,7 +117,7 @@ def _has_hints(tensor: Tensor) -> bool:
     return all(n.node.has_hint() for n in lengths if isinstance(n, torch.SymInt))
 
 
-def _at_example(tensor: Tensor) -> Tensor:
+def at_example(tensor: Tensor) -> Tensor:
     """Return a tensor without memory, its lengths those of the example: no guard on any is made."""
     shape, stride = (
         [n.node.hint if isinstance(n, torch.SymInt) else n for n in many]
@@ -194,6 +194,9 @@ RULES: dict[Any, Rule] = {
     aten.hardtanh_backward.default: _elementwise(0, 1),
     aten.logit_backward.default: _elementwise(0, 1),
     aten.xlogy.Tensor: _elementwise(0, 1),
+    aten.special_xlog1py.default: _elementwise(0, 1),
+    aten.copysign.Tensor: _elementwise(0, 1),
+    aten.nll_loss2d_forward.default: _contiguous,
     aten.log_sigmoid_forward.default: _contiguous,
     aten.rrelu_with_noise.default: _contiguous,
     aten.rrelu_with_noise_functional.default: _contiguous,
@@ -228,6 +231,8 @@ ALSO_ON_GPUS = frozenset(
         aten.hardtanh_backward.default,
         aten.logit_backward.default,
         aten.xlogy.Tensor,
+        aten.special_xlog1py.default,
+        aten.copysign.Tensor,
         aten.mse_loss_backward.default,
         aten.smooth_l1_loss_backward.default,
         aten.huber_loss_backward.default,

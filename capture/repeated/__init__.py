@@ -1,0 +1,1 @@
+"""Layers that a model repeats: a few are traced, and the graph of all is made from theirs."""
