@@ -20,6 +20,7 @@ from remat_gen.capture.layouts.real_layouts import at_example
 from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten
+_torch: Any = torch  # its functions for functional tensors have no types
 
 
 @contextmanager
@@ -56,20 +57,20 @@ def _writes_first(func: Any) -> bool:
 
 
 def _inner(written: FunctionalTensor) -> Tensor:
-    torch._sync(written)
-    value: Tensor = torch._from_functional_tensor(written.elem)
+    _torch._sync(written)
+    value: Tensor = _torch._from_functional_tensor(written.elem)
     return value
 
 
 def _let_stand_for(written: FunctionalTensor, value: Tensor) -> None:
-    torch._functionalize_replace(written.elem, value)
-    torch._functionalize_commit_update(written.elem)
-    torch._functionalize_sync(written.elem)
+    _torch._functionalize_replace(written.elem, value)
+    _torch._functionalize_commit_update(written.elem)
+    _torch._functionalize_sync(written.elem)
 
 
 def _drawn(x: Tensor, p: float = 0.5) -> Tensor:
     """Draw into a tensor like x in the order of its memory, as `bernoulli_` does."""
-    mask = torch.ops.remat.dropout_mask(x.shape, x.stride(), p, device=x.device)
+    mask: Tensor = torch.ops.remat.dropout_mask(x.shape, x.stride(), p, device=x.device)
     return mask.to(x.dtype)
 
 
@@ -80,8 +81,8 @@ def _is_dense(x: Tensor) -> bool:
 def _order(x: Tensor) -> tuple[int, ...]:
     """Return the dimensions of several elements, the one of the largest stride first."""
     example = at_example(x)
-    long = [dim for dim in range(example.ndim) if example.shape[dim] > 1]
-    return tuple(sorted(long, key=lambda dim: -example.stride(dim)))
+    long = [dim for dim, size in enumerate(example.shape) if size > 1]
+    return tuple(sorted(long, key=example.stride().__getitem__, reverse=True))
 
 
 def _in_order(x: Tensor, order: Sequence[int]) -> Tensor:

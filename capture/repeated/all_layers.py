@@ -154,7 +154,8 @@ class _Unrolled:
         renamed: Any = _renamed(item, rename)
         if isinstance(item, ir.Operation):
             renamed = replace(renamed, node=self.nodes.moved(item.node, by))
-        return renamed
+        made: T = renamed
+        return made
 
 
 def _numbered(operations: Iterable[ir.Operation]) -> tuple[ir.Operation, ...]:

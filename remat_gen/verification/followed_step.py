@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.causal_masks import masks_of_eager
-from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.observe.outputs import run_on_fakes
