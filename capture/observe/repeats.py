@@ -27,6 +27,7 @@ from remat_gen.capture.observe.caches import emptied
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
+from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.capture.refuse.side_effects import DrawError, KeptError
 from remat_gen.capture.refuse.untraceable import LARGEST_CONSTANT
 from remat_gen.ir.errors import TraceError
@@ -161,8 +162,12 @@ def _step(run: Callable[[], R], recorder: Recorder) -> R:
 
 
 def _reads(file: dict[str, Any], before: dict[str, State], settled: dict[str, State]) -> Reads:
-    """Return what was read; the planned forward is another one, and has its own defaults."""
-    paths = tuple(path for path in before if not path.startswith("forward."))
+    """Return what was read; the planned forward is another one, and has its own defaults.
+
+    Nor does it put a library's hooks on submodules, which has a mark of its own.
+    """
+    left = (path.startswith("forward.") or path.endswith(INSTALLED) for path in before)
+    paths = tuple(path for path, is_left in zip(before, left, strict=True) if not is_left)
     words = {path: (before[path].words, settled[path].words) for path in paths}
     return Reads(file, paths, {path: both for path, both in words.items() if both[0] != both[1]})
 

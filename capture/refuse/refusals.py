@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.graph import Graph, Kind, Phase, Trait
 
 
 class ReplacedError(TraceError):
@@ -171,6 +171,25 @@ def refuse_written(graph: Graph, fixed: Container[str]) -> None:
             raise TraceError(
                 f"forward writes into {given.path}, which --fix says is the same in each step: "
                 "let it write into a copy, or leave out --fix"
+            )
+
+
+def refuse_draws_in_backward(graph: Graph) -> None:
+    """Refuse a backward that draws where a gradient may come into some of several outputs alone.
+
+    Eager draws only for what one came into, and a plan in each step: the stream would move.
+
+    Raises:
+        TraceError: there is such a draw.
+    """
+    tangents = {output.tangent for output in graph.outputs if output.tangent}
+    for operation in graph.operations if len(tangents) > 1 else ():
+        if operation.phase is Phase.BACKWARD and Trait.RANDOM in operation.traits:
+            source = operation.source
+            raise TraceError(
+                f"{source.file}:{source.line}: {source.text}: backward draws random numbers, and "
+                "not in a step in which this output gets no gradient: draw them in forward, or "
+                "return the loss alone"
             )
 
 

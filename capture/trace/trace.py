@@ -44,6 +44,7 @@ from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_af
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
+    refuse_draws_in_backward,
     hooks_aside,
     refuse_hooks,
     refuse_lazy,
@@ -301,6 +302,7 @@ class _Step:
         """Return the trace of the model as it is, from what was found."""
         graph, joint, attributes = found.graph, found.joint, self._attributes()
         refuse_written(graph, self.call.fixed)
+        refuse_draws_in_backward(graph)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
         refuse_shared(self.model, read)
         if self.first:

@@ -78,7 +78,9 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.
-- The gradient of `x.prod(dim)`: eager's looks at the values, a trace's does not.
+- The gradient of `x.prod(dim)`, and that of a tensor as the value of `masked_fill`: eager's looks
+  at the values, a trace's does not.
+- A product written into a view whose rows lie across memory (`y.transpose(0, 2)[0].addmm_(a, b)`).
 - `cross_entropy` with class weights, label smoothing and `ignore_index` at once.
 - Gradients that share memory in eager: `torch.cat([a, b]) + c.flatten(0, 1)` hands several
   parameters views of one gradient, so that accumulating or clipping changes them together (eager's

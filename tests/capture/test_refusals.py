@@ -480,3 +480,30 @@ def test_another_name_for_self(tmp_path: Path) -> None:
     text = source(LINEAR, "return this.lin(x)").replace("forward(self", "forward(this")
     with pytest.raises(TraceError, match="first parameter is called 'this': rename it to self"):
         traced(tmp_path, text)
+
+
+_DRAWS = """
+class Noisy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, d):
+        return d * torch.rand_like(d)
+"""
+
+
+@pytest.mark.limit(
+    "a backward that draws random numbers, of a model that returns several outputs with gradients",
+    "refused with your line; draw in `forward`, or return the loss alone",
+)
+def test_a_backward_that_draws_for_one_of_several_outputs(tmp_path: Path) -> None:
+    """Eager draws nothing in a step in which that output gets no gradient."""
+    both, loss = "return Noisy.apply(self.lin(x)), x.sin()", "return Noisy.apply(self.lin(x)).sum()"
+    inputs = "(torch.randn(4, 8, requires_grad=True),)"
+    with pytest.raises(
+        TraceError, match=r"net\.py:\d+: .*draws random numbers.*draw them in forward"
+    ):
+        traced(tmp_path, source(LINEAR, both, inputs, before=_DRAWS))
+    assert traced(tmp_path, source(LINEAR, loss, inputs, before=_DRAWS)).graph.operations

@@ -11,7 +11,7 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.profile.profile import profile
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.ir.errors import ProfileError, UsageError
+from remat_gen.ir.errors import ProfileError, TraceError, UsageError
 from remat_gen.ir.graph import Literal, Operation
 
 CPU = torch.device("cpu")
@@ -142,6 +142,21 @@ def test_the_users_integers_are_used(build: Builder) -> None:
     assert not costs(build).operations["embedding"].modelled
     refused = costs(build, {"ids": torch.tensor([0, 5])})
     assert refused.operations["embedding"].modelled
+
+
+def test_a_result_that_lies_otherwise_than_traced_is_refused(build: Builder) -> None:
+    """What reads it, a view or the draws of a dropout, goes by the layout of the trace."""
+    x = build.tensor("x", (8, 4), stride=(1, 8))
+    build.tensor("y", (8, 4))
+    sine = build.operation("aten.sin.default", [x], ["y"])
+    with pytest.raises(TraceError, match=r"aten\.sin\.default lays .* strides \(1, 8\).*\(4, 1\)"):
+        cost(build, sine)
+
+
+def test_a_result_that_lies_as_traced(build: Builder) -> None:
+    x = build.tensor("x", (8, 4), stride=(1, 8))
+    build.tensor("y", (8, 4), stride=(1, 8))
+    assert cost(build, build.operation("aten.sin.default", [x], ["y"])).time_us > 0
 
 
 def test_what_cannot_run_is_modelled(build: Builder) -> None:

@@ -40,6 +40,11 @@ def test_hidden_states_are_eagers(pair: Pair) -> None:
     assert_right(pair)
 
 
+def test_the_librarys_own_mark_is_not_assumed(pair: Pair) -> None:
+    """A planned forward never sets it: it would refuse its own first step."""
+    assert INSTALLED not in pair.text
+
+
 def test_training_goes_on_after_eval_has_installed_the_hooks(pair: Pair) -> None:
     model = pair.planned.build_model()
     inputs = pair.planned.example_inputs()
