@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd.descriptors import GradAOTOutput, TangentAOT
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import Storages, is_getitem, is_view
 from remat_gen.ir.graph import Phase
+from remat_gen.ir.paths import OUTERMOST
 
 _SHORT = 16  # letters of an operand that a name may be told by
 
@@ -69,14 +70,15 @@ class Namer:
         return name
 
     def of_view(self, base: str, node: torch.fx.Node) -> str:
-        """Return `base:operator`, where it is taken with the module that looks: `base:module.view`.
+        """Return `base:operator`, or `base:module.operator` where a module of another layer looks.
 
-        Each layer's look at what all of them read is so called after the layer.
+        So each layer's look at what all of them read, or the next one made, is called after it.
         """
-        operator = metadata.operator_name(node)
-        looks = f"{base}:{f'{metadata.module_path(node)}.{operator}'.strip('.')}"
+        operator, module = metadata.operator_name(node), metadata.module_path(node)
+        looks = f"{base}:{f'{module}.{operator}'.strip('.')}"
+        own = OUTERMOST.of(module) in ("", OUTERMOST.of(base.rpartition(":")[2]))
         turns = (f"{looks}_{n}" for n in itertools.count(2))
-        names = itertools.chain((f"{base}:{operator}", looks), turns)
+        names = itertools.chain([f"{base}:{operator}"] * own, [looks], turns)
         name = next(n for n in names if n not in self.taken)
         self.taken.add(name)
         return name

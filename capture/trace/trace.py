@@ -44,8 +44,8 @@ from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_af
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
-    refuse_draws_in_backward,
     hooks_aside,
+    refuse_draws_in_backward,
     refuse_hooks,
     refuse_lazy,
     refuse_other_self,
