@@ -44,7 +44,7 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
         if func is aten._grouped_mm.default and not stands_for and _device(args) == "cpu":
             return _in_groups(partial(dispatch, mode, func, types), args, kwargs)
         result = dispatch(mode, func, types, args, kwargs)
-        if func in VIEWS and isinstance(result, Tensor) and _all_have_hints(result, args[0]):
+        if func in VIEWS and isinstance(result, Tensor) and all_have_hints(result, args[0]):
             with mode:
                 return with_strides_of_views(result, args[0])
         rule = RULES.get(func)
@@ -89,7 +89,7 @@ def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any
 
 
 def _restrided(mode: FakeTensorMode, rule: Rule, fake: Tensor, args: Sequence[Any]) -> Tensor:
-    if not _all_have_hints(fake, *args):
+    if not all_have_hints(fake, *args):
         return fake
     example, *examples = pytree.tree_map_only(Tensor, at_example, (fake, *args))
     strides = tuple(rule(example, examples))
@@ -108,7 +108,7 @@ def _empty(fake: Tensor, strides: tuple[int, ...]) -> Tensor:
     return dense.permute([order.index(dim) for dim in range(fake.ndim)])
 
 
-def _all_have_hints(*args: Any) -> bool:
+def all_have_hints(*args: Any) -> bool:
     return all(_has_hints(arg) for arg in args if isinstance(arg, Tensor))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 
-from remat_gen.capture.layouts.real_layouts import at_example
+from remat_gen.capture.layouts.real_layouts import all_have_hints, at_example
 from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten
@@ -35,6 +35,8 @@ def layouts_of_written() -> Iterator[None]:
         if not isinstance(written, FunctionalTensor):
             return dispatch(mode, func, types, args, kwargs)
         before = _inner(written)
+        if not all_have_hints(before):
+            return dispatch(mode, func, types, args, kwargs)
         if func is aten.bernoulli_.float and not (kwargs or at_example(before).is_contiguous()):
             _let_stand_for(written, _drawn(before, *args[1:]))
             return written

@@ -182,17 +182,24 @@ class _Timer:
                 traced = self.synthesizer.graph.tensors[name]
                 strides = zip(found.shape, found.stride(), traced.stride, strict=True)
                 if any(real != said for size, real, said in strides if size > 1):
-                    where = f"{operation.source.file}:{operation.source.line}: "
-                    raise TraceError(
-                        f"{where if operation.source.file else ''}{operation.target} lays its "
-                        f"result out with strides {found.stride()}, where PyTorch's trace has "
-                        f"{traced.stride}: make what it reads contiguous()"
-                    )
+                    raise _lies_otherwise(operation, found.stride(), traced.stride)
 
     def _place(self, operation: Operation, fill: Fill) -> Place:
         inputs = self.synthesizer.inputs(operation, fill)
         newest = self.newest.get(operation.name)
         return Place(_call(operation, inputs), inputs[newest] if newest else None)
+
+
+def _lies_otherwise(
+    operation: Operation, real: tuple[int, ...], traced: tuple[int, ...]
+) -> TraceError:
+    file, line = operation.source.file, operation.source.line
+    of_torch = operation.target.startswith("aten.")
+    mend = "make what it reads contiguous()" if of_torch else "let its fake kernel say so"
+    return TraceError(
+        f"{f'{file}:{line}: ' if file else ''}{operation.target} lays its result out with strides "
+        f"{real}, where the trace has {traced}: {mend}"
+    )
 
 
 def _lower(one: Time, other: Time) -> Time:
