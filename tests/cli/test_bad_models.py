@@ -71,7 +71,7 @@ BAD = {
         ["model.py:10", "BaseException: so far"],
     ),
     "too deep for the compiler": (
-        _MODEL + f"\nx = {'-' * 5000}1\n",
+        _MODEL + f"\nx = {'-' * 20000}1\n",
         ["model.py: ", "too deep for Python's compiler"],
     ),
     "no model": ("import torch\n", ["defines no model", "build_model", "--model"]),
