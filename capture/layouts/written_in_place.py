@@ -51,11 +51,11 @@ def layouts_of_written() -> Iterator[None]:
 
 
 def _writes_first(func: Any) -> bool:
-    """Tell whether an operator is `x.name_(…)`, which changes no sizes."""
+    """Tell whether an operator is `x.name_(…)`, and no `squeeze_` or `t_`: they see x otherwise."""
     schema = func._schema
     first = schema.arguments[0].alias_info if schema.arguments else None
     named = schema.name.endswith("_") and not schema.name.endswith("__")
-    return bool(first and first.is_write and named)
+    return bool(first and first.is_write and named) and torch.Tag.inplace_view not in func.tags
 
 
 def _inner(written: FunctionalTensor) -> Tensor:

@@ -99,7 +99,6 @@ def trace_joint(
         rows_of_eager(),
         as_in_newest(),
         unvalidated(),
-        layouts_of_written(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         given = fakes or (args, kwargs)
@@ -208,7 +207,7 @@ def _looking(
 def _export(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> torch.fx.GraphModule:
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, layouts_of_written():
         joint = aot_export_joint_with_descriptors(stack, module, args, kwargs).graph_module
         merge_ties(joint, module)
         return joint
