@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from remat_gen.capture.repeated.repeated_layers import Repeated, UnlikeError
 from remat_gen.ir import graph as ir
-from remat_gen.ir.size import Layout
 
 T = TypeVar("T")
 _NAMES: Mapping[type, tuple[str, ...]] = {  # what of each is a name, or holds some
@@ -27,7 +26,6 @@ _NAMES: Mapping[type, tuple[str, ...]] = {  # what of each is a name, or holds s
     ir.Output: ("tensor", "tangent"),
     ir.Gradient: ("of", "tensor"),
     ir.Mutation: ("target", "tensor"),
-    Layout: (),
 }
 
 
@@ -129,7 +127,7 @@ class _Unrolled:
         return [x for at in range(len(found) - size, -1, -size) for x in found[at : at + size]]
 
     def _later(self, item: T, by: int) -> T:
-        return self._renamed(item, lambda name: self.repeated.later(name, by), by)
+        return self._moved(item, lambda name: self.repeated.later(name, by), by)
 
     def _at_an_end(self, item: T, layer: int | None) -> T:
         """Return what belongs to the first layers, the last ones, or to none.
@@ -148,14 +146,13 @@ class _Unrolled:
             stays = index < repeated.two.start
             return index if stays else index + repeated.left_out * repeated.every
 
-        return self._renamed(item, lambda name: repeated.renamed(name, moved), None)
+        return self._moved(item, lambda name: repeated.renamed(name, moved), None)
 
-    def _renamed(self, item: T, rename: Callable[[str], str], by: int | None) -> T:
-        renamed: Any = _renamed(item, rename)
-        if isinstance(item, ir.Operation):
-            renamed = replace(renamed, node=self.nodes.moved(item.node, by))
-        made: T = renamed
-        return made
+    def _moved(self, item: T, rename: Callable[[str], str], by: int | None) -> T:
+        moved = _renamed(item, rename)
+        if isinstance(moved, ir.Operation):
+            return replace(moved, node=self.nodes.moved(moved.node, by))
+        return moved
 
 
 def _numbered(operations: Iterable[ir.Operation]) -> tuple[ir.Operation, ...]:
@@ -167,12 +164,16 @@ def _numbered(operations: Iterable[ir.Operation]) -> tuple[ir.Operation, ...]:
     return tuple(replace(o, node=node) for o, node in zip(operations, nodes, strict=True))
 
 
-def _renamed(item: Any, rename: Callable[[str], str]) -> Any:
+def _renamed(item: T, rename: Callable[[str], str]) -> T:
     """Rename what an item of a graph is called, and what it refers to."""
-    if isinstance(item, tuple):  # a name and a layout
-        return rename(item[0]), item[1]
-    changed = {name: _names(getattr(item, name), name, rename) for name in _NAMES[type(item)]}
-    return replace(item, **changed)
+    found: Any = item
+    if isinstance(found, tuple):  # a name and a layout
+        found = rename(found[0]), found[1]
+    else:
+        names = _NAMES[type(item)]
+        found = replace(found, **{n: _names(getattr(item, n), n, rename) for n in names})
+    renamed: T = found
+    return renamed
 
 
 def _names(value: Any, of: str, rename: Callable[[str], str]) -> Any:

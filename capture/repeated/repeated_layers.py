@@ -47,7 +47,7 @@ class Repeated:
 
     @property
     def two(self) -> range:
-        """Return the layers of the second cycle, and as many as that are the last of the trace."""
+        """Return the layers of the second cycle; behind it the last ones of the trace begin."""
         return range(self.one.stop, self.one.stop + self.every)
 
     @property

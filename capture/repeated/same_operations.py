@@ -40,13 +40,25 @@ def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeat
         try:
             with left_out(model, lists):
                 few = _notes(model, call)
+        except Exception:  # of the user's code, which has use for all of them
+            return ()
+        try:
             if ends == 2 or not any(_is_summed(few, repeated) for repeated in lists):
-                for repeated in lists:
-                    few = _with_all(few, repeated)
-                return lists if few == _notes(model, call) else ()
-        except Exception:  # also one of the user's code, which has use for all of them
+                return lists if _repeated(few, lists) == _notes(model, call) else ()
+        except UnlikeError:
             return ()
     return ()
+
+
+def _repeated(notes: list[Noted], lists: Sequence[Repeated]) -> list[Noted]:
+    """Return the notes of all layers of all lists.
+
+    Raises:
+        UnlikeError: they cannot be told from those of a few.
+    """
+    for repeated in lists:
+        notes = _with_all(notes, repeated)
+    return notes
 
 
 def _notes(model: nn.Module, call: Call) -> list[Noted]:
