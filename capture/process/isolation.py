@@ -14,9 +14,11 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
+from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.ir.errors import Interruption, RematError, UsageError, said
 
 _PRIVATE = "_remat_gen_"
+_OURS = ("__main__", "remat_gen")
 
 
 @dataclass(slots=True)
@@ -30,8 +32,9 @@ class Isolation:
 def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isolation]:
     """Put a folder on `sys.path` and its modules into `sys.modules`; afterwards take both out.
 
-    With a package's folder goes what the package lies in, and the package itself. Modules from
-    elsewhere (torch, transformers) stay: importing them twice does not work. What the user's code
+    With a package's folder goes what the package lies in, and the package itself. Modules of
+    libraries (torch, transformers) stay: importing them twice does not work. The caller's own that
+    are called as files of the folder are not there meanwhile. What the user's code
     prints goes to stderr: stdout is for results.
     """
     isolation = Isolation()
@@ -39,6 +42,9 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
     root, package = package_of(folder)
     path, before = list(sys.path), dict(sys.modules)
     sys.path[:0] = [str(folder), *([str(root)] if package else [])]
+    callers = {name: module for name, module in before.items() if _is_shadowed(name, folder)}
+    for name in callers:
+        del sys.modules[name]
     sys.modules.update(siblings)
     importlib.invalidate_caches()
     stream = _Unclosed(sys.stderr)
@@ -52,6 +58,7 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
             del sys.modules[name]
             if name in before:
                 sys.modules[name] = before[name]
+        sys.modules.update(callers)
 
 
 class _Unclosed:
@@ -111,6 +118,15 @@ def _of_folder(
         if users and not last.startswith(_PRIVATE):
             found[name] = module
     return found
+
+
+def _is_shadowed(name: str, folder: Path) -> bool:
+    """Tell whether a module is the caller's own, from elsewhere, and the folder has its name."""
+    top = name.partition(".")[0]
+    module = sys.modules.get(top)
+    if module is None or top in _OURS or is_of_library(module) or _lies_in(module, folder):
+        return False
+    return any((folder / place).is_file() for place in (f"{top}.py", f"{top}/__init__.py"))
 
 
 def _lies_in(module: ModuleType | None, folder: Path) -> bool:

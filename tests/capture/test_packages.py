@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -102,3 +103,22 @@ def test_a_folder_that_is_no_package_has_no_relative_imports(tmp_path: Path) -> 
 def test_the_name_of_a_package(project: Path) -> None:
     assert package_of(project / "nets" / "small") == (project.resolve(), "nets.small")
     assert package_of(project) == (project.resolve(), "")
+
+
+def test_the_callers_module_of_the_same_name_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planned layer was the caller's, without a word, where both had its name."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours.py"
+    theirs.mkdir()
+    (theirs / "layers.py").write_text(LAYERS)
+    (theirs / "model.py").write_text(MODEL.format(imports="from layers import Layer"))
+    ours.write_text(LAYERS.replace(".sum()", ".mean()"))
+    spec = importlib.util.spec_from_file_location("layers", ours)
+    assert spec and spec.loader
+    called = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(called)
+    monkeypatch.setitem(sys.modules, "layers", called)
+    model = load(theirs / "model.py", device="cpu").model
+    assert model.forward.__code__.co_filename == str(theirs / "layers.py")
+    assert sys.modules["layers"] is called

@@ -78,8 +78,11 @@ EDITS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def no_byte_code() -> Iterator[None]:
-    """Byte code of a file that is edited within a second to the same size would count as fresh."""
-    with mock.patch.object(sys, "dont_write_bytecode", True):
+    """Byte code of a file that is edited within a second to the same size would count as fresh.
+
+    Nor does another test find what was imported here.
+    """
+    with mock.patch.object(sys, "dont_write_bytecode", True), mock.patch.dict(sys.modules):
         yield
 
 
