@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.as_eager.attention import seeds_on_host
-from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
+from remat_gen.capture.as_eager.causal_masks import masks_of_eager
 from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
@@ -29,20 +28,18 @@ from remat_gen.capture.load.step_context import Autocast, autocast_of, context_o
 from remat_gen.capture.lower.inner_layers import layers_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
-from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
-from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.observe.outputs import Returned, run_on_fakes
+from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.observe.unread_numbers import unread
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns, refuse_hooked_saving
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.refuse.places import built_in
-from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_draws_in_backward,
@@ -50,13 +47,12 @@ from remat_gen.capture.refuse.refusals import (
     refuse_lazy,
     refuse_other_self,
     refuse_recurrent,
-    refuse_replaced,
     refuse_scripted,
     refuse_seeds,
     refuse_shared,
     refuse_written,
 )
-from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
+from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.all_layers import with_all_layers
 from remat_gen.capture.repeated.repeated_layers import (
     Repeated,
@@ -64,15 +60,15 @@ from remat_gen.capture.repeated.repeated_layers import (
     left_out,
 )
 from remat_gen.capture.repeated.same_operations import lists_used_alike
-from remat_gen.capture.trace.first_run import FirstRun, first_run
+from remat_gen.capture.trace.first_run import FirstRun
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
+from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.symbolic import trace_lengths
-from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.where_done import told_where
-from remat_gen.ir.errors import TraceError, said
+from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
 
@@ -151,8 +147,8 @@ def trace(
     with built, removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         again = partial(run_on_fakes, model, call.args, call.kwargs)
         with told_where(model, again), refused_autocast("forward", stands_for):
-            observed, first = _settled(model, call, _globals_of(source_file), settles=settles)
-        returned, reads, looks = observed
+            found, first = observed(model, call, _globals_of(source_file), settles=settles)
+        returned, reads, looks = found
         if stands_for:
             _refuse_host_draws(model, call, looks)
         refuse_seeds(returned.seeded)
@@ -351,112 +347,6 @@ def _globals_of(source_file: Path | None) -> dict[str, Any]:
     place = str(source_file.resolve()) if source_file else None
     modules = (m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == place)
     return next((vars(module) for module in modules if place), {})
-
-
-def _settled(
-    model: nn.Module, call: Call, file: dict[str, Any], *, settles: bool
-) -> tuple[tuple[Returned, Reads, Looks | None], FirstRun | None]:
-    """Run forward as `_returned`; where its first run makes buffers, when they are there."""
-    try:
-        found = _returned(model, call, file)
-        refuse_replaced(found[0].replaced)
-        return found, None
-    except TraceError as refused:  # also for a buffer that is not there
-        if not settles:
-            raise
-        first, why = first_run(model, call, refused), refused
-    with first.held():
-        returned, reads, looks = _returned(model, call, file)
-        reads = first.compared(model, reads, why)
-    refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
-    return (returned, reads, looks), first
-
-
-def _returned(
-    model: nn.Module, call: Call, file: dict[str, Any]
-) -> tuple[Returned, Reads, Looks | None]:
-    """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
-    try:
-        with kept_as_it_is(model):
-            return _observed(model, call, file, None)
-    except KeptError as error:
-        looks = recorded(model, call, error)
-        if not looks.left:
-            raise
-    return _observed(model, call, file, looks)
-
-
-def _observed(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
-) -> tuple[Returned, Reads, Looks | None]:
-    with refused_side_effects(model):
-        try:
-            return *_on_fakes(model, call, file, looks), looks
-        except TraceError:
-            raise
-        except Exception as error:  # of the user's code, or fake tensors lack a kernel
-            looks = _refuse(model, call, error)
-            if looks.is_needed:
-                return _on_fakes_as_told(model, call, file, looks)
-            if lack_values(model.state_dict().values()):
-                reason = f"forward does not run on tensors without values: {said(error)}"
-                raise TraceError(reason) from error
-            return *_for_real(model, call, file), None
-
-
-def _on_fakes_as_told(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks
-) -> tuple[Returned, Reads, Looks]:
-    """Run on fakes with answers; where what a library does when traced fails, as in a plain step.
-
-    Raises:
-        TraceError: neither runs.
-    """
-    try:
-        return *_on_fakes(model, call, file, looks), looks
-    except TraceError:
-        raise
-    except Exception:
-        looks = replace(looks, asks=True)
-    try:
-        return *_on_fakes(model, call, file, looks), looks
-    except TraceError:
-        raise
-    except Exception as error:
-        raise TraceError(explain(error)) from error
-
-
-def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
-    model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
-    with refused_side_effects(model):
-        return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
-
-
-def _on_fakes(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
-) -> tuple[Returned, Reads]:
-    args, kwargs = call.args, call.kwargs
-    with quiet():
-        returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
-    if looks is not None:
-        reads = reads.without(looks.left)
-    return returned, reads
-
-
-def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
-    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
-
-    Return what a real run finds where forward looks at values.
-    """
-    try:
-        with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
-            trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
-    except TraceError as refused:
-        looks = recorded(model, call, refused)
-        if not looks.is_needed:
-            raise refused from error
-        return looks
-    return Looks()
 
 
 def _examples(

@@ -1,0 +1,137 @@
+"""Forward before it is traced: what it returns and what it reads, without values where it can."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
+from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
+from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.refuse.reasons import explain
+from remat_gen.capture.refuse.refusals import refuse_replaced
+from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
+from remat_gen.capture.trace.first_run import FirstRun, first_run
+from remat_gen.capture.trace.joint import trace_joint
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.recorded import Looks
+from remat_gen.capture.values.scratch import recorded
+from remat_gen.ir.errors import TraceError, said
+
+
+def observed(
+    model: nn.Module, call: Call, file: dict[str, Any], *, settles: bool
+) -> tuple[tuple[Returned, Reads, Looks | None], FirstRun | None]:
+    """Return what forward returns, reads and looks at; where its first run makes buffers, later.
+
+    That run comes beside it, if it `settles`.
+
+    Raises:
+        TraceError: it does what a plan cannot do, or does not run.
+    """
+    try:
+        found = _returned(model, call, file)
+        refuse_replaced(found[0].replaced)
+        return found, None
+    except TraceError as refused:  # also for a buffer that is not there
+        if not settles:
+            raise
+        first, why = first_run(model, call, refused), refused
+    with first.held():
+        returned, reads, looks = _returned(model, call, file)
+        reads = first.compared(model, reads, why)
+    refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
+    return (returned, reads, looks), first
+
+
+def _returned(
+    model: nn.Module, call: Call, file: dict[str, Any]
+) -> tuple[Returned, Reads, Looks | None]:
+    """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
+    try:
+        with kept_as_it_is(model):
+            return _observed(model, call, file, None)
+    except KeptError as error:
+        looks = recorded(model, call, error)
+        if not looks.left:
+            raise
+    return _observed(model, call, file, looks)
+
+
+def _observed(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
+) -> tuple[Returned, Reads, Looks | None]:
+    with refused_side_effects(model):
+        try:
+            return *_on_fakes(model, call, file, looks), looks
+        except TraceError:
+            raise
+        except Exception as error:  # of the user's code, or fake tensors lack a kernel
+            looks = _refuse(model, call, error)
+            if looks.is_needed:
+                return _on_fakes_as_told(model, call, file, looks)
+            if lack_values(model.state_dict().values()):
+                reason = f"forward does not run on tensors without values: {said(error)}"
+                raise TraceError(reason) from error
+            return *_for_real(model, call, file), None
+
+
+def _on_fakes_as_told(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks
+) -> tuple[Returned, Reads, Looks]:
+    """Run on fakes with answers; where what a library does when traced fails, as in a plain step.
+
+    Raises:
+        TraceError: neither runs.
+    """
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception:
+        looks = replace(looks, asks=True)
+    try:
+        return *_on_fakes(model, call, file, looks), looks
+    except TraceError:
+        raise
+    except Exception as error:
+        raise TraceError(explain(error)) from error
+
+
+def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
+    model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
+    with refused_side_effects(model):
+        return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+
+
+def _on_fakes(
+    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
+) -> tuple[Returned, Reads]:
+    args, kwargs = call.args, call.kwargs
+    with quiet():
+        returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
+    if looks is not None:
+        reads = reads.without(looks.left)
+    return returned, reads
+
+
+def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
+    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
+
+    Return what a real run finds where forward looks at values.
+    """
+    try:
+        with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
+            trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
+    except TraceError as refused:
+        looks = recorded(model, call, refused)
+        if not looks.is_needed:
+            raise refused from error
+        return looks
+    return Looks()
