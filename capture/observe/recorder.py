@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 from remat_gen.capture.observe.assumed import NOT_SET
@@ -30,6 +31,16 @@ from remat_gen.capture.process.libraries import (
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
+_NODE_HOOKS = frozenset({"register_hook", "register_prehook"})  # of autograd's nodes, in C++
+_HOOKS = frozenset(
+    function.__code__
+    for function in (
+        torch.Tensor.register_hook,
+        torch.Tensor.register_post_accumulate_grad_hook,
+        torch.autograd.Function.apply.__func__,  # type: ignore[attr-defined]
+        torch.autograd.graph.saved_tensors_hooks.__init__,
+    )
+)  # what lets Python's code run in backward
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
 
@@ -37,7 +48,7 @@ class Recorder(Reached):
     """Calls `note` with the path and value of each read while `recording` lasts.
 
     `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
-    and `drew` tells of the system's random numbers.
+    and `drew` tells of the system's random numbers, `acts_in_backward` of code that runs there.
     """
 
     def __init__(
@@ -48,6 +59,12 @@ class Recorder(Reached):
         self._asks_classes = False
         self.names: set[str] = set()
         self.drew = False
+        self._hooks_nodes = False
+
+    @property
+    def acts_in_backward(self) -> bool:
+        """Tell whether Python's code may run in backward: of a hook, or of an autograd function."""
+        return self._hooks_nodes or not _HOOKS.isdisjoint(self._seen)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -67,6 +84,7 @@ class Recorder(Reached):
         code = frame.f_code
         if event == "c_call":
             self.drew |= function is os.urandom and _draws_for_forward(frame)
+            self._hooks_nodes |= getattr(function, "__name__", "") in _NODE_HOOKS
         elif event == "call" and code is _ENVIRONMENT:
             self._note_variable(frame)
         elif event == "call" and code not in self._seen:

@@ -35,7 +35,6 @@ from remat_gen.ir.errors import TraceError
 R = TypeVar("R")
 _CONSTANT = 4096  # numbers: larger ones are no constants of a trace
 _LAYOUT = "shape dtype layout device.type requires_grad".split()  # of a tensor
-_IN_BACKWARD = frozenset({"apply", "register_hook"})  # of autograd functions, of tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +43,14 @@ class Reads:
 
     Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
     `changed` has how some were described before the first run and behind it: forward itself makes
-    another of them, and does the same with both.
+    another of them, and does the same with both. `in_backward` where Python's code runs there.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
+    in_backward: bool = False
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -146,13 +146,14 @@ def _read_twice(
             f"does something else{again.place}. A plan would do what the first run does in each "
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
-    return result, _reads(file, before, settled)
+    reads = _reads(file, before, settled)
+    return result, replace(reads, in_backward=recorder.acts_in_backward)
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:
     """Run forward; backward, too, where code of the user's may run in it."""
     result = run()
-    if not _IN_BACKWARD.isdisjoint(recorder.names):
+    if recorder.acts_in_backward:
         value = pytree.tree_leaves(getattr(result, "value", None))
         leaves = [t for t in value if isinstance(t, torch.Tensor) and t.requires_grad]
         modes = [t.fake_mode for t in leaves if isinstance(t, FakeTensor)]

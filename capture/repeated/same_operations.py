@@ -30,10 +30,11 @@ from remat_gen.capture.repeated.repeated_layers import (
 def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeated, ...]:
     """Return the lists of layers of which a few tell all that forward does; () if it does more.
 
+    Forward's notes say nothing of what Python's code does in backward: then there are none.
     With one layer at each end, or two where the cycles share what a gradient is summed up for: the
     last one begins the sum, the next one adds to no sum yet.
     """
-    for ends in (1, 2):
+    for ends in (1, 2) if not reads.in_backward else ():
         lists = repeated_layers(model, reads, ends)
         if not lists:
             return ()

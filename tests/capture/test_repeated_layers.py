@@ -18,6 +18,25 @@ import torch.nn.functional as F
 from torch import nn
 
 
+class Scaled(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, by):
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.by = inputs[1]
+
+    @staticmethod
+    def backward(ctx, d_y):
+        return d_y * ctx.by, None
+
+
+scaled = Scaled.apply
+
+
 class Layer(nn.Module):
     def __init__(self, index):
         super().__init__()
@@ -179,6 +198,25 @@ def test_what_one_layer_is_used_for(
     found.assert_same(tmp_path, text_of(ONCE.format(before=before, behind=behind, result=result)))
     if "kept[-2]" not in result:
         assert found.lists == ()
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "_ = x.register_hook(lambda g, by=1.0 + i: g * by)",
+        "_ = x.grad_fn.register_prehook(lambda g, by=1.0 + i: (g[0] * by,))",
+        "_ = getattr(x.grad_fn, 'register_' + 'prehook')(lambda g, by=1.0 + i: (g[0] * by,))",
+        "_ = x.register_hook(lambda g: g / len(self.layers)) if i == 0 else 0",
+        "x = scaled(x, 1.0 + i)",
+        "x = scaled(x, 1.0 / len(self.layers)) if i == 0 else x",
+        "x = torch.vmap(lambda row, by=1.0 + i: scaled(row, by))(x)",
+    ],
+)
+def test_what_only_backward_tells(found: Found, tmp_path: Path, behind: str) -> None:
+    """Forward's operations are those of alike layers; what Python does in backward is not."""
+    text = ONCE.format(before="pass", behind=behind, result="x.square().mean()")
+    found.assert_same(tmp_path, text_of(text))
+    assert found.lists == ()
 
 
 @pytest.mark.parametrize(
