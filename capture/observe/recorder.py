@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from remat_gen.capture.observe.assumed import NOT_SET
 from remat_gen.capture.observe.reached import Note, Reached, is_librarys
@@ -31,16 +32,15 @@ from remat_gen.capture.process.libraries import (
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
-_NODE_HOOKS = frozenset({"register_hook", "register_prehook"})  # of autograd's nodes, in C++
-_HOOKS = frozenset(
-    function.__code__
-    for function in (
-        torch.Tensor.register_hook,
-        torch.Tensor.register_post_accumulate_grad_hook,
-        torch.autograd.Function.apply.__func__,  # type: ignore[attr-defined]
-        torch.autograd.graph.saved_tensors_hooks.__init__,
-    )
-)  # what lets Python's code run in backward
+# what lets Python's code run in backward: hooks of tensors and nodes, autograd functions, and more
+_NODE_HOOKS = frozenset({"register_hook", "register_prehook"})
+_HOOKS = (
+    torch.Tensor.register_hook.__code__,
+    torch.Tensor.register_post_accumulate_grad_hook.__code__,
+)
+_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_SAVING = torch.autograd.graph.saved_tensors_hooks.__init__.__code__
+_CHECKPOINT = CheckpointFunction.forward.__code__
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
 
@@ -64,7 +64,14 @@ class Recorder(Reached):
     @property
     def acts_in_backward(self) -> bool:
         """Tell whether Python's code may run in backward: of a hook, or of an autograd function."""
-        return self._hooks_nodes or not _HOOKS.isdisjoint(self._seen)
+        return self._hooks_nodes or not self._seen.isdisjoint((*_HOOKS, _APPLY, _SAVING))
+
+    @property
+    def reads_in_backward(self) -> bool:
+        """Tell whether that may read what forward does not: a checkpoint runs forward again."""
+        applies = _APPLY in self._seen and _CHECKPOINT not in self._seen
+        hooks = self._hooks_nodes or not self._seen.isdisjoint(_HOOKS)
+        return hooks or applies or "apply" in self.names
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:

@@ -153,7 +153,7 @@ def _read_twice(
 def _step(run: Callable[[], R], recorder: Recorder) -> R:
     """Run forward; backward, too, where code of the user's may run in it."""
     result = run()
-    if recorder.acts_in_backward:
+    if recorder.reads_in_backward:
         value = pytree.tree_leaves(getattr(result, "value", None))
         leaves = [t for t in value if isinstance(t, torch.Tensor) and t.requires_grad]
         modes = [t.fake_mode for t in leaves if isinstance(t, FakeTensor)]

@@ -51,6 +51,16 @@ def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeat
     return ()
 
 
+def are_used_alike(model: nn.Module, call: Call, lists: Sequence[Repeated]) -> bool:
+    """Tell whether a few layers of these lists tell all that forward does in another call."""
+    try:
+        with left_out(model, lists):
+            few = _notes(model, call)
+        return _repeated(few, lists) == _notes(model, call)
+    except Exception:  # of the user's code, for lengths that the example has not
+        return False
+
+
 def _repeated(notes: list[Noted], lists: Sequence[Repeated]) -> list[Noted]:
     """Return the notes of all layers of all lists.
 

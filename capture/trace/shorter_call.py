@@ -1,8 +1,8 @@
-"""A call whose lengths that vary are one less than the example's."""
+"""A call whose lengths that vary are less than the example's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -14,7 +14,12 @@ from remat_gen.ir.size import Length
 
 def shortened(call: Call, lengths: Iterable[Length]) -> Call:
     """Return the call with one less of each length; a length of 1 stays."""
-    cut = {(path, dim): max(n.maximum - 1, 1) for n in lengths for path, dim in n.dims}
+    return at_lengths(call, {n: max(n.maximum - 1, 1) for n in lengths})
+
+
+def at_lengths(call: Call, numbers: Mapping[Length, int]) -> Call:
+    """Return the call with the first so many of each length."""
+    cut = {(path, dim): number for n, number in numbers.items() for path, dim in n.dims}
     leaves = list(call.leaves)
     for i, leaf in enumerate(leaves):
         value = leaf.value

@@ -59,11 +59,12 @@ from remat_gen.capture.repeated.repeated_layers import (
     UnlikeError,
     left_out,
 )
-from remat_gen.capture.repeated.same_operations import lists_used_alike
+from remat_gen.capture.repeated.same_operations import are_used_alike, lists_used_alike
 from remat_gen.capture.trace.first_run import FirstRun
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.observed_forward import observed
+from remat_gen.capture.trace.shorter_call import at_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
@@ -227,12 +228,25 @@ class _Step:
         lists = self.repeated_layers()
         if lists:
             try:
-                with left_out(self.model, lists):
-                    found = self.found(dynamic)
-                return self.whole(replace(found, graph=with_all_layers(found.graph, lists)))
+                return self.whole(self.repeated(lists, dynamic))
             except (TraceError, UnlikeError):  # whatever it is, the trace of all layers tells
                 pass
         return self.whole(self.found(dynamic))
+
+    def repeated(self, lists: tuple[Repeated, ...], dynamic: Iterable[str] | None) -> _Found:
+        """Trace it with a few layers of these lists, and make the graph of all.
+
+        Raises:
+            TraceError: the few cannot be traced.
+            UnlikeError: not all do the same, or not for the least lengths that the few allow.
+        """
+        with left_out(self.model, lists):
+            found = self.found(dynamic)
+        graph = with_all_layers(found.graph, lists)
+        shortest = at_lengths(self.call, {n: n.minimum for n in graph.lengths})
+        if graph.lengths and not are_used_alike(self.model, shortest, lists):
+            raise UnlikeError
+        return replace(found, graph=graph)
 
     def repeated_layers(self) -> tuple[Repeated, ...]:
         """Return the lists of layers of which a few tell of all."""

@@ -201,6 +201,17 @@ def test_what_one_layer_is_used_for(
 
 
 @pytest.mark.parametrize(
+    "decides",
+    ["x.shape[0] <= i", "x.shape[0] < i - 4", "x.shape[0] < len(self.layers) - 7"],
+)
+def test_what_a_shorter_batch_is_used_for(found: Found, tmp_path: Path, decides: str) -> None:
+    """A batch that the example has not is told by a layer's number, or by how many they are."""
+    behind = f"x = x * 0.5 if {decides} else x"
+    text = text_of(ONCE.format(before="pass", behind=behind, result="x.square().mean()"))
+    found.assert_same(tmp_path, text.replace("torch.randn(3, 4, 8)", "torch.randn(16, 4, 8)"))
+
+
+@pytest.mark.parametrize(
     "behind",
     [
         "_ = x.register_hook(lambda g, by=1.0 + i: g * by)",
