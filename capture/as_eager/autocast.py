@@ -54,7 +54,8 @@ def _casting(
     def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         if _is_cached(tensor, kwargs.get("dtype"), kind):
             if id(tensor) not in copies:
-                copies[id(tensor)] = tensor, _copy(tensor, **kwargs)
+                with torch.enable_grad():  # a first use without is no reason for the next one
+                    copies[id(tensor)] = tensor, _copy(tensor, **kwargs)
             return copies[id(tensor)][1]
         return _copy(tensor, **kwargs)
 

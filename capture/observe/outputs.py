@@ -138,6 +138,11 @@ def run_on_fakes(
             "planned step would not; call the model with a tensor that requires grad, in "
             "example_inputs() too"
         )
+    if any(_has_hooks(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
+        raise TraceError(
+            "forward puts a hook on an argument, which a planned step would not call: put it on "
+            "what forward makes of it (x = x * 1.0), or on the argument before the call"
+        )
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(
         returned,
@@ -150,6 +155,10 @@ def run_on_fakes(
 
 def _requires_grad(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _has_hooks(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and bool(leaf._backward_hooks)
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

@@ -369,6 +369,17 @@ def test_sparse_gradients_are_refused(tmp_path: Path) -> None:
         traced(tmp_path, source(init, "return self.e(x).sum()", "(torch.arange(4),)"))
 
 
+@pytest.mark.limit(
+    "a hook that `forward` puts on an argument",
+    "refused; put it on what `forward` makes of it, or on the argument before the call",
+)
+def test_a_hook_on_an_argument_is_refused(tmp_path: Path) -> None:
+    forward = "x.register_hook(lambda g: g * 2)\nreturn self.lin(x)"
+    inputs = "(torch.randn(4, 8, requires_grad=True),)"
+    with pytest.raises(TraceError, match="puts a hook on an argument"):
+        traced(tmp_path, source(LINEAR, forward, inputs))
+
+
 def test_what_forward_did_to_the_model_while_it_was_asked_is_undone(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(source(LINEAR, "self.kept = x\nreturn self.lin(x)"), encoding="utf-8")

@@ -36,6 +36,12 @@ AUTOCAST = {
         "with torch.autocast('cpu', torch.{half}):\n"
         "    return self.layers[0](self.body(x)).float().mean()"
     ),
+    "first used without a gradient": (
+        "with torch.autocast('cpu', torch.{half}):\n"
+        "    with torch.no_grad():\n"
+        "        target = self.body(x)\n"
+        "    return (self.head(self.body(x)) * target.sum()).float().mean()"
+    ),
     "off inside": (
         "with torch.autocast('cpu', torch.{half}):\n"
         "    x = self.layers[0](x)\n"
