@@ -72,13 +72,14 @@ def trace_joint(
     stands_for: AbsentDevice | None = None,
     looked_at: Call | None = None,
     asks: bool = False,
+    dynamo: bool = True,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
     A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where
     forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did;
-    where it `asks` whether it is traced, it is told no.
+    where it `asks` whether it is traced, it is told no. Without `dynamo` AOTAutograd traces alone.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -107,6 +108,8 @@ def trace_joint(
             with told:
                 return _looking(model, looked_at, given, differentiated)
         try:
+            if not dynamo:
+                raise TraceError("Dynamo does not run what Python does in backward")
             return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
             return _non_strict(model, given, differentiated, refused)

@@ -213,6 +213,14 @@ class _Step:
         """Tell whether a library is told that nothing traces it."""
         return self.looks is not None and self.looks.asks
 
+    @property
+    def dynamo(self) -> bool:
+        """Tell whether Dynamo has what a step does: it does not run hooks and autograd functions.
+
+        It takes what they read when they are put on, and drops them under `torch.func`.
+        """
+        return not self.reads.own_backward
+
     def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
         try:
@@ -278,6 +286,7 @@ class _Step:
             stands_for=self.stands_for,
             looked_at=self.looked_at,
             asks=self.asks,
+            dynamo=self.dynamo,
         )
         return self._lowered(joint, None)
 
@@ -293,6 +302,7 @@ class _Step:
             self.stands_for,
             self.looked_at,
             self.asks,
+            dynamo=self.dynamo,
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)

@@ -39,6 +39,24 @@ class Pair_(torch.autograd.Function):
         return d * y * 0.5
 """
 
+ROUND = """
+class Round(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.round()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx, d):
+        (x,) = ctx.saved_tensors
+        return d * (x.abs() < 0.9)
+"""
+
 OPERATOR = """
 @torch.library.custom_op("remat_semantics_{n}::cubed", mutates_args=())
 def cubed(x: Tensor, scale: float) -> Tensor:
@@ -74,6 +92,16 @@ CASES = {
     "a Function with two results": model_source(
         "h, index = Pair_.apply(self.body(x))\nreturn self.head(h) + index[:, None], index",
         prelude=FUNCTION,
+    ),
+    "a Function under vmap": model_source(
+        "return self.head(torch.vmap(lambda row: Round.apply(row))(self.body(x)))", prelude=ROUND
+    ),
+    "a hook that reads late": model_source(
+        "for i, layer in enumerate(self.layers):\n"
+        "    x = layer(x)\n"
+        "    x.register_hook(lambda g: g * self.scales[i])\n"
+        "return self.head(x)",
+        init="self.scales = [0.5, 3.0]",
     ),
     "an operator": model_source(
         "return self.head(torch.ops.remat_semantics_a.cubed(self.body(x), 0.5))",
