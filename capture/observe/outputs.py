@@ -110,6 +110,7 @@ def run_on_fakes(
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
     given = _given(fakes, args, kwargs)
     plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
+    hooks = [(t, _hooks_of(t)) for t in pytree.tree_leaves((fakes, args, kwargs))]
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
@@ -132,17 +133,8 @@ def run_on_fakes(
                 )
             made = _made(model, state)
         seeded = seeds.was_set or torch.initial_seed() != _SEED
-    if any(map(_requires_grad, plain)):
-        raise TraceError(
-            "forward calls requires_grad_() on an argument: eager leaves its gradient in .grad, a "
-            "planned step would not; call the model with a tensor that requires grad, in "
-            "example_inputs() too"
-        )
-    if any(_has_hooks(leaf) for leaf in pytree.tree_leaves((args, kwargs))):
-        raise TraceError(
-            "forward puts a hook on an argument, which a planned step would not call: put it on "
-            "what forward makes of it (x = x * 1.0), or on the argument before the call"
-        )
+    _refuse_changed_arguments(plain)
+    _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(
         returned,
@@ -157,8 +149,25 @@ def _requires_grad(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.requires_grad
 
 
-def _has_hooks(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and bool(leaf._backward_hooks)
+def _hooks_of(leaf: object) -> int:
+    return len(leaf._backward_hooks or ()) if isinstance(leaf, torch.Tensor) else 0
+
+
+def _refuse_changed_arguments(plain: Iterable[object]) -> None:
+    if any(map(_requires_grad, plain)):
+        raise TraceError(
+            "forward calls requires_grad_() on an argument: eager leaves its gradient in .grad, a "
+            "planned step would not; call the model with a tensor that requires grad, in "
+            "example_inputs() too"
+        )
+
+
+def _refuse_put_hooks(before: Iterable[tuple[object, int]]) -> None:
+    if any(_hooks_of(leaf) > hooks for leaf, hooks in before):
+        raise TraceError(
+            "forward puts a hook on an argument or a parameter, where it stays, one more in each "
+            "step: put it there once, outside of forward, or on what forward makes (x.view_as(x))"
+        )
 
 
 def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:

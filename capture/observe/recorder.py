@@ -32,15 +32,8 @@ from remat_gen.capture.process.libraries import (
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
-# what lets Python's code run in backward: hooks of tensors and nodes, autograd functions, and more
-_NODE_HOOKS = frozenset({"register_hook", "register_prehook"})
-_HOOKS = (
-    torch.Tensor.register_hook.__code__,
-    torch.Tensor.register_post_accumulate_grad_hook.__code__,
-)
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_SAVING = torch.autograd.graph.saved_tensors_hooks.__init__.__code__
-_CHECKPOINT = CheckpointFunction.forward.__code__
+_HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
 
@@ -48,7 +41,7 @@ class Recorder(Reached):
     """Calls `note` with the path and value of each read while `recording` lasts.
 
     `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
-    and `drew` tells of the system's random numbers, `acts_in_backward` of code that runs there.
+    `drew` tells of the system's random numbers, `acts_in_backward` of hooks and autograd functions.
     """
 
     def __init__(
@@ -59,19 +52,7 @@ class Recorder(Reached):
         self._asks_classes = False
         self.names: set[str] = set()
         self.drew = False
-        self._hooks_nodes = False
-
-    @property
-    def acts_in_backward(self) -> bool:
-        """Tell whether Python's code may run in backward: of a hook, or of an autograd function."""
-        return self._hooks_nodes or not self._seen.isdisjoint((*_HOOKS, _APPLY, _SAVING))
-
-    @property
-    def reads_in_backward(self) -> bool:
-        """Tell whether that may read what forward does not: a checkpoint runs forward again."""
-        applies = _APPLY in self._seen and _CHECKPOINT not in self._seen
-        hooks = self._hooks_nodes or not self._seen.isdisjoint(_HOOKS)
-        return hooks or applies or "apply" in self.names
+        self.acts_in_backward = False
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -91,11 +72,14 @@ class Recorder(Reached):
         code = frame.f_code
         if event == "c_call":
             self.drew |= function is os.urandom and _draws_for_forward(frame)
-            self._hooks_nodes |= getattr(function, "__name__", "") in _NODE_HOOKS
+            self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
         elif event == "call" and code is _ENVIRONMENT:
             self._note_variable(frame)
+        elif event == "call" and code is _APPLY:  # a checkpoint's runs forward again, no more
+            self.acts_in_backward |= frame.f_locals["cls"] is not CheckpointFunction
         elif event == "call" and code not in self._seen:
             self._seen.add(code)
+            self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
             if is_library_file(code.co_filename):
                 self._note_version(frame)
             elif reads_for_forward(frame.f_globals):

@@ -43,8 +43,8 @@ class Reads:
 
     Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
     `changed` has how some were described before the first run and behind it: forward itself makes
-    another of them, and does the same with both. `in_backward` where Python's code runs there,
-    `own_backward` where it is a hook's, or an autograd function's.
+    another of them, and does the same with both. `in_backward` where hooks and autograd
+    functions run there.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +52,6 @@ class Reads:
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     in_backward: bool = False
-    own_backward: bool = False
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -149,14 +148,13 @@ def _read_twice(
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
     reads = _reads(file, before, settled)
-    acts, reads_there = recorder.acts_in_backward, recorder.reads_in_backward
-    return result, replace(reads, in_backward=acts, own_backward=reads_there)
+    return result, replace(reads, in_backward=recorder.acts_in_backward)
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:
     """Run forward; backward, too, where code of the user's may run in it."""
     result = run()
-    if recorder.reads_in_backward:
+    if recorder.acts_in_backward:
         value = pytree.tree_leaves(getattr(result, "value", None))
         leaves = [t for t in value if isinstance(t, torch.Tensor) and t.requires_grad]
         modes = [t.fake_mode for t in leaves if isinstance(t, FakeTensor)]

@@ -17,9 +17,8 @@ from torch import nn
 
 from remat_gen.capture.process.libraries import is_library_file, is_of_library
 
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parents[1])
-_NOBODYS = (_TORCH, _OURS, "<")
+NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
+"""How files begin whose lines tell a user nothing: torch's, ours, and what is no file."""
 _ADVICE = re.compile(
     r": (?=(?:use|draw|keep|return|register|make|give|call|leave|write|\.bool)\b).*"
 )
@@ -61,7 +60,7 @@ class Place:
 def place_of(frames: Iterable[tuple[str, int]], inside: str = "") -> Place:
     """Return the place of a stack of files and lines, the innermost first; or `inside` of it."""
     for file, line in frames:
-        if file.startswith(_NOBODYS):
+        if file.startswith(NOBODYS):
             continue
         here = f"{Path(file).name}:{line}"
         if not is_library_file(file):

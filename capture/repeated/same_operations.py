@@ -30,20 +30,16 @@ from remat_gen.capture.repeated.repeated_layers import (
 def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeated, ...]:
     """Return the lists of layers of which a few tell all that forward does; () if it does more.
 
-    Forward's notes say nothing of what Python's code does in backward: then there are none.
     With one layer at each end, or two where the cycles share what a gradient is summed up for: the
     last one begins the sum, the next one adds to no sum yet.
     """
-    for ends in (1, 2) if not reads.in_backward else ():
+    for ends in (1, 2):
         lists = repeated_layers(model, reads, ends)
         if not lists:
             return ()
         try:
             with left_out(model, lists):
                 few = _notes(model, call)
-        except Exception:  # of the user's code, which has use for all of them
-            return ()
-        try:
             if ends == 2 or not any(_is_summed(few, repeated) for repeated in lists):
                 return lists if _repeated(few, lists) == _notes(model, call) else ()
         except UnlikeError:
@@ -51,14 +47,16 @@ def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeat
     return ()
 
 
-def are_used_alike(model: nn.Module, call: Call, lists: Sequence[Repeated]) -> bool:
-    """Tell whether a few layers of these lists tell all that forward does in another call."""
-    try:
-        with left_out(model, lists):
-            few = _notes(model, call)
-        return _repeated(few, lists) == _notes(model, call)
-    except Exception:  # of the user's code, for lengths that the example has not
-        return False
+def refuse_unlike(model: nn.Module, call: Call, lists: Sequence[Repeated]) -> None:
+    """Refuse to let a few layers of these lists stand for all where another call tells them apart.
+
+    Raises:
+        UnlikeError: it does.
+    """
+    with left_out(model, lists):
+        few = _notes(model, call)
+    if _repeated(few, lists) != _notes(model, call):
+        raise UnlikeError
 
 
 def _repeated(notes: list[Noted], lists: Sequence[Repeated]) -> list[Noted]:
@@ -73,9 +71,17 @@ def _repeated(notes: list[Noted], lists: Sequence[Repeated]) -> list[Noted]:
 
 
 def _notes(model: nn.Module, call: Call) -> list[Noted]:
+    """Return what forward does.
+
+    Raises:
+        UnlikeError: it raises; the user's code may have use for layers that are left out.
+    """
     notes = Notes(model)
-    with quiet(), refused_side_effects(model):
-        notes.note_returned(run_on_fakes(model, call.args, call.kwargs, watch=notes).value)
+    try:
+        with quiet(), refused_side_effects(model):
+            notes.note_returned(run_on_fakes(model, call.args, call.kwargs, watch=notes).value)
+    except Exception as error:
+        raise UnlikeError from error
     return notes.found
 
 

@@ -72,14 +72,16 @@ def trace_joint(
     stands_for: AbsentDevice | None = None,
     looked_at: Call | None = None,
     asks: bool = False,
-    dynamo: bool = True,
+    in_backward: bool = False,
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
     A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where
     forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did;
-    where it `asks` whether it is traced, it is told no. Without `dynamo` AOTAutograd traces alone.
+    where it `asks` whether it is traced, it is told no.
+    Where hooks or autograd functions run `in_backward`, AOTAutograd traces alone: Dynamo takes what
+    they read when they are put on, drops them under `torch.func`, and gives zeros for None.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -107,9 +109,9 @@ def trace_joint(
             told = answered_no() if asks else _compiling_state_context()
             with told:
                 return _looking(model, looked_at, given, differentiated)
+        if in_backward:
+            return _non_strict(model, given, differentiated)
         try:
-            if not dynamo:
-                raise TraceError("Dynamo does not run what Python does in backward")
             return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
             return _non_strict(model, given, differentiated, refused)
@@ -180,13 +182,13 @@ def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
 
 
 def _non_strict(
-    model: nn.Module, given: Arguments, differentiated: frozenset[int], refused: Exception
+    model: nn.Module, given: Arguments, differentiated: frozenset[int], *refused: Exception
 ) -> Joint:
     try:
         with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
             joint = _export(_Separated(model, differentiated), *given)
     except Exception as error:  # whatever it is, the user gets one readable reason
-        raise TraceError(explain(refused, error)) from error
+        raise TraceError(explain(*refused, error)) from error
     told_lines.name_items(joint)
     return Joint(joint, strict=False)
 

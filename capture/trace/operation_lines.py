@@ -11,7 +11,6 @@ import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,9 +25,8 @@ from torch.overrides import TorchFunctionMode
 
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import is_getitem
+from remat_gen.capture.refuse.places import NOBODYS
 from remat_gen.capture.trace.assigned_names import assigned
-
-_NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 
 
 def run_told(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -132,7 +130,7 @@ def _users(frame: FrameType | None) -> tuple[FrameType | None, list[FrameType]]:
     inside: FrameType | None = None
     found: list[FrameType] = []
     while frame is not None and frame.f_code is not run_told.__code__:
-        if not frame.f_code.co_filename.startswith(_NOBODYS):
+        if not frame.f_code.co_filename.startswith(NOBODYS):
             found.append(frame)
         elif not found:
             inside = frame

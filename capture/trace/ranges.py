@@ -11,18 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import sympy
-import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from remat_gen.capture.refuse.places import place_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 
 _Guard: TypeAlias = Any  # torch.fx.experimental.symbolic_shapes.ShapeGuard
-_TORCH = Path(torch.__file__).parent
 _KERNEL_CHOICES = frozenset({"conv"})  # functions of torch._subclasses.fake_impls
 _OPERATORS = frozenset({"run_node", "functional_call"})  # of torch, below which C++ decides
 _PLACE = re.compile(r"([^\s/]+):(\d+) in ")
@@ -114,9 +112,9 @@ def _place(guard: _Guard) -> str:
     found = _PLACE.search(guard.sloc.maybe_user_loc or "")
     if found:
         return f"{found[1]}:{found[2]}: "
-    if frame is None or isinstance(frame, str) or Path(frame.filename).is_relative_to(_TORCH):
-        return ""
-    return f"{Path(frame.filename).name}:{frame.lineno}: "
+    known = frame is not None and not isinstance(frame, str)
+    place = place_of([(frame.filename, frame.lineno or 0)] if known else [])
+    return f"{place}: " if str(place) else ""
 
 
 def values_of(shapes: ShapeEnv) -> Mapping[sympy.Symbol, sympy.Integer]:

@@ -67,8 +67,7 @@ def trace_lengths(
     stands_for: AbsentDevice | None = None,
     looked_at: Call | None = None,
     asks: bool = False,
-    *,
-    dynamo: bool = True,
+    in_backward: bool = False,
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -92,7 +91,7 @@ def trace_lengths(
             stands_for=stands_for,
             looked_at=looked_at,
             asks=asks,
-            dynamo=dynamo,
+            in_backward=in_backward,
         )
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines

@@ -59,7 +59,7 @@ from remat_gen.capture.repeated.repeated_layers import (
     UnlikeError,
     left_out,
 )
-from remat_gen.capture.repeated.same_operations import are_used_alike, lists_used_alike
+from remat_gen.capture.repeated.same_operations import lists_used_alike, refuse_unlike
 from remat_gen.capture.trace.first_run import FirstRun
 from remat_gen.capture.trace.joint import Joint, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
@@ -213,14 +213,6 @@ class _Step:
         """Tell whether a library is told that nothing traces it."""
         return self.looks is not None and self.looks.asks
 
-    @property
-    def dynamo(self) -> bool:
-        """Tell whether Dynamo has what a step does: it does not run hooks and autograd functions.
-
-        It takes what they read when they are put on, and drops them under `torch.func`.
-        """
-        return not self.reads.own_backward
-
     def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
         try:
@@ -251,14 +243,14 @@ class _Step:
         with left_out(self.model, lists):
             found = self.found(dynamic)
         graph = with_all_layers(found.graph, lists)
-        shortest = at_lengths(self.call, {n: n.minimum for n in graph.lengths})
-        if graph.lengths and not are_used_alike(self.model, shortest, lists):
-            raise UnlikeError
+        if graph.lengths:
+            shortest = at_lengths(self.call, {n: n.minimum for n in graph.lengths})
+            refuse_unlike(self.model, shortest, lists)
         return replace(found, graph=graph)
 
     def repeated_layers(self) -> tuple[Repeated, ...]:
-        """Return the lists of layers of which a few tell of all."""
-        if self.looks or self.first or self.call.fixed:
+        """Return the lists of layers of which a few tell of all: of forward, not of hooks."""
+        if self.looks or self.first or self.call.fixed or self.reads.in_backward:
             return ()
         return lists_used_alike(self.model, self.call, self.reads)
 
@@ -286,7 +278,7 @@ class _Step:
             stands_for=self.stands_for,
             looked_at=self.looked_at,
             asks=self.asks,
-            dynamo=self.dynamo,
+            in_backward=self.reads.in_backward,
         )
         return self._lowered(joint, None)
 
@@ -302,7 +294,7 @@ class _Step:
             self.stands_for,
             self.looked_at,
             self.asks,
-            dynamo=self.dynamo,
+            self.reads.in_backward,
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.process.libraries import is_library_file
-from remat_gen.capture.refuse.places import Place, place_of
+from remat_gen.capture.refuse.places import NOBODYS, Place, place_of
 from remat_gen.ir.graph import Source
 
 Site: TypeAlias = tuple["Kind", tuple[tuple[str, int], ...]]
@@ -28,7 +28,6 @@ Site: TypeAlias = tuple["Kind", tuple[tuple[str, int], ...]]
 Key: TypeAlias = tuple[Site, int]
 """A site, and how many looks came from there before."""
 INPUT = "input "  # before the path of one, where names are those of state, too
-_NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 
 
 class Kind(Enum):
@@ -117,7 +116,7 @@ def _frames(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of users and libraries, the innermost first."""
     found = []
     while frame is not None and frame.f_code is not run_looking.__code__:
-        if not frame.f_code.co_filename.startswith(_NOBODYS):
+        if not frame.f_code.co_filename.startswith(NOBODYS):
             found.append(frame)
         frame = frame.f_back
     return found

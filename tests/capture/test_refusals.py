@@ -370,13 +370,14 @@ def test_sparse_gradients_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit(
-    "a hook that `forward` puts on an argument",
-    "refused; put it on what `forward` makes of it, or on the argument before the call",
+    "a hook that `forward` puts on an argument or a parameter, where it stays",
+    "refused; put it there once, outside of `forward`, or on what `forward` makes",
 )
-def test_a_hook_on_an_argument_is_refused(tmp_path: Path) -> None:
-    forward = "x.register_hook(lambda g: g * 2)\nreturn self.lin(x)"
+@pytest.mark.parametrize("hooked", ["x", "self.lin.weight"])
+def test_hooks_that_stay_are_refused(tmp_path: Path, hooked: str) -> None:
+    forward = f"{hooked}.register_hook(lambda g: g * 2)\nreturn self.lin(x)"
     inputs = "(torch.randn(4, 8, requires_grad=True),)"
-    with pytest.raises(TraceError, match="puts a hook on an argument"):
+    with pytest.raises(TraceError, match="puts a hook on an argument or a parameter"):
         traced(tmp_path, source(LINEAR, forward, inputs))
 
 
