@@ -31,7 +31,6 @@ from remat_gen.solver.law.search_types import Progress
 
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
-SMALL = 150  # operations of a bare graph: its least budget is searched for without rockmate's
 WIDE = 250  # operations of a bare graph: repairs at each attempt would take longer than rockmate
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
@@ -137,21 +136,22 @@ class Auto:
         Another search may find one of a lower peak.
         """
         self.progress("smallest budget", 1, ATTEMPTS)
-        small = self.subject.chain is None and self._size() <= SMALL
-        known = [self.subject.plain(), self.rotor.smallest()]
-        if not small and not self._too_large():
-            known.append(self.rockmate.smallest())
-        least = min(known, key=self._peak_bytes)
+        fine = self.subject.chain is None and self._size() <= FINE
+        close = not fine and not self._too_large()  # rockmate's is
         numbers = count(2)
 
         def attempt(units: int) -> Program | None:
             self.progress("smallest budget", min(next(numbers), ATTEMPTS), ATTEMPTS)
-            return self._within(units, self.short, self.stages if self._repairs() else None)
+            repairs = self.stages if self._repairs() else None
+            waits = close and repairs and self.subject.chain is None  # long, to find nothing mostly
+            return self._within(units, None if waits else self.short, repairs)
 
-        if small and (found := attempt(self.subject.whole.floor_bytes())) is not None:
+        if fine and (found := attempt(self.subject.whole.floor_bytes())) is not None:
             return found  # what one operation alone needs, which is often the answer
-        fine = small and self._size() <= FINE
-        found = Bisection(self.subject, attempt, exact=fine).least(least)
+        known = [self.subject.plain(), self.rotor.smallest()]
+        known += [self.rockmate.smallest()] if close else []
+        least = min(known, key=self._peak_bytes)
+        found = Bisection(self.subject, attempt, exact=fine, close=close).least(least)
         return self._lowered(found) if fine else found
 
     def _lowered(self, program: Program) -> Program:

@@ -1,4 +1,4 @@
-"""The least budget that a search meets, by bisection."""
+"""The least budget that a search meets, from a known one down."""
 
 from __future__ import annotations
 
@@ -17,23 +17,29 @@ Attempt: TypeAlias = Callable[[int], Program | None]
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """What it finds is feasible; a smaller budget between those that were tried may be, too."""
+    """What it finds is feasible; a smaller budget between those that were tried may be, too.
+
+    Where what is known is `close` to the least, an attempt far below takes the longest and finds
+    nothing: steps down double until one fails. Else, and then, what is left is halved.
+    """
 
     subject: Subject
     attempt: Attempt
     exact: bool
+    close: bool = False
 
     def least(self, known: Program) -> Program:
         """Return the program of least peak, starting from a known one."""
         best, peak = known, self._peak(known)
         least, step = self.subject.whole.floor_bytes(), 1 if self.exact else peak // FINENESS + 1
+        down = step if self.close else 0
         while peak - least >= step:
-            middle = (least + peak - 1) // 2
-            found = self.attempt(middle)
+            budget = max(least, peak - down) if down else (least + peak - 1) // 2
+            found = self.attempt(budget)
             if found is None:
-                least = middle + 1
+                least, down = budget + 1, 0
             else:
-                best, peak = found, min(self._peak(found), middle)
+                best, peak, down = found, min(self._peak(found), budget), 2 * down
         return best
 
     def _peak(self, program: Program) -> int:
