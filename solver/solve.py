@@ -98,8 +98,7 @@ class Solution:
 class Solver:
     """A strategy's search on one problem, to be asked for any number of budgets.
 
-    What can be searched without knowing the budget is searched once. What it found for one budget
-    it takes for each larger one that it finds nothing quicker for.
+    What can be searched without knowing the budget is searched once.
     """
 
     def __init__(
@@ -128,7 +127,6 @@ class Solver:
         self.plain: Replay = self.subject.eager()
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
         self._least: Program | None = None
-        self._found: list[Entry] = []
         self._news = news
         self._steady: WarmStart | None = None
         if committed is not None:
@@ -148,8 +146,6 @@ class Solver:
         kept, interrupted = None, False
         try:
             self._entrant.enter(contest)
-            for found in self._found:
-                contest.offer(found.strategy, found.program)
             kept = self._kept(contest)
         except KeyboardInterrupt:
             if contest.best is None:
@@ -157,8 +153,6 @@ class Solver:
             interrupted = True
         if kept is None and contest.best is None:  # a search may have found what it now does not
             contest.offer(self.strategy, self._least_program())
-        if contest.best is not None:
-            self._found.append(contest.best)
         slower = contest.give_way(kept) if kept else None
         if contest.best is None:
             for error in contest.failures.values():
