@@ -8,12 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.without_values import without_values
 from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.observe.outputs import Leaf
 from remat_gen.capture.profile.roofline import Rates, roofline_us
-from remat_gen.capture.trace.joint import trace_joint
+from remat_gen.capture.trace.joint import TraceOptions, trace_joint
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Held, Problem
@@ -38,7 +39,13 @@ def fake_problem(
             model, args = build(), inputs()
             scalar = model(*args).ndim == 0
             call = describe_call(model, args, {})
-        joint = trace_joint(model, call.args, call.kwargs, frozenset({0}), stands_for="cuda")
+        joint = trace_joint(
+            model,
+            call.args,
+            call.kwargs,
+            frozenset({0}),
+            options=TraceOptions(AbsentDevice("cuda")),
+        )
     finally:
         torch.set_default_dtype(before)
     leaf = Leaf(requires_grad=True, scalar=scalar, outside=False, same_as=None)

@@ -5,26 +5,30 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.observe.recorder import Recorder
 
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """The caches of functions, by identity, and the cached properties that a run may fill."""
 
-@contextlib.contextmanager
-def emptied(recorder: Recorder) -> Iterator[None]:
-    """Run a forward; empty the caches that have fakes of it, and take what it computed away."""
-    try:
-        yield
-    finally:
-        for cache in recorder.caches.values():
-            if any(isinstance(leaf, FakeTensor) for leaf in _held_by(cache)):
-                cache.cache_clear()
-        for owner, name in recorder.computed:
-            vars(owner).pop(name, None)
+    functions: dict[int, Any] = field(default_factory=dict)
+    properties: list[tuple[Any, str]] = field(default_factory=list)
 
-
-def _held_by(cache: Any) -> list[Any]:
-    return pytree.tree_leaves(gc.get_referents(cache))
+    @contextlib.contextmanager
+    def emptied(self) -> Iterator[None]:
+        """Run a forward; empty what has fakes of it, and take away what it computed."""
+        try:
+            yield
+        finally:
+            for cache in self.functions.values():
+                held = pytree.tree_leaves(gc.get_referents(cache))
+                if any(isinstance(leaf, FakeTensor | FunctionalTensor) for leaf in held):
+                    cache.cache_clear()
+            for owner, name in self.properties:
+                vars(owner).pop(name, None)

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.observe.assumed import is_plain
+from remat_gen.capture.observe.caches import Caches
 from remat_gen.capture.observe.read_code import member_of
 from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNamespace, is_key
 from remat_gen.capture.observe.telling import Telling
@@ -37,8 +38,7 @@ class Reached:
     """Calls `note` with the path and value of what is asked for; paths are as in `assumed`.
 
     Where nothing may stand for a dict or a namespace (code may ask for its type), all that it holds
-    counts as read. `caches` are those of functions, `computed` the cached properties that a run may
-    fill.
+    counts as read. `caches` are those that a run may fill.
     """
 
     def __init__(
@@ -54,8 +54,7 @@ class Reached:
         self._reached: dict[int, tuple[Any, Any]] = {}  # what there is, and what stands for it
         self._entered: dict[int, Any] = {}  # containers
         self._classes: dict[str, type] = {}  # by path
-        self.caches: dict[int, Any] = {}
-        self.computed: list[tuple[Any, str]] = []
+        self.caches = Caches()
         for module in self._modules.values():
             self._note_computed(module)
 
@@ -185,10 +184,10 @@ class Reached:
         held = getattr(owner, "__dict__", {})
         for name in dir(type(owner)):
             if isinstance(member_of(type(owner), name), functools.cached_property):
-                self.computed += [] if name in held else [(owner, name)]
+                self.caches.properties.extend(() if name in held else [(owner, name)])
 
     def _enter_cached(self, cache: Any, path: str) -> None:
-        self.caches[id(cache)] = cache
+        self.caches.functions[id(cache)] = cache
         self._enter_function(cache.__wrapped__, f"{path}.__wrapped__")
 
     def _enter_function(self, function: Any, path: str, *, plain: bool = True) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointFunction
 
 from remat_gen.capture.observe.assumed import NOT_SET
 from remat_gen.capture.observe.reached import Note, Reached, is_librarys
@@ -25,6 +24,7 @@ from remat_gen.capture.observe.read_dict import ReadDict, ReadNamespace, is_key
 from remat_gen.capture.process.libraries import (
     acts_for_forward,
     acts_for_user,
+    is_for_forward,
     is_library_file,
     is_of_library,
     reads_for_forward,
@@ -75,8 +75,8 @@ class Recorder(Reached):
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
         elif event == "call" and code is _ENVIRONMENT:
             self._note_variable(frame)
-        elif event == "call" and code is _APPLY:  # a checkpoint's runs forward again, no more
-            self.acts_in_backward |= frame.f_locals["cls"] is not CheckpointFunction
+        elif event == "call" and code is _APPLY:  # torch's own (a checkpoint's) are traced as any
+            self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
         elif event == "call" and code not in self._seen:
             self._seen.add(code)
             self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor

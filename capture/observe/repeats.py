@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from remat_gen.capture.observe.assumed import File, fetch
-from remat_gen.capture.observe.caches import emptied
+from remat_gen.capture.observe.caches import Caches
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.libraries import is_users
@@ -43,14 +43,15 @@ class Reads:
 
     Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
     `changed` has how some were described before the first run and behind it: forward itself makes
-    another of them, and does the same with both. `in_backward` where hooks and autograd
-    functions run there.
+    another of them, and does the same with both. `caches` are those that a run may fill.
+    `in_backward` where hooks and autograd functions run there.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
+    caches: Caches = field(default_factory=Caches)
     in_backward: bool = False
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
@@ -127,12 +128,12 @@ def _read_twice(
         first.constants |= {id(tensor): (tensor, path) for tensor in constants}
 
     recorder = Recorder(model, file, note, stand_ins=stand_ins)
-    with emptied(recorder):
+    with recorder.caches.emptied():
         with recorder.recording(), first:
             _step(run, recorder)
         settled = _now(model, file, before)
     again = _Operations(first.found)
-    with emptied(recorder):
+    with recorder.caches.emptied():
         with again:
             result = _step(run, recorder)
         left = _now(model, file, before)
@@ -148,7 +149,7 @@ def _read_twice(
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
     reads = _reads(file, before, settled)
-    return result, replace(reads, in_backward=recorder.acts_in_backward)
+    return result, replace(reads, caches=recorder.caches, in_backward=recorder.acts_in_backward)
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:

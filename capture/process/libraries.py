@@ -50,11 +50,12 @@ def is_bound(function: Any) -> bool:
 
 def reads_for_forward(space: dict[str, Any]) -> bool:
     """Tell whether code with these globals reads on forward's behalf: not torch's machinery."""
-    return _reads(str(space.get("__name__")))
+    return is_for_forward(str(space.get("__name__")))
 
 
 @functools.cache
-def _reads(name: str) -> bool:
+def is_for_forward(name: str) -> bool:
+    """Tell whether a file, by the name that it is imported by, acts for forward."""
     if f"{name}.".startswith(_COMPUTE):
         return name != "torch.nn.modules.module"
     return name.partition(".")[0] not in _MACHINERY

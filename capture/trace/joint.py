@@ -10,7 +10,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
@@ -18,6 +18,7 @@ from torch import nn
 from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 from torch._export.utils import _compiling_state_context
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.autocast import casts_of_eager
@@ -31,6 +32,7 @@ from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.observe.caches import Caches
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
@@ -45,6 +47,24 @@ from remat_gen.ir.errors import TraceError, said
 
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 _LOGGING = ("debug", "info", "warn", "error", "exception", "critical", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How a step is traced, beside what it is called with.
+
+    A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where forward
+    looks at values, the call `looked_at` is run for them, and the trace goes on as it did; where it
+    `asks` whether it is traced, it is told no. `caches` are emptied of what a trace leaves there.
+    Where hooks or autograd functions run `in_backward`, AOTAutograd traces alone: Dynamo takes what
+    they read when they are put on, drops them under `torch.func`, and gives zeros for None.
+    """
+
+    stands_for: AbsentDevice | None = None
+    looked_at: Call | None = None
+    asks: bool = False
+    caches: Caches = field(default_factory=Caches)
+    in_backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +88,11 @@ def trace_joint(
     kwargs: dict[str, Any],
     differentiated: frozenset[int],
     fakes: Arguments | None = None,
-    *,
-    stands_for: AbsentDevice | None = None,
-    looked_at: Call | None = None,
-    asks: bool = False,
-    in_backward: bool = False,
+    options: TraceOptions = TraceOptions(),
 ) -> Joint:
     """Trace one training step; gradients flow in at the `differentiated` outputs.
 
     With `fakes`, the arguments once more as fake tensors, these give the shapes in the joint graph.
-    A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where
-    forward looks at values, the call `looked_at` is run for them, and the trace goes on as it did;
-    where it `asks` whether it is traced, it is told no.
-    Where hooks or autograd functions run `in_backward`, AOTAutograd traces alone: Dynamo takes what
-    they read when they are put on, drops them under `torch.func`, and gives zeros for None.
 
     The global generator, the state and the gradients of the model are left as they were. Each
     differentiated output leaves through an `aten.clone`, the others through an `aten.detach`:
@@ -96,7 +107,7 @@ def trace_joint(
         kept_generators(),
         kept_state(model),
         dropout_of_rnns(),
-        kernels_of_eager(stands_for),
+        kernels_of_eager(options.stands_for),
         calls_of_eager(),
         casts_of_eager(),
         rows_of_eager(),
@@ -104,17 +115,18 @@ def trace_joint(
         unvalidated(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
-        given = fakes or (args, kwargs)
-        if looked_at is not None:
-            told = answered_no() if asks else _compiling_state_context()
+        step = _Separated(model, differentiated, options.caches)
+        itself = fakes or _without_values(model, args, kwargs)
+        if options.looked_at is not None:
+            told = answered_no() if options.asks else _compiling_state_context()
             with told:
-                return _looking(model, looked_at, given, differentiated)
-        if in_backward:
-            return _non_strict(model, given, differentiated)
+                return _looking(step, options.looked_at, itself)
+        if options.in_backward:
+            return _non_strict(step, itself)
         try:
-            return _strict(model, (args, kwargs), given, differentiated)
+            return _strict(model, (args, kwargs), fakes or (args, kwargs), differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
-            return _non_strict(model, given, differentiated, refused)
+            return _non_strict(step, itself, refused)
 
 
 def _strict(
@@ -181,32 +193,41 @@ def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
     )
 
 
-def _non_strict(
-    model: nn.Module, given: Arguments, differentiated: frozenset[int], *refused: Exception
-) -> Joint:
+def _without_values(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Return arguments as fake tensors, of a mode that admits tensors which forward just holds."""
+    leaves = [*pytree.tree_leaves((args, kwargs)), *model.parameters(), *model.buffers()]
+    if any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        return args, kwargs
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes: Arguments = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+    return fakes
+
+
+def _non_strict(step: _Separated, given: Arguments, *refused: Exception) -> Joint:
     try:
-        with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
-            joint = _export(_Separated(model, differentiated), *given)
+        with (
+            told_lines.backward_told(),
+            _compiling_state_context(),
+        ):  # libraries ask `torch.compiler.is_compiling()`
+            joint = _export(step, *given)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(*refused, error)) from error
     told_lines.name_items(joint)
     return Joint(joint, strict=False)
 
 
-def _looking(
-    model: nn.Module, call: Call, given: Arguments, differentiated: frozenset[int]
-) -> Joint:
+def _looking(step: _Separated, call: Call, given: Arguments) -> Joint:
     """Trace a forward that looks at values: Dynamo would not, whatever they are."""
-    looks = record(model, call)
-    separated = _Separated(model, differentiated, looks)
+    step.looks = looks = record(step.model, call)
     try:
-        joint = _export(separated, *given)
+        with told_lines.backward_told():
+            joint = _export(step, *given)
     except TraceError:
         raise
     except Exception as error:
         raise TraceError(explain(error)) from error
     told_lines.name_items(joint)
-    return Joint(joint, strict=False, checks=tuple(separated.checks), assumed=looks.assumed)
+    return Joint(joint, strict=False, checks=tuple(step.checks), assumed=looks.assumed)
 
 
 def _export(
@@ -221,20 +242,20 @@ def _export(
 class _Separated(nn.Module):
     """What `_separate` does, for a module that is traced without Dynamo."""
 
-    def __init__(
-        self, model: nn.Module, differentiated: frozenset[int], looks: Looks | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, differentiated: frozenset[int], caches: Caches) -> None:
         super().__init__()
         self.model = model
-        self.looks = looks
+        self.looks: Looks | None = None
         self.checks: list[Look] = []
         self.differentiated = differentiated
+        self.caches = caches
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         answering = Answering(self.looks or Looks())
         kept = kept_as_it_is(self.model) if self.looks else contextlib.nullcontext()
-        with kept, answering.looking() if self.looks else contextlib.nullcontext():
+        looking = answering.looking() if self.looks else contextlib.nullcontext()
+        with self.caches.emptied(), kept, looking:
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
         self.checks = [look for _, look in answering.checks]
         leaves = separated(value, self.differentiated)

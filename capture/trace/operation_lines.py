@@ -7,10 +7,12 @@ of a torch function.
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -25,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import is_getitem
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.refuse.places import NOBODYS
 from remat_gen.capture.trace.assigned_names import assigned
 
@@ -53,6 +56,22 @@ def run_told(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextlib.contextmanager
+def backward_told() -> Iterator[None]:
+    """Tell the lines of functions of the user's that run in backward, too."""
+    run = partial(_run_backward, torch.autograd._engine_run_backward)
+    with replaced(torch.autograd, "_engine_run_backward", run):
+        yield
+
+
+def _run_backward(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with _Calls({}):  # `torch.autograd.grad` leaves the mode that it is called in
+        return run(*args, **kwargs)
+
+
+_OUTERMOST = frozenset({run_told.__code__, _run_backward.__code__})
 
 
 def name_items(joint: torch.fx.GraphModule) -> None:
@@ -94,13 +113,12 @@ class _Calls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         inside, frames = _users(sys._getframe(1))
-        function = getattr(func, "__name__", "").strip("_")
-        told = {
-            "stack_trace": _traceback(frames),
-            "nn_module_stack": dict(self._modules),
-            "source_fn_stack": [(function, func)],
-            "from_node": [self._called(inside, frames, function)],
-        }
+        told: dict[str, Any] = {"stack_trace": _traceback(frames)} if frames else {}
+        if self._modules:  # else it is in backward
+            function = getattr(func, "__name__", "").strip("_")
+            told["nn_module_stack"] = dict(self._modules)
+            told["source_fn_stack"] = [(function, func)]
+            told["from_node"] = [self._called(inside, frames, function)]
         meta = fx_traceback.current_meta
         before = {key: meta[key] for key in told if key in meta}
         meta.update(told)
@@ -125,11 +143,11 @@ class _Calls(TorchFunctionMode):
 def _users(frame: FrameType | None) -> tuple[FrameType | None, list[FrameType]]:
     """Return the frames that are the user's or of libraries, and torch's that the first has called.
 
-    The innermost is the first; `run_told` ends them.
+    The innermost is the first; what runs forward or backward ends them.
     """
     inside: FrameType | None = None
     found: list[FrameType] = []
-    while frame is not None and frame.f_code is not run_told.__code__:
+    while frame is not None and frame.f_code not in _OUTERMOST:
         if not frame.f_code.co_filename.startswith(NOBODYS):
             found.append(frame)
         elif not found:

@@ -27,14 +27,13 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.places import place_of
-from remat_gen.capture.trace.joint import Joint, trace_joint
+from remat_gen.capture.trace.joint import Joint, TraceOptions, trace_joint
 from remat_gen.capture.trace.ranges import settled, values_of
 from remat_gen.ir.size import Length
 
@@ -64,10 +63,7 @@ def trace_lengths(
     call: Call,
     differentiated: frozenset[int],
     lengths: tuple[Length, ...],
-    stands_for: AbsentDevice | None = None,
-    looked_at: Call | None = None,
-    asks: bool = False,
-    in_backward: bool = False,
+    options: TraceOptions,
 ) -> tuple[Joint, Sizes, ShapeEnv]:
     """Trace a step for lengths up to the example's, and return what its sizes stand for.
 
@@ -82,17 +78,7 @@ def trace_lengths(
         _all_guards(),
         _state_in(model, fakes.mode),
     ):
-        joint = trace_joint(
-            model,
-            args,
-            kwargs,
-            differentiated,
-            fakes.arguments,
-            stands_for=stands_for,
-            looked_at=looked_at,
-            asks=asks,
-            in_backward=in_backward,
-        )
+        joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
     squeezes = squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env

@@ -61,7 +61,7 @@ from remat_gen.capture.repeated.repeated_layers import (
 )
 from remat_gen.capture.repeated.same_operations import lists_used_alike, refuse_unlike
 from remat_gen.capture.trace.first_run import FirstRun
-from remat_gen.capture.trace.joint import Joint, trace_joint
+from remat_gen.capture.trace.joint import Joint, TraceOptions, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.shorter_call import at_lengths
@@ -204,14 +204,11 @@ class _Step:
     first: FirstRun | None
 
     @property
-    def looked_at(self) -> Call | None:
-        """Return the call that is run for what forward looks at, if it looks at values."""
-        return self.call if self.looks else None
-
-    @property
-    def asks(self) -> bool:
-        """Tell whether a library is told that nothing traces it."""
-        return self.looks is not None and self.looks.asks
+    def options(self) -> TraceOptions:
+        """Return how it is traced."""
+        looks, reads = self.looks, self.reads
+        looked_at, asks = (self.call, looks.asks) if looks else (None, False)
+        return TraceOptions(self.stands_for, looked_at, asks, reads.caches, reads.in_backward)
 
     def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
@@ -269,17 +266,12 @@ class _Step:
 
     def fixed(self) -> _Found:
         """Trace it for the example's shapes alone."""
-        call = self.call
-        joint = trace_joint(
-            self.model,
-            call.args,
-            call.kwargs,
+        args, kwargs, differentiated = (
+            self.call.args,
+            self.call.kwargs,
             self.returned.differentiated,
-            stands_for=self.stands_for,
-            looked_at=self.looked_at,
-            asks=self.asks,
-            in_backward=self.reads.in_backward,
         )
+        joint = trace_joint(self.model, args, kwargs, differentiated, options=self.options)
         return self._lowered(joint, None)
 
     def varying(self, lengths: tuple[Length, ...]) -> _Found:
@@ -287,14 +279,7 @@ class _Step:
         if self.first:
             self.first.refuse_shorter(self.model, self.call, lengths)
         joint, sizes, shapes = trace_lengths(
-            self.model,
-            self.call,
-            self.returned.differentiated,
-            lengths,
-            self.stands_for,
-            self.looked_at,
-            self.asks,
-            self.reads.in_backward,
+            self.model, self.call, self.returned.differentiated, lengths, self.options
         )
         with shapes.suppress_guards():
             return self._lowered(joint, sizes)
