@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
+import torch
 from torch.utils import _pytree as pytree
 
 
@@ -19,16 +18,32 @@ class Caches:
 
     functions: dict[int, Any] = field(default_factory=dict)
     properties: list[tuple[Any, str]] = field(default_factory=list)
+    filled: set[str] = field(default_factory=set)  # their names, with tensors
 
     @contextlib.contextmanager
     def emptied(self) -> Iterator[None]:
-        """Run a forward; empty what has fakes of it, and take away what it computed."""
+        """Run a forward; empty the caches that have tensors, and take away what it computed."""
         try:
             yield
         finally:
+            self.filled.update(function.__qualname__ for function, _ in self.held())
             for cache in self.functions.values():
-                held = pytree.tree_leaves(gc.get_referents(cache))
-                if any(isinstance(leaf, FakeTensor | FunctionalTensor) for leaf in held):
+                if _tensors(gc.get_referents(cache)):
                     cache.cache_clear()
             for owner, name in self.properties:
                 vars(owner).pop(name, None)
+
+    def held(self) -> list[tuple[Any, list[torch.Tensor]]]:
+        """Return the functions (of properties, too) whose results are kept, with their tensors."""
+        functions = [(c.__wrapped__, gc.get_referents(c)) for c in self.functions.values()]
+        properties = [
+            (getattr(type(owner), name).func, vars(owner)[name])
+            for owner, name in self.properties
+            if name in vars(owner)
+        ]
+        found = [(function, _tensors(value)) for function, value in (*functions, *properties)]
+        return [(function, tensors) for function, tensors in found if tensors]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -20,7 +20,7 @@ from remat_gen.capture.observe.reading_outputs import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
-from remat_gen.capture.refuse.left_out import LeftOut, watched_saving
+from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looks import run_looking
@@ -51,7 +51,7 @@ class Returned:
     """The model's outputs: `value` is what it returned, with fake tensors as leaves.
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
-    `seeded` tells whether it set the random seed; `saving` what it does itself about what autograd
+    `seeded` tells whether it used the random seed; `saving` what it does itself about what autograd
     saves; `positions` what transformers asked of them; `asked` who asks if
     it is compiled; `masks` what nn.Transformer asked of its masks.
     """
@@ -60,7 +60,7 @@ class Returned:
     leaves: tuple[Leaf, ...]  # in the order of torch's pytree
     replaced: tuple[str, ...] = ()
     seeded: bool = False
-    saving: tuple[LeftOut, ...] = ()
+    saving: Saving = field(default_factory=Saving)
     positions: Positions = field(default_factory=Positions)
     asked: Asked = field(default_factory=Asked)
     masks: Masks = field(default_factory=Masks)
@@ -132,13 +132,13 @@ def run_on_fakes(
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )
             made = _made(model, state)
-        seeded = seeds.was_set or torch.initial_seed() != _SEED
+        seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
     _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(
         returned,
-        saving=tuple(saving.values()),
+        saving=saving,
         positions=positions,
         asked=asked,
         masks=masks,
@@ -189,11 +189,11 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_questions() as asked,
         ):
             value = model(*args, **kwargs)
-        seeded = seeds.was_set or torch.initial_seed() != _SEED
+        seeded = seeds.is_used or torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
     returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=tuple(saving.values()), positions=positions, asked=asked)
+    return replace(returned, saving=saving, positions=positions, asked=asked)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,9 @@ import torch
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.process.replaced import replaced
 
-SETTERS = frozenset({"manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"})
+_SEEDING = frozenset(
+    {"initial_seed", "manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"}
+)
 
 
 @contextmanager
@@ -30,17 +32,18 @@ def kept_generators() -> Iterator[None]:
 
 @dataclass(slots=True)
 class WatchedGenerator:
-    """torch's default generator, as the functions of `torch.random` see it: knows if it was set.
+    """torch's default generator, as the functions of `torch.random` see it.
 
-    A state that is put back at the end (`torch.random.fork_rng`) leaves no other trace.
+    It knows if its seed was asked for or set: a state that is put back at the end
+    (`torch.random.fork_rng`) leaves no other trace.
     """
 
     generator: torch.Generator
-    was_set: bool = False
+    is_used: bool = False
 
     def __getattr__(self, name: str) -> Any:
         """Return what the generator has."""
-        self.was_set |= name in SETTERS and not _asked_by_compiler()
+        self.is_used |= name in _SEEDING and not _asked_by_compiler()
         return getattr(self.generator, name)
 
 
@@ -54,7 +57,7 @@ def _asked_by_compiler() -> bool:
 
 @contextmanager
 def watched_seeds() -> Iterator[WatchedGenerator]:
-    """Watch whether anything sets the seed or the state of the default generator."""
+    """Watch whether anything asks for the default generator's seed, or sets it or the state."""
     watched = WatchedGenerator(torch.default_generator)
     with replaced(torch.random, "default_generator", watched):
         yield watched

@@ -145,7 +145,7 @@ class _Timer:
             progress(operation.target, done, 2 * len(distinct))
             timed = self._time(operation, fills_for(self.device))
             if timed:
-                self._refuse_other_layouts(operation, timed.fill)
+                self._run_once(operation, timed.fill)
                 runnables[text] = timed
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
             progress(first.operation.target, done, 2 * len(distinct))
@@ -168,15 +168,17 @@ class _Timer:
                 kind_of(self.device).free_unused()  # a failed attempt's would fail the next
         return None
 
-    def _refuse_other_layouts(self, operation: Operation, fill: Fill) -> None:
-        """Refuse what a kernel lays out otherwise than the trace says: what reads it goes by that.
+    def _run_once(self, operation: Operation, fill: Fill) -> None:
+        """Keep what a kernel makes that others read; refuse another layout than the trace says.
 
-        Only on the CPU, where the trace has the layouts of its kernels.
+        Only on the CPU: there the trace has the layouts of its kernels, and those survive numbers
+        that they refuse.
         """
         if self.device.type != "cpu":
             return
         results = _call(operation, self.synthesizer.inputs(operation, fill))()
         tensors = results if isinstance(results, list | tuple) else (results,)
+        self.synthesizer.keep(operation, tensors)
         for name, found in zip(operation.outputs, tensors, strict=False):
             if name and isinstance(found, torch.Tensor):
                 traced = self.synthesizer.graph.tensors[name]

@@ -1,8 +1,9 @@
 """Make real tensors for one operation, so that it can be run alone.
 
-Floats are normal random numbers from an own generator; integers are the example's where the user
-handed one in, else zeros, which every indexing operation accepts. Tensors of one storage share one
-storage here too: what aliases in the step aliases, and no byte is held twice.
+Floats are normal random numbers from an own generator. Integers are the example's where the user
+handed one in, or what an operation has made that was run so; else zeros, which every indexing
+operation accepts. Tensors of one storage share one storage here too: what aliases in the step
+aliases, and no byte is held twice.
 """
 
 from __future__ import annotations
@@ -19,13 +20,19 @@ from remat_gen.capture.lower.shorter_steps import extent
 from remat_gen.ir.graph import Graph, Operation, Tensor, refs_in
 
 _PATTERN_ELEMENTS = 1 << 16
+_MOST_KEPT = 1 << 20  # numbers of one tensor
+_CONVERSIONS = frozenset("aten._to_copy.default aten.view.dtype".split())
 
 
 class Fill(Enum):
-    """How floats are drawn: some operations (bernoulli, log) accept probabilities only."""
+    """How floats are drawn: some operations (bernoulli, log) accept probabilities only.
+
+    With `ZEROS` no integers are those that operations have made.
+    """
 
     NORMAL = "normal"
     PROBABILITY = "probability"
+    ZEROS = "zeros"
 
 
 @dataclass(slots=True)
@@ -38,7 +45,20 @@ class Synthesizer:
 
     graph: Graph
     examples: Mapping[str, torch.Tensor]
+    _made: dict[str, torch.Tensor] = field(default_factory=dict)
     _patterns: dict[tuple[str, torch.dtype, Fill], torch.Tensor] = field(default_factory=dict)
+
+    def keep(self, operation: Operation, results: Iterable[object]) -> None:
+        """Keep the integers that an operation has made, for those that read them.
+
+        Where bags begin decides what the backward of an embedding takes. Not what floats become:
+        those here are any numbers.
+        """
+        for name, result in zip(operation.outputs, results, strict=False):
+            wanted = name and isinstance(result, torch.Tensor) and _is_integer(result.dtype)
+            small = wanted and result.numel() <= _MOST_KEPT
+            if small and operation.target not in _CONVERSIONS:
+                self._made[name] = result
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
         """Return a tensor for each tensor that the operation reads, by name."""
@@ -47,7 +67,7 @@ class Synthesizer:
         flats: dict[tuple[str, str], torch.Tensor] = {}
         for key, elements in _extents(tensors).items():
             sharing = [t for t in tensors if (t.storage, t.dtype) == key]
-            flats[key] = self._example(sharing, elements)
+            flats[key] = self._example(sharing, elements, fill)
             if flats[key].numel() < elements or elements == 0:
                 flats[key] = self._flat(sharing[0], elements, fill)
         made = {
@@ -56,14 +76,15 @@ class Synthesizer:
         }
         return {n: t.conj() if is_conjugate(self.graph, n) else t for n, t in made.items()}
 
-    def _example(self, sharing: list[Tensor], elements: int) -> torch.Tensor:
-        """Return a flat copy of the user's integer tensor, or an empty tensor if it has none."""
+    def _example(self, sharing: list[Tensor], elements: int, fill: Fill) -> torch.Tensor:
+        """Return a flat copy of an integer tensor that there is, or an empty tensor."""
         storage = sharing[0].storage
-        for name, example in self.examples.items():
+        made = {} if fill is Fill.ZEROS else self._made
+        for name, example in (*self.examples.items(), *made.items()):
             known = self.graph.tensors.get(name)
             if known is None or known.storage != storage or known.dtype != sharing[0].dtype:
                 continue
-            if example.is_floating_point() or example.is_complex():
+            if not _is_integer(example.dtype):
                 continue
             whole = torch.empty(0, dtype=example.dtype, device=example.device)
             whole.set_(example.untyped_storage())
@@ -72,7 +93,7 @@ class Synthesizer:
 
     def _flat(self, tensor: Tensor, elements: int, fill: Fill) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, tensor.dtype)
-        if not (dtype.is_floating_point or dtype.is_complex):
+        if _is_integer(dtype):
             return torch.zeros(elements, dtype=dtype, device=tensor.device)
         flat = torch.empty(elements, dtype=dtype, device=tensor.device)
         pattern = self._pattern(tensor.device, dtype, fill)
@@ -92,6 +113,10 @@ class Synthesizer:
                 numbers = torch.rand(_PATTERN_ELEMENTS, generator=generator)
             self._patterns[device, dtype, fill] = numbers.to(dtype).to(device)
         return self._patterns[device, dtype, fill]
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def fills_for(device: torch.device) -> tuple[Fill, ...]:

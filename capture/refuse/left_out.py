@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
-from torch.utils.checkpoint import CheckpointFunction
 
 from remat_gen.capture.process.replaced import replaced
+from remat_gen.capture.refuse.checkpoints import watched_checkpoints
+from remat_gen.capture.refuse.places import NOBODYS
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
 
 _CHECKPOINT = "torch.utils.checkpoint"
 _ON_HOST = "save_on_cpu"
 _HOOKS = "saved_tensors_hooks"
-_TORCH = str(Path(torch.__file__).parent)
+_OTHER_VALUES = (
+    f"forward puts hooks on what autograd saves ({_HOOKS}), which a planned forward would not "
+    "call: leave them out"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +46,49 @@ class LeftOut:
         return f"{self.what} ({self.where})"
 
 
+@dataclass(slots=True)
+class Saving:
+    """What a forward does itself about what autograd saves: each once, with its first line.
+
+    `refused` says why no plan has the same numbers, "" where it has.
+    """
+
+    used: dict[str, LeftOut] = field(default_factory=dict)
+    refused: str = ""
+
+    def note(self, what: str, refused: str) -> None:
+        """Note that the line which runs uses something."""
+        where = _caller()
+        self.used.setdefault(what, LeftOut(what, where))
+        self.refused = self.refused or (f"{where}: {refused}" if refused else "")
+
+    def refuse(self) -> None:
+        """Refuse it where a plan would have other numbers.
+
+        Raises:
+            TraceError: it would.
+        """
+        if self.refused:
+            raise TraceError(self.refused)
+
+
 @contextlib.contextmanager
-def watched_saving() -> Iterator[dict[str, LeftOut]]:
-    """Yield a dict that fills with what a forward uses while it runs: each once, its first line."""
-    found: dict[str, LeftOut] = {}
+def watched_saving() -> Iterator[Saving]:
+    """Yield what fills with what a forward uses while it runs."""
+    saving = Saving()
     enter = saved_tensors_hooks.__enter__
-    again: Callable[..., Any] = CheckpointFunction.forward
 
     def watched_enter(hooks: saved_tensors_hooks) -> None:
-        found.setdefault(name := _name_of(hooks), LeftOut(name, _caller()))
+        if type(hooks).__module__ != _CHECKPOINT:
+            on_host = isinstance(hooks, save_on_cpu)
+            saving.note(*(_ON_HOST, "") if on_host else (_HOOKS, _OTHER_VALUES))
         enter(hooks)
-
-    def watched_forward(*args: Any) -> Any:  # of use_reentrant=True
-        found.setdefault(_CHECKPOINT, LeftOut(_CHECKPOINT, _caller()))
-        return again(*args)
 
     with (
         replaced(saved_tensors_hooks, "__enter__", watched_enter),
-        replaced(CheckpointFunction, "forward", staticmethod(watched_forward)),
+        watched_checkpoints(partial(saving.note, _CHECKPOINT)),
     ):
-        yield found
-
-
-def refuse_hooked_saving(found: Iterable[LeftOut]) -> None:
-    """Refuse hooks that may bring other values back than were saved.
-
-    Raises:
-        TraceError: forward puts such hooks on what autograd saves.
-    """
-    for use in found:
-        if use.what == _HOOKS:
-            raise TraceError(
-                f"{use.where}: forward puts hooks on what autograd saves ({_HOOKS}), which a "
-                "planned forward would not call: leave them out"
-            )
+        yield saving
 
 
 def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
@@ -89,15 +101,9 @@ def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
     return ()
 
 
-def _name_of(hooks: saved_tensors_hooks) -> str:
-    if type(hooks).__module__ == _CHECKPOINT:
-        return _CHECKPOINT
-    return _ON_HOST if isinstance(hooks, save_on_cpu) else _HOOKS
-
-
 def _caller() -> str:
     """Return the innermost line that is not torch's."""
     frame = sys._getframe(2)
-    while frame.f_back and frame.f_code.co_filename.startswith((_TORCH, __file__)):
+    while frame.f_back and frame.f_code.co_filename.startswith(NOBODYS):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -109,7 +109,7 @@ def hooks_aside(model: nn.Module) -> Iterator[None]:
 
 
 def refuse_seeds(seeded: bool) -> None:
-    """Refuse a forward that sets the random seed: a trace does not show it.
+    """Refuse a forward that sets the random seed or asks for it: a trace does not show it.
 
     Raises:
         TraceError: it does.
@@ -117,7 +117,8 @@ def refuse_seeds(seeded: bool) -> None:
     if seeded:
         raise TraceError(
             "forward sets the random seed or the generator's state (torch.random.fork_rng puts it "
-            "back), which a planned forward would not do: do it outside of forward"
+            "back), or asks for the seed, which a planned forward would not do: do it outside of "
+            "forward"
         )
 
 

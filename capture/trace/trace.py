@@ -37,7 +37,7 @@ from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.host_draws import told_apart
-from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns, refuse_hooked_saving
+from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns
 from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.refusals import (
@@ -66,6 +66,7 @@ from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
 from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.shorter_call import at_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
+from remat_gen.capture.values.cached import refuse_stale
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.where_done import told_where
@@ -153,7 +154,8 @@ def trace(
         if stands_for:
             _refuse_host_draws(model, call, looks)
         refuse_seeds(returned.seeded)
-        refuse_hooked_saving(returned.saving)
+        returned.saving.refuse()
+        refuse_stale(model, call, reads.caches, looks)
         source = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, reads, source, stands_for, looks, first)
         there = first.held() if first else nullcontext()
@@ -334,7 +336,7 @@ class _Step:
         return () if looks else unread(self.model, self.call, self.returned, read)
 
     def _left_out(self, graph: Graph) -> tuple[LeftOut, ...]:
-        return (*self.returned.saving, *backward_of_rnns(self.model, graph))
+        return (*self.returned.saving.used.values(), *backward_of_rnns(self.model, graph))
 
 
 def _refuse_host_draws(model: nn.Module, call: Call, looks: Looks | None) -> None:

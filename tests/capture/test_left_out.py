@@ -52,6 +52,49 @@ def test_each_is_named_once_with_its_first_line(tmp_path: Path) -> None:
     assert found.where == f"net.py:{line_of(text, 'checkpoint(self.a')}"
 
 
+NORM = "self.a = nn.BatchNorm1d(8)\nself.b = nn.Linear(8, 8)"
+DROP = "self.a = nn.Sequential(nn.Linear(8, 8), nn.Dropout())\nself.b = nn.Linear(8, 8)"
+FROZEN = f"{INIT}\nself.a.requires_grad_(False)"
+# the model, how it is checkpointed, and what is said; "" where it is planned
+CHANGING = {
+    "draws others": (DROP, "use_reentrant=False, preserve_rng_state=False", "draws random numbers"),
+    "draws the same": (DROP, "use_reentrant=False", ""),
+    "draws nothing": (INIT, "use_reentrant=False, preserve_rng_state=False", ""),
+    "BatchNorm": (NORM, "use_reentrant=False", r"writes into a tensor.*\(BatchNorm into its"),
+    "BatchNorm without statistics": (
+        NORM.replace("(8)", "(8, track_running_stats=False)", 1),
+        "use_reentrant=False",
+        "",
+    ),
+    "writes into what it gets": (
+        "self.a = nn.ReLU(True)\nself.b = nn.Linear(8, 8)",
+        "use_reentrant=False",
+        "writes into a tensor",
+    ),
+    "no gradient comes in": (INIT, "use_reentrant=True", "gives the parameters inside no gradient"),
+    "no gradient, none needed": (FROZEN, "use_reentrant=True", ""),
+}
+
+
+@pytest.mark.limit(
+    "a checkpoint in `forward` that changes numbers: around BatchNorm in training, around dropout "
+    "with `preserve_rng_state=False`, `use_reentrant=True` where no input of it requires grad",
+    "refused with your line and what to do; others are left out",
+)
+@pytest.mark.parametrize(("init", "how", "says"), CHANGING.values(), ids=CHANGING)
+def test_checkpoints_that_change_numbers_are_refused(
+    tmp_path: Path, init: str, how: str, says: str
+) -> None:
+    """Planned without them, buffers were updated once, and the stream moved less."""
+    text = source(init, f"return self.b(checkpoint(self.a, x, {how})).sum()", before=BEFORE)
+    if not says:
+        assert len(traced(tmp_path, text).left_out) == 1
+        return
+    line = line_of(text, "return self.b(checkpoint")
+    with pytest.raises(TraceError, match=rf"net\.py:{line}: .*{says}"):
+        traced(tmp_path, text)
+
+
 @pytest.mark.limit(
     "`saved_tensors_hooks` in `forward` that may change what is saved (rounding, compression)",
     "refused with your line; `torch.utils.checkpoint` and `save_on_cpu` are left out",

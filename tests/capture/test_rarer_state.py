@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from tracing import LINEAR, source, traced
+from tracing import LINEAR, line_of, source, traced
 
 from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import trace_loaded
@@ -372,3 +372,48 @@ def test_a_cache_is_emptied_of_what_a_run_on_fakes_left_there(tmp_path: Path) ->
     assert isinstance(ramp, functools._lru_cache_wrapper)
     trace_loaded(loaded)
     assert type(ramp(8)) is torch.Tensor
+
+
+OF_SELF = "@functools.lru_cache\ndef kept(net):\n    return {}\n\n"
+# what a cached function makes of the model, and what is said to follow from what
+STALE = {
+    "random numbers": ("torch.rand(8)", "random numbers"),
+    "a parameter": ("net.lin.weight[0].exp()", r"self\.lin\.weight"),
+    "a buffer that changes": ("net.norm.running_mean + 1", r"self\.norm\.running_mean"),
+}
+
+
+@pytest.mark.limit(
+    "a function with a cache (`functools.cache`, `cached_property`) that returns tensors made of "
+    "random numbers, parameters, inputs or changing buffers",
+    "refused with its line; those of constants are planned",
+)
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(("made", "of"), STALE.values(), ids=STALE)
+def test_what_a_cache_keeps_of_one_step(tmp_path: Path, made: str, of: str, warm: bool) -> None:
+    """Dynamo looks through caches: a plan made anew in each step what eager makes once."""
+    text = source(
+        f"{LINEAR}\nself.norm = nn.BatchNorm1d(8)",
+        "return (self.norm(self.lin(x)) * kept(self)).sum()",
+        before=BEFORE + OF_SELF.format(made),
+    )
+    path = tmp_path / "net.py"
+    path.write_text(text, encoding="utf-8")
+    loaded = load(path, None, None, "cpu")
+    if warm:
+        loaded.model(*loaded.args)
+    line = line_of(text, "def kept") - 1
+    with pytest.raises(TraceError, match=rf"net\.py:{line}: kept keeps .*follows from {of}:"):
+        trace_loaded(loaded)
+
+
+def test_what_a_cached_property_keeps_of_one_step(tmp_path: Path) -> None:
+    made = "def doubled(self):\n        return 2 * self.st.weight\n\n"
+    doubled = f"    @functools.cached_property\n    {made}"
+    text = source(
+        f"{LINEAR}\nself.st = nn.Linear(8, 8)", f"{H}return (h @ self.doubled).sum()", before=BEFORE
+    )
+    text = text.replace("    def forward(self, x):\n", f"{doubled}    def forward(self, x):\n")
+    line = text[: text.rindex("def doubled")].count("\n")  # of what decorates it
+    with pytest.raises(TraceError, match=rf"net\.py:{line}: Net\.doubled keeps .*self\.st\.weight"):
+        traced(tmp_path, text)

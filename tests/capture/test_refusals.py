@@ -253,6 +253,11 @@ WITHOUT_A_LINE = {
         r"requires_grad_\(\) on an argument",
     ),
     "seed": (LINEAR, "torch.manual_seed(3)\nreturn self.lin(x)", "sets the random seed"),
+    "seed that is asked for": (
+        LINEAR,
+        "return self.lin(x) * (torch.initial_seed() % 7)",
+        "asks for the seed",
+    ),
     "generator state": (
         LINEAR + "\nself.state = torch.get_rng_state()",
         "torch.set_rng_state(self.state)\nreturn self.lin(x)",
@@ -322,6 +327,7 @@ TOLD = {
     "class attribute": ("class attributes that `forward` changes", "refused with its name"),
     "global variable": ("global variables that `forward` changes", "refused with its name"),
     "seed": ("`torch.manual_seed` in `forward`", "refused; set it before the step"),
+    "seed that is asked for": ("`torch.initial_seed` in `forward`", "refused; pass it in"),
     "generator state": ("`torch.set_rng_state` in `forward`", "refused; set it before the step"),
     "lazy": (
         "a lazy module that has not run (`nn.LazyLinear`)",

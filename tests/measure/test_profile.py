@@ -144,6 +144,34 @@ def test_the_users_integers_are_used(build: Builder) -> None:
     assert refused.operations["embedding"].modelled
 
 
+def test_what_an_embedding_bag_takes_depends_on_where_its_bags_begin(build: Builder) -> None:
+    """Of empty bags, as zeros say, the gradient of a maximum has no rows to gather."""
+    table = build.tensor("table", (50, 64))
+    build.tensor("ids", (512, 40), "int64")
+    flat = build.tensor("flat", (512 * 40,), "int64", storage="ids")
+    starts, d_e = build.tensor("starts", (512,), "int64"), build.tensor("d_e", (512, 64))
+    build.tensor("e", (512, 64)), build.tensor("d_table", (50, 64))
+    parts = [build.tensor(name, (512,), "int64") for name in ("bag", "size")]
+    parts.append(build.tensor("rows", (512, 64), "int64"))
+    build.operation("aten.arange.start_step", [0, 512 * 40, 40], ["starts"])
+    outputs = ["e", "bag", "size", "rows"]
+    build.operation("aten._embedding_bag.default", [table, flat, starts, False, 2], outputs)
+    args = [d_e, flat, starts, *parts, 50, False, 2, False, None]
+    backward = build.operation("aten._embedding_bag_backward.default", args, ["d_table"])
+    users = torch.arange(512 * 40).remainder(50).view(512, 40)
+    workspace = costs(build, {"ids": users}).operations[backward.name].workspace_bytes
+    assert workspace > 512 * 64 * 4
+
+
+def test_integers_that_another_operation_refuses_are_zeros_there(build: Builder) -> None:
+    x, table = build.tensor("x", (9,)), build.tensor("table", (4, 8))
+    order = build.tensor("order", (9,), "int64")
+    build.tensor("y", (9, 8))
+    build.operation("aten.argsort.default", [x], ["order"])
+    build.operation("aten.embedding.default", [table, order], ["y"], name="embedding")
+    assert not costs(build).operations["embedding"].modelled
+
+
 def test_a_result_that_lies_otherwise_than_traced_is_refused(build: Builder) -> None:
     """What reads it, a view or the draws of a dropout, goes by the layout of the trace."""
     x = build.tensor("x", (8, 4), stride=(1, 8))

@@ -71,6 +71,30 @@ def test_integers_without_an_example_are_zeros() -> None:
     assert Synthesizer(build.graph(), {}).inputs(operation)["i"].tolist() == [0, 0, 0]
 
 
+def test_integers_that_an_operation_has_made_are_used() -> None:
+    """The backward of an EmbeddingBag takes more where its bags are not all empty."""
+    build = Builder()
+    x, i = build.tensor("x", (3,)), build.tensor("i", (3,), "int64")
+    makes = build.operation("aten.argsort.default", [x], ["i"])
+    reads = build.operation("aten.neg.default", [i], ["y"])
+    synthesizer = Synthesizer(build.graph(), {})
+
+    synthesizer.keep(makes, [torch.tensor([2, 0, 1])])
+
+    assert synthesizer.inputs(reads)["i"].tolist() == [2, 0, 1]
+    assert synthesizer.inputs(reads, Fill.ZEROS)["i"].tolist() == [0, 0, 0]
+
+
+def test_what_floats_become_is_not_kept() -> None:
+    build = Builder()
+    x, i = build.tensor("x", (3,)), build.tensor("i", (3,), "int64")
+    casts = build.operation("aten._to_copy.default", [x], ["i"])
+    reads = build.operation("aten.neg.default", [i], ["y"])
+    synthesizer = Synthesizer(build.graph(), {})
+    synthesizer.keep(casts, [torch.tensor([-2, 900, 1])])
+    assert synthesizer.inputs(reads)["i"].tolist() == [0, 0, 0]
+
+
 def test_the_global_stream_stays() -> None:
     build = Builder()
     operation = build.operation("aten.neg.default", [build.tensor("x", (3,))], ["y"])

@@ -1,0 +1,99 @@
+"""Checkpoints of forward's own that change numbers: what runs in them, as long as it runs.
+
+A plan leaves checkpoints out and decides anew what runs again. That is the same step but where
+running again does something else: draws anew, writes once more, gives no gradients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils import checkpoint as torchs
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointFunction
+
+from remat_gen.capture.process.replaced import replaced
+
+_DRAWS = (
+    "what is checkpointed here draws random numbers, and backward draws others "
+    "(preserve_rng_state=False): leave the checkpoint out, or that argument"
+)
+_WRITES = (
+    "what is checkpointed here writes into a tensor from outside (BatchNorm into its statistics), "
+    "and does so once more in backward: leave the checkpoint out, a plan runs again what it must"
+)
+_NO_GRADIENT = (
+    "nothing that goes into the checkpoint here requires grad, so that use_reentrant=True gives "
+    "the parameters inside no gradient: leave the checkpoint out, or pass use_reentrant=False"
+)
+
+Report = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def watched_checkpoints(report: Report) -> Iterator[None]:
+    """Report each checkpoint that a forward runs, as it begins, with "" or why no plan has it."""
+    reentrant: Callable[..., Any] = CheckpointFunction.forward
+    others = torchs._checkpoint_without_reentrant_generator
+
+    def watched_reentrant(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
+        report("")
+        needs = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
+        with _Inside(report, preserve, gives_gradients=needs):
+            return reentrant(ctx, function, preserve, *args)
+
+    def watched_other(function: Any, preserve: bool = True, *rest: Any, **named: Any) -> Any:
+        report("")
+        with _Inside(report, preserve, gives_gradients=True):
+            yield from others(function, preserve, *rest, **named)
+
+    with (
+        replaced(CheckpointFunction, "forward", staticmethod(watched_reentrant)),
+        replaced(torchs, "_checkpoint_without_reentrant_generator", watched_other),
+    ):
+        yield
+
+
+class _Inside(TorchDispatchMode):
+    """Reports what runs inside of a checkpoint, where running it again does something else."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, report: Report, preserves: bool, *, gives_gradients: bool) -> None:
+        super().__init__()
+        self._report, self._preserves, self._gives_gradients = report, preserves, gives_gradients
+        self._made: dict[int, torch.Tensor] = {}  # by storage
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, and look at it."""
+        read = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        if not self._preserves and torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            self._report(_DRAWS)
+        if not self._gives_gradients and any(t.requires_grad for t in _tensors((args, kwargs))):
+            self._report(_NO_GRADIENT)
+        if any(_storage(tensor) not in self._made for tensor in _written(func, args)):
+            self._report(_WRITES)
+        result = func(*args, **(kwargs or {}))
+        self._made |= {_storage(t): t for t in _tensors(result) if _storage(t) not in read}
+        return result
+
+
+def _written(func: Any, args: tuple[Any, ...]) -> list[torch.Tensor]:
+    """Return the positional arguments that an operation writes into."""
+    arguments = func._schema.arguments if isinstance(func, torch._ops.OpOverload) else ()
+    pairs = zip(arguments, args, strict=False)
+    return _tensors([value for a, value in pairs if a.alias_info and a.alias_info.is_write])
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
