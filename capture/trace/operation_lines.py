@@ -61,7 +61,7 @@ def run_told(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 @contextlib.contextmanager
 def backward_told() -> Iterator[None]:
     """Tell the lines of functions of the user's that run in backward, too."""
-    run = partial(_run_backward, torch.autograd._engine_run_backward)
+    run = partial(_run_backward, torch.autograd.graph._engine_run_backward)
     with replaced(torch.autograd, "_engine_run_backward", run):
         yield
 
