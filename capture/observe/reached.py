@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from remat_gen.capture.observe.assumed import is_plain
-from remat_gen.capture.observe.caches import Caches
 from remat_gen.capture.observe.read_code import member_of
 from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNamespace, is_key
 from remat_gen.capture.observe.telling import Telling
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import acts_for_forward, is_bound, is_of_library
 from remat_gen.capture.process.state import OF_PARAMETERS
 

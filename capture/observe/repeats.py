@@ -23,9 +23,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from remat_gen.capture.observe.assumed import File, fetch
-from remat_gen.capture.observe.caches import Caches
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import is_users
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.capture.refuse.side_effects import DrawError, KeptError

@@ -54,10 +54,10 @@ class Synthesizer:
         Where bags begin decides what the backward of an embedding takes. Not what floats become:
         those here are any numbers.
         """
+        if operation.target in _CONVERSIONS:
+            return
         for name, result in zip(operation.outputs, results, strict=False):
-            wanted = name and isinstance(result, torch.Tensor) and _is_integer(result.dtype)
-            small = wanted and result.numel() <= _MOST_KEPT
-            if small and operation.target not in _CONVERSIONS:
+            if name and isinstance(result, torch.Tensor) and _is_small_integer(result):
                 self._made[name] = result
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
@@ -117,6 +117,10 @@ class Synthesizer:
 
 def _is_integer(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def _is_small_integer(tensor: torch.Tensor) -> bool:
+    return _is_integer(tensor.dtype) and tensor.numel() <= _MOST_KEPT
 
 
 def fills_for(device: torch.device) -> tuple[Fill, ...]:

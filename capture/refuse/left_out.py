@@ -18,7 +18,7 @@ from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from remat_gen.capture.process.replaced import replaced
-from remat_gen.capture.refuse.checkpoints import watched_checkpoints
+from remat_gen.capture.refuse.changing_checkpoints import watched_checkpoints
 from remat_gen.capture.refuse.places import NOBODYS
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph

@@ -32,7 +32,7 @@ from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
-from remat_gen.capture.observe.caches import Caches
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state

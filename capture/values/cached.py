@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from remat_gen.capture.load.arguments import Call
-from remat_gen.capture.observe.caches import Caches
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.places import place_of
 from remat_gen.capture.values.followed import RANDOM
@@ -29,8 +29,9 @@ def refuse_stale(model: nn.Module, call: Call, caches: Caches, looks: Looks | No
         return
     with caches.emptied():
         run = run_recorded(model, call, looks or Looks())
-        for function, tensors in caches.held() if run else ():
-            _refuse_stale(function, tensors, run)
+        for function, tensors in caches.held():
+            if run is not None:
+                _refuse_stale(function, tensors, run)
 
 
 def _refuse_stale(function: Any, tensors: list[Tensor], run: Recorded) -> None:

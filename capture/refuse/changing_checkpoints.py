@@ -64,7 +64,7 @@ class _Inside(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, report: Report, preserves: bool, *, gives_gradients: bool) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self._report, self._preserves, self._gives_gradients = report, preserves, gives_gradients
         self._made: dict[int, torch.Tensor] = {}  # by storage
 
@@ -96,4 +96,4 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
