@@ -98,6 +98,10 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
     forward = getattr(module.forward, "__qualname__", "object").rpartition(".<locals>.")[2]
     if path and forward not in (f"{kind.__name__}.forward", "_forward_unimplemented"):
         words += f" with {forward}"
+    for hook in chain.from_iterable(vars(module)[name].values() for name in HOOKS):
+        if path and hook.__module__ != "transformers.utils.output_capturing":
+            name = getattr(hook, "__qualname__", type(hook).__name__)
+            words += f" with hook {name.rpartition('.<locals>.')[2]}"
     return words if module.training or not path else f"{words} in eval mode"
 
 

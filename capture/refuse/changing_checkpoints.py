@@ -31,24 +31,22 @@ _NO_GRADIENT = (
     "the parameters inside no gradient: leave the checkpoint out, or pass use_reentrant=False"
 )
 
-Report = Callable[[str], None]
+Refuse = Callable[[str], None]
 
 
 @contextlib.contextmanager
-def watched_checkpoints(report: Report) -> Iterator[None]:
-    """Report each checkpoint that a forward runs, as it begins, with "" or why no plan has it."""
+def watched_checkpoints(note: Callable[[], Refuse]) -> Iterator[None]:
+    """Note each checkpoint that a forward runs, as it begins; refuse those that no plan has."""
     reentrant: Callable[..., Any] = CheckpointFunction.forward
     others = torchs._checkpoint_without_reentrant_generator
 
     def watched_reentrant(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
-        report("")
         needs = any(isinstance(a, torch.Tensor) and a.requires_grad for a in args)
-        with _Inside(report, preserve, gives_gradients=needs):
+        with _Inside(note(), preserve, gives_gradients=needs):
             return reentrant(ctx, function, preserve, *args)
 
     def watched_other(function: Any, preserve: bool = True, *rest: Any, **named: Any) -> Any:
-        report("")
-        with _Inside(report, preserve, gives_gradients=True):
+        with _Inside(note(), preserve, gives_gradients=True):
             yield from others(function, preserve, *rest, **named)
 
     with (
@@ -59,13 +57,13 @@ def watched_checkpoints(report: Report) -> Iterator[None]:
 
 
 class _Inside(TorchDispatchMode):
-    """Reports what runs inside of a checkpoint, where running it again does something else."""
+    """Refuses what runs inside of a checkpoint, where running it again does something else."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, report: Report, preserves: bool, *, gives_gradients: bool) -> None:
+    def __init__(self, refuse: Refuse, preserves: bool, *, gives_gradients: bool) -> None:
         TorchDispatchMode.__init__(self)
-        self._report, self._preserves, self._gives_gradients = report, preserves, gives_gradients
+        self._refuse, self._preserves, self._gives_gradients = refuse, preserves, gives_gradients
         self._made: dict[int, torch.Tensor] = {}  # by storage
 
     def __torch_dispatch__(
@@ -74,11 +72,11 @@ class _Inside(TorchDispatchMode):
         """Run an operation, and look at it."""
         read = {_storage(tensor) for tensor in _tensors((args, kwargs))}
         if not self._preserves and torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
-            self._report(_DRAWS)
+            self._refuse(_DRAWS)
         if not self._gives_gradients and any(t.requires_grad for t in _tensors((args, kwargs))):
-            self._report(_NO_GRADIENT)
+            self._refuse(_NO_GRADIENT)
         if any(_storage(tensor) not in self._made for tensor in _written(func, args)):
-            self._report(_WRITES)
+            self._refuse(_WRITES)
         result = func(*args, **(kwargs or {}))
         self._made |= {_storage(t): t for t in _tensors(result) if _storage(t) not in read}
         return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -56,11 +56,14 @@ class Saving:
     used: dict[str, LeftOut] = field(default_factory=dict)
     refused: str = ""
 
-    def note(self, what: str, refused: str) -> None:
-        """Note that the line which runs uses something."""
-        where = _caller()
-        self.used.setdefault(what, LeftOut(what, where))
-        self.refused = self.refused or (f"{where}: {refused}" if refused else "")
+    def note(self, what: str) -> Callable[[str], None]:
+        """Note that the line which runs uses something; return what takes why no plan has that."""
+        here = LeftOut(what, _caller())
+        self.used.setdefault(what, here)
+        return partial(self._refuse, here)
+
+    def _refuse(self, here: LeftOut, reason: str) -> None:
+        self.refused = self.refused or f"{here.where}: {reason}"
 
     def refuse(self) -> None:
         """Refuse it where a plan would have other numbers.
@@ -80,8 +83,9 @@ def watched_saving() -> Iterator[Saving]:
 
     def watched_enter(hooks: saved_tensors_hooks) -> None:
         if type(hooks).__module__ != _CHECKPOINT:
-            on_host = isinstance(hooks, save_on_cpu)
-            saving.note(*(_ON_HOST, "") if on_host else (_HOOKS, _OTHER_VALUES))
+            refuse = saving.note(_ON_HOST if isinstance(hooks, save_on_cpu) else _HOOKS)
+            if not isinstance(hooks, save_on_cpu):
+                refuse(_OTHER_VALUES)
         enter(hooks)
 
     with (

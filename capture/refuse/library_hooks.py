@@ -16,11 +16,6 @@ INSTALLED = "_output_capturing_hooks_installed"
 LIBRARY = "transformers.utils.output_capturing"
 
 
-def has_library_hooks(model: nn.Module) -> bool:
-    """Tell whether a module of the model has such a hook."""
-    return any(_of_library(module) for module in model.modules())
-
-
 def _of_library(module: nn.Module) -> list[int]:
     return [key for key, hook in module._forward_hooks.items() if hook.__module__ == LIBRARY]
 

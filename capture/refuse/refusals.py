@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Container, Iterator, Mapping
+import types
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,20 +23,36 @@ class ReplacedError(TraceError):
 
 
 def refuse_hooks(model: nn.Module) -> None:
-    """Refuse hooks on submodules: the planned forward calls none.
+    """Refuse hooks on submodules that a trace of forward has not as they are.
 
-    Those on the model itself are called around it, unless they make a weight anew in every step.
+    Those of forward are a part of it, where all that they hold is modules of the model. Those on
+    the model itself are called around it, unless they make a weight anew in every step.
 
     Raises:
-        TraceError: a module has a hook.
+        TraceError: a module has another hook.
     """
+    modules = set(model.modules())
     for name, module in model.named_modules():
-        if any(map(_makes_weights, hooks_of(module))) or (name and hooks_of(module)):
-            raise TraceError(
-                f"{name or type(model).__name__} has a hook, which a planned forward would not "
-                "call as it should: remove it, or do its work in forward (weight_norm and "
-                "spectral_norm: use those of torch.nn.utils.parametrizations)"
-            )
+        forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+        for hook in hooks_of(module):
+            traced = hook in forwards and _holds_nothing_beside(hook, modules)
+            if _makes_weights(hook) or (name and not traced):
+                raise TraceError(
+                    f"{name or type(model).__name__} has a hook "
+                    f"({getattr(hook, '__qualname__', type(hook).__name__)}), which a planned "
+                    "forward would not call as it should: remove it, or do its work in forward "
+                    "(weight_norm and spectral_norm: use those of torch.nn.utils.parametrizations)"
+                )
+
+
+def _holds_nothing_beside(hook: Any, modules: Collection[nn.Module]) -> bool:
+    """Tell whether a hook is a function that has no values of its own, but for these modules."""
+    function = getattr(hook, "__func__", hook)
+    held = [getattr(function, name, None) for name in ("__closure__", "__defaults__")]
+    held += [getattr(function, "__kwdefaults__", None), vars(function) or None]
+    owner = getattr(hook, "__self__", None)
+    is_plain = isinstance(function, types.FunctionType) and held == [None] * 4
+    return is_plain and (owner is None or owner in modules)
 
 
 def refuse_other_self(model: nn.Module) -> None:

@@ -38,7 +38,7 @@ from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns
-from remat_gen.capture.refuse.library_hooks import has_library_hooks, removed_afterwards
+from remat_gen.capture.refuse.library_hooks import removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
@@ -79,12 +79,11 @@ from remat_gen.ir.size import Length
 class Traced:
     """A traced step: its graph, its call, what it returned, and the example's own tensors.
 
-    `reads` are what its forward reads beside them. `hooked` where the forward puts hooks of its
-    library on submodules. `pinned` says why the batch is the example's alone, where one was looked
-    for. `autocast` is what the step is called in. `left_out` is what the plan has not, though its
-    numbers are the same. `values` names the buffers whose values decided what was traced, `kept`
-    what forward keeps on the model and a planned step does not. `first` where
-    its first run makes buffers that the trace takes as there.
+    `reads` are what its forward reads beside them. `pinned` says why the batch is the example's
+    alone, where one was looked for. `autocast` is what the step is called in. `left_out` is what
+    the plan has not, though its numbers are the same. `values` names the buffers whose values
+    decided what was traced, `kept` what forward keeps on the model and a planned step does not.
+    `first` where its first run makes buffers that the trace takes as there.
     """
 
     graph: Graph
@@ -93,7 +92,6 @@ class Traced:
     examples: Mapping[str, torch.Tensor]
     strict: bool
     reads: Reads = field(default_factory=Reads)
-    hooked: bool = False
     pinned: str = ""
     autocast: Autocast | None = None
     left_out: tuple[LeftOut, ...] = ()
@@ -320,7 +318,6 @@ class _Step:
             _examples(graph, self.call, read),
             joint.strict,
             self.reads.with_buffers(joint.assumed).by_layout(self._unread(read)),
-            hooked=has_library_hooks(self.model),
             pinned=found.pinned,
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),

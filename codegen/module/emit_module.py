@@ -136,7 +136,6 @@ def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
         Tables.of(target.model, traced.reads, fresh, filled),
         traced.graph.lengths,
         traced.autocast,
-        traced.hooked,
         rungs=bool(rungs),
         fixed=tuple(rows_of_fixed(traced.call.fixed)),
     )
@@ -189,7 +188,6 @@ class Shared:
     tables: Tables
     lengths: tuple[Length, ...]
     autocast: Autocast | None
-    hooked: bool
     units: bool = False
     rungs: bool = False
     fixed: tuple[str, ...] = ()
@@ -220,7 +218,6 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
             held=bool(tables.held), fixed=bool(shared.fixed), sets="in_order" in used
         ),
         fixed=shared.fixed,
-        hooked=shared.hooked,
         units=shared.units,
         rungs=shared.rungs,
         draws=source_of(draw_mask, compares_53_bits),

@@ -137,9 +137,8 @@ def _shared(model: nn.Module, step: UnitStep) -> Shared:
     traced = [kind.traced for kind in step.kinds]
     reads = {path: kind.traced.reads for kind in step.kinds for path in kind.paths}
     lengths = {str(length): length for each in traced for length in each.graph.lengths}
-    hooked = any(each.hooked for each in traced)
     tables = Tables.of_units(model, reads)
-    return Shared(tables, tuple(lengths.values()), step.autocast, hooked, units=True)
+    return Shared(tables, tuple(lengths.values()), step.autocast, units=True)
 
 
 def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:

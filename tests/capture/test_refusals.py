@@ -223,9 +223,9 @@ WITHOUT_A_LINE = {
         "lin has no weights.*build_model",
     ),
     "hook": (
-        LINEAR + "\nself.lin.register_forward_hook(lambda *a: None)",
+        LINEAR + "\nself.lin.register_forward_hook(lambda *a, by=2: a[-1] * by)",
         "return self.lin(x)",
-        "lin has a hook",
+        r"lin has a hook \(.*<lambda>\)",
     ),
     "class attribute": (
         LINEAR + "\nNet.calls = 0",
@@ -321,8 +321,8 @@ TOLD = {
     "python random": ("`random.random()` in `forward`", "refused; draw with torch"),
     "numpy random": ("`numpy.random` in `forward`", "refused; draw with torch"),
     "hook": (
-        "hooks on submodules, when the model is planned",
-        "refused with the module's name; hooks on the model and on parameters work",
+        "hooks on submodules that hold values (defaults, a closure), or are of backward",
+        "refused by name; others are planned; those on the model or a parameter work",
     ),
     "class attribute": ("class attributes that `forward` changes", "refused with its name"),
     "global variable": ("global variables that `forward` changes", "refused with its name"),
