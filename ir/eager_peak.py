@@ -32,6 +32,12 @@ class EagerPeak:
             return f"eager's peak, {self.source}"
         return f"eager's {self.source} peak"
 
+    @property
+    def without(self) -> str:
+        """Say which of eager's figures are without what a plan leaves out: a step that ran has it."""
+        ran = self.source in (PeakSource.MEASURED, PeakSource.FOLLOWED)
+        return "eager's time is without it, its peak with it" if ran else "eager's are without it"
+
     def share(self, nbytes: int) -> float:
         """Return bytes in percent of it."""
         return 100 * nbytes / max(self.nbytes, 1)

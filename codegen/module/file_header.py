@@ -49,7 +49,7 @@ def with_header(body: str, heading: Heading) -> str:
         *_highest(heading),
         ("operations", str(heading.operations), f"+ {heading.extra_operations}", ""),
         ("predicted time", "1.000", f"{1 + heading.extra_time:.3f}", heading.strategy),
-        *(("left out", "", "", f"eager's are without {what}") for what in heading.left_out),
+        *(("left out", "", "", f"{what}: {heading.eager.without}") for what in heading.left_out),
         *_sent(heading),
         *_rungs(heading),
         *([("compiled", "", heading.compiled, "")] if heading.compiled else []),

@@ -141,7 +141,7 @@ def _lengths(generated: Generated) -> str:
 def _left_out(generated: Generated) -> list[str]:
     """Say what eager's figures are without: its checkpoints, torch's backward of an RNN."""
     named = ", ".join(map(str, generated.left_out))
-    return [f"left out    {named}: eager's figures are without it"] if named else []
+    return [f"left out    {named}: {generated.eager.without}"] if named else []
 
 
 def _launches(plan: Plan) -> list[str]:

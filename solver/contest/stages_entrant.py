@@ -34,6 +34,7 @@ STAGES = 3
 APART = 10  # operations between two stages: neighbours are tight together
 STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
 TRIALS = 20
+FAR = 2.0  # times the budget: no plan of a few stages that began so was ever made to fit
 PATIENCE = 2  # rounds in a row that plan for less and need no less: the next ones would not either
 
 
@@ -140,7 +141,9 @@ class _Sketch:
         return True
 
     def _hopeless(self, peak: int) -> bool:
-        """Tell whether smaller and smaller plans have needed no less memory for a while."""
+        """Tell whether a plan is far off, or smaller ones have needed no less memory for a while."""
+        if peak > FAR * self.contest.budget_units:
+            return True
         self.in_vain = 0 if peak < self.least_bytes else self.in_vain + 1
         self.least_bytes = min(self.least_bytes, peak)
         return self.in_vain >= PATIENCE
