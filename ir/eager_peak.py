@@ -34,7 +34,7 @@ class EagerPeak:
 
     @property
     def without(self) -> str:
-        """Say which of eager's figures are without what a plan leaves out: a step that ran has it."""
+        """Say which figures are without what a plan leaves out: a step that ran has it."""
         ran = self.source in (PeakSource.MEASURED, PeakSource.FOLLOWED)
         return "eager's time is without it, its peak with it" if ran else "eager's are without it"
 

@@ -141,7 +141,7 @@ class _Sketch:
         return True
 
     def _hopeless(self, peak: int) -> bool:
-        """Tell whether a plan is far off, or smaller ones have needed no less memory for a while."""
+        """Tell whether a plan is far off, or smaller ones have needed no less for a while."""
         if peak > FAR * self.contest.budget_units:
             return True
         self.in_vain = 0 if peak < self.least_bytes else self.in_vain + 1
