@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,34 +25,37 @@ class ReplacedError(TraceError):
 def refuse_hooks(model: nn.Module) -> None:
     """Refuse hooks on submodules that a trace of forward has not as they are.
 
-    Those of forward are a part of it, where all that they hold is modules of the model. Those on
-    the model itself are called around it, unless they make a weight anew in every step.
+    Those of forward are a part of it, where all that they hold is the model. Those on the model
+    itself are called around it, unless they make a weight anew in every step.
 
     Raises:
         TraceError: a module has another hook.
     """
-    modules = set(model.modules())
     for name, module in model.named_modules():
         forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
         for hook in hooks_of(module):
-            traced = hook in forwards and _holds_nothing_beside(hook, modules)
+            traced = hook in forwards and _holds_nothing_beside(hook, model)
             if _makes_weights(hook) or (name and not traced):
                 raise TraceError(
                     f"{name or type(model).__name__} has a hook "
                     f"({getattr(hook, '__qualname__', type(hook).__name__)}), which a planned "
-                    "forward would not call as it should: remove it, or do its work in forward "
-                    "(weight_norm and spectral_norm: use those of torch.nn.utils.parametrizations)"
+                    "forward would not call as it should: remove it, let it hold no values "
+                    "(defaults, a closure), or do its work in forward (weight_norm and "
+                    "spectral_norm: use those of torch.nn.utils.parametrizations)"
                 )
 
 
-def _holds_nothing_beside(hook: Any, modules: Collection[nn.Module]) -> bool:
-    """Tell whether a hook is a function that has no values of its own, but for these modules."""
+def _holds_nothing_beside(hook: Any, model: nn.Module) -> bool:
+    """Tell whether a hook is a function, or the model's method, that has no values of its own.
+
+    Its name tells it from others then; a method's may be another module's, too.
+    """
     function = getattr(hook, "__func__", hook)
     held = [getattr(function, name, None) for name in ("__closure__", "__defaults__")]
     held += [getattr(function, "__kwdefaults__", None), vars(function) or None]
     owner = getattr(hook, "__self__", None)
     is_plain = isinstance(function, types.FunctionType) and held == [None] * 4
-    return is_plain and (owner is None or owner in modules)
+    return is_plain and (owner is None or owner is model)
 
 
 def refuse_other_self(model: nn.Module) -> None:

@@ -10,6 +10,8 @@ import torch
 from pairs import Pair, make_pair_of
 from steps import assert_right, assert_same, run_steps
 
+from remat_gen.ir.errors import TraceError
+
 SOURCE = """\
 import torch
 from torch import Tensor, nn
@@ -117,6 +119,13 @@ def test_a_change_is_named(
     change(model, pair.planned)
     with pytest.raises(ValueError, match=says):
         model(*pair.planned.example_inputs())
+
+
+def test_a_method_of_another_module_is_refused() -> None:
+    """By its name alone it could be that of any module of this class."""
+    source = SOURCE.replace("hook(self.scaled)", "hook(self.up.extra_repr)")
+    with pytest.raises(TraceError, match=r"down has a hook \(Linear\.extra_repr\)"):
+        make_pair_of(source)
 
 
 @pytest.mark.parametrize("grad", [True, False])
