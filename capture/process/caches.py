@@ -9,26 +9,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
+
+from remat_gen.capture.process.operands import tensors_in
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caches:
-    """The caches of functions, by identity, and the cached properties that a run may fill."""
+    """The caches of functions, by identity, and the cached properties that a run may fill.
+
+    `were_filled` where a run has left tensors there.
+    """
 
     functions: dict[int, Any] = field(default_factory=dict)
     properties: list[tuple[Any, str]] = field(default_factory=list)
-    filled: set[str] = field(default_factory=set)  # their names, with tensors
+    were_filled: bool = False
 
     @contextlib.contextmanager
     def emptied(self) -> Iterator[None]:
-        """Run a forward; empty the caches that have tensors, and take away what it computed."""
+        """Run a forward; empty the caches that have tensors, and take away what it computed.
+
+        Also of tensors that were there before: what is found there is not made, and not seen.
+        """
         try:
             yield
         finally:
-            self.filled.update(function.__qualname__ for function, _ in self.held())
+            self.were_filled |= bool(self.held())
             for cache in self.functions.values():
-                if _tensors(gc.get_referents(cache)):
+                if tensors_in(gc.get_referents(cache)):
                     cache.cache_clear()
             for owner, name in self.properties:
                 vars(owner).pop(name, None)
@@ -41,9 +48,5 @@ class Caches:
             for owner, name in self.properties
             if name in vars(owner)
         ]
-        found = [(function, _tensors(value)) for function, value in (*functions, *properties)]
+        found = [(function, tensors_in(value)) for function, value in (*functions, *properties)]
         return [(function, tensors) for function, tensors in found if tensors]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

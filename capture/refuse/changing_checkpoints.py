@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils import checkpoint as torchs
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointFunction
 
+from remat_gen.capture.process.operands import tensors_in, written_by
 from remat_gen.capture.process.replaced import replaced
 
 _DRAWS = (
@@ -70,27 +70,20 @@ class _Inside(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run an operation, and look at it."""
-        read = {_storage(tensor) for tensor in _tensors((args, kwargs))}
+        kwargs = kwargs or {}
+        given = tensors_in((args, kwargs))
+        read = set(map(_storage, given))
         if not self._preserves and torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             self._refuse(_DRAWS)
-        if not self._gives_gradients and any(t.requires_grad for t in _tensors((args, kwargs))):
+        if not self._gives_gradients and any(tensor.requires_grad for tensor in given):
             self._refuse(_NO_GRADIENT)
-        if any(_storage(tensor) not in self._made for tensor in _written(func, args)):
+        if any(
+            _storage(tensor) not in self._made for tensor in written_by(func, args, kwargs or {})
+        ):
             self._refuse(_WRITES)
-        result = func(*args, **(kwargs or {}))
-        self._made |= {_storage(t): t for t in _tensors(result) if _storage(t) not in read}
+        result = func(*args, **kwargs)
+        self._made |= {_storage(t): t for t in tensors_in(result) if _storage(t) not in read}
         return result
-
-
-def _written(func: Any, args: tuple[Any, ...]) -> list[torch.Tensor]:
-    """Return the positional arguments that an operation writes into."""
-    arguments = func._schema.arguments if isinstance(func, torch._ops.OpOverload) else ()
-    pairs = zip(arguments, args, strict=False)
-    return _tensors([value for a, value in pairs if a.alias_info and a.alias_info.is_write])
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.refuse.changing_checkpoints import watched_checkpoints
-from remat_gen.capture.refuse.places import NOBODYS
+from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
 
@@ -58,12 +58,12 @@ class Saving:
 
     def note(self, what: str) -> Callable[[str], None]:
         """Note that the line which runs uses something; return what takes why no plan has that."""
-        here = LeftOut(what, _caller())
-        self.used.setdefault(what, here)
-        return partial(self._refuse, here)
+        place = _caller()
+        self.used.setdefault(what, LeftOut(what, place.inside or place.own))
+        return partial(self._refuse, place)
 
-    def _refuse(self, here: LeftOut, reason: str) -> None:
-        self.refused = self.refused or f"{here.where}: {reason}"
+    def _refuse(self, place: Place, reason: str) -> None:
+        self.refused = self.refused or place.told(reason)
 
     def refuse(self) -> None:
         """Refuse it where a plan would have other numbers.
@@ -105,9 +105,7 @@ def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
     return ()
 
 
-def _caller() -> str:
-    """Return the innermost line that is not torch's."""
-    frame = sys._getframe(2)
-    while frame.f_back and frame.f_code.co_filename.startswith(NOBODYS):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+def _caller() -> Place:
+    """Return where forward is."""
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(2)))
+    return place_of((frame.f_code.co_filename, frame.f_lineno) for frame in frames)

@@ -116,17 +116,17 @@ def trace_joint(
         symbolic_resampling() if fakes else contextlib.nullcontext(),
     ):
         step = _Separated(model, differentiated, options.caches)
-        itself = fakes or _without_values(model, args, kwargs)
+        given = fakes or (args, kwargs)
         if options.looked_at is not None:
             told = answered_no() if options.asks else _compiling_state_context()
             with told:
-                return _looking(step, options.looked_at, itself)
+                return _looking(step, options.looked_at, given)
         if options.in_backward:
-            return _non_strict(step, itself)
+            return _non_strict(step, given)
         try:
-            return _strict(model, (args, kwargs), fakes or (args, kwargs), differentiated)
+            return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
-            return _non_strict(step, itself, refused)
+            return _non_strict(step, given, refused)
 
 
 def _strict(
@@ -193,26 +193,12 @@ def separated(value: object, differentiated: frozenset[int]) -> tuple[Any, ...]:
     )
 
 
-def _without_values(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Return arguments as fake tensors, of a mode that admits tensors which forward just holds."""
-    leaves = [*pytree.tree_leaves((args, kwargs)), *model.parameters(), *model.buffers()]
-    if any(isinstance(leaf, FakeTensor) for leaf in leaves):
-        return args, kwargs
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes: Arguments = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
-    return fakes
-
-
 def _non_strict(step: _Separated, given: Arguments, *refused: Exception) -> Joint:
     try:
-        with (
-            told_lines.backward_told(),
-            _compiling_state_context(),
-        ):  # libraries ask `torch.compiler.is_compiling()`
-            joint = _export(step, *given)
+        with _compiling_state_context():  # libraries ask `torch.compiler.is_compiling()`
+            joint = _export_itself(step, given)
     except Exception as error:  # whatever it is, the user gets one readable reason
         raise TraceError(explain(*refused, error)) from error
-    told_lines.name_items(joint)
     return Joint(joint, strict=False)
 
 
@@ -220,14 +206,29 @@ def _looking(step: _Separated, call: Call, given: Arguments) -> Joint:
     """Trace a forward that looks at values: Dynamo would not, whatever they are."""
     step.looks = looks = record(step.model, call)
     try:
-        with told_lines.backward_told():
-            joint = _export(step, *given)
+        joint = _export_itself(step, given)
     except TraceError:
         raise
     except Exception as error:
         raise TraceError(explain(error)) from error
-    told_lines.name_items(joint)
     return Joint(joint, strict=False, checks=tuple(step.checks), assumed=looks.assumed)
+
+
+def _export_itself(step: _Separated, given: Arguments) -> torch.fx.GraphModule:
+    with told_lines.backward_told():
+        joint = _export(step, *_without_values(step.model, given))
+    told_lines.name_items(joint)
+    return joint
+
+
+def _without_values(model: nn.Module, given: Arguments) -> Arguments:
+    """Return arguments as fake tensors, of a mode that admits tensors which forward just holds."""
+    leaves = [*pytree.tree_leaves(given), *model.parameters(), *model.buffers()]
+    if any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        return given
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes: Arguments = pytree.tree_map_only(torch.Tensor, mode.from_tensor, given)
+    return fakes
 
 
 def _export(

@@ -25,7 +25,7 @@ def refuse_stale(model: nn.Module, call: Call, caches: Caches, looks: Looks | No
         TraceError: one follows from random numbers, an input, a parameter or a changing buffer.
     """
     given = (*model.state_dict().values(), *(leaf.value for leaf in call.leaves))
-    if not caches.filled or lack_values([v for v in given if isinstance(v, Tensor)]):
+    if not caches.were_filled or lack_values(given):
         return
     with caches.emptied():
         run = run_recorded(model, call, looks or Looks())
@@ -39,10 +39,12 @@ def _refuse_stale(function: Any, tensors: list[Tensor], run: Recorded) -> None:
     if sources:
         source = min(sources, key=lambda name: (name != RANDOM, name))
         told = source if source == RANDOM else _told(source)
-        code = function.__code__
+        code = getattr(function, "__code__", None)  # none of a partial's
+        place = place_of([(code.co_filename, code.co_firstlineno)] if code else [])
+        name = getattr(function, "__qualname__", "a function with a cache")
         raise TraceError(
-            place_of([(code.co_filename, code.co_firstlineno)]).told(
-                f"{function.__qualname__} keeps what it returns, which follows from {told}: eager "
+            place.told(
+                f"{name} keeps what it returns, which follows from {told}: eager "
                 "makes it in the first step alone, a plan would in each: make it in __init__() and "
                 "register it as a buffer, or leave the cache out"
             )
@@ -50,8 +52,5 @@ def _refuse_stale(function: Any, tensors: list[Tensor], run: Recorded) -> None:
 
 
 def _told(source: str) -> str:
-    return (
-        f"the argument {source.removeprefix(INPUT)}"
-        if source.startswith(INPUT)
-        else f"self.{source}"
-    )
+    of_input = source.startswith(INPUT)
+    return f"the argument {source.removeprefix(INPUT)}" if of_input else f"self.{source}"

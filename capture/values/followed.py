@@ -5,15 +5,15 @@ Followed are storages, through the operations of a real run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from remat_gen.capture.process.operands import tensors_in, written_by
 from remat_gen.ir.errors import TraceError
 
 RANDOM = "random numbers"
@@ -64,11 +64,11 @@ class Followed(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run an operation, and note what its results follow from."""
-        written = list(_written(func, args, kwargs or {}))
+        written = written_by(func, args, kwargs or {})
         if any(tensor.untyped_storage()._cdata in self._only_read for tensor in written):
             raise TraceError(WRITTEN)
         result = func(*args, **(kwargs or {}))
-        given = _tensors((args, kwargs))
+        given = tensors_in((args, kwargs))
         names = _NOTHING.union(*map(self.reads, given))
         if self._is_certain(func, args):
             names -= {RANDOM}
@@ -76,7 +76,7 @@ class Followed(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             names |= {RANDOM}
         if names:
-            for tensor in (*_tensors(result), *written):
+            for tensor in (*tensors_in(result), *written):
                 self._add(tensor, names)
         return result
 
@@ -114,15 +114,3 @@ class Followed(TorchDispatchMode):
 def _keeps(dtype: torch.dtype, made: torch.dtype) -> bool:
     """Tell whether nothing is rounded, not even up to 1."""
     return made is dtype or made is torch.float64
-
-
-def _tensors(values: object) -> list[Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, Tensor)]
-
-
-def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Tensor]:
-    """Return what an operator writes into."""
-    arguments = func._schema.arguments if isinstance(func, torch._ops.OpOverload) else ()
-    given = dict(zip((a.name for a in arguments), args, strict=False)) | kwargs
-    writes = [a.name for a in arguments if a.alias_info and a.alias_info.is_write]
-    return _tensors([given.get(name) for name in writes])
