@@ -13,19 +13,22 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import dropwhile, takewhile
+from pathlib import Path
 
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.refuse.changing_checkpoints import watched_checkpoints
-from remat_gen.capture.refuse.places import Place, place_of
+from remat_gen.capture.refuse.places import NOBODYS, Place, place_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
 
 _CHECKPOINT = "torch.utils.checkpoint"
 _ON_HOST = "save_on_cpu"
 _HOOKS = "saved_tensors_hooks"
+_OURS = str(Path(__file__).parents[1])
 _OTHER_VALUES = (
     f"forward puts hooks on what autograd saves ({_HOOKS}), which a planned forward would not "
     "call: leave them out"
@@ -106,6 +109,8 @@ def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
 
 
 def _caller() -> Place:
-    """Return where forward is."""
-    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe(2)))
-    return place_of((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
+    """Return where forward is: up to the frames of ours that have called it."""
+    stack = traceback.walk_stack(sys._getframe(2))
+    lines = ((frame.f_code.co_filename, line) for frame, line in stack)
+    inside = dropwhile(lambda line: line[0].startswith(NOBODYS), lines)
+    return place_of(takewhile(lambda line: not line[0].startswith(_OURS), inside))

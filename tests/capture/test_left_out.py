@@ -95,6 +95,28 @@ def test_checkpoints_that_change_numbers_are_refused(
         traced(tmp_path, text)
 
 
+def test_a_checkpoint_in_a_library_is_told_with_the_users_line(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    build = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+
+def build_model():
+    config = GPT2Config(vocab_size=32, n_positions=16, n_embd=16, n_layer=2, n_head=2)
+    model = GPT2LMHeadModel(config).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+    return model
+
+
+def example_inputs():
+    return {"input_ids": torch.arange(16).reshape(2, 8), "use_cache": False}
+"""
+    line = line_of(build, "GPT2LMHeadModel(config)")
+    with pytest.raises(TraceError, match=rf"^net\.py:{line} \(in \w+\.py:\d+\): .*draws random"):
+        traced(tmp_path, build)
+
+
 @pytest.mark.limit(
     "`saved_tensors_hooks` in `forward` that may change what is saved (rounding, compression)",
     "refused with your line; `torch.utils.checkpoint` and `save_on_cpu` are left out",
