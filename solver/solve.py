@@ -198,10 +198,11 @@ class Solver:
 
     def _smaller(self, contest: Contest, alike: LayersAlike) -> Iterator[Program]:
         """Offer and yield what is found within budgets that are somewhat smaller."""
+        assert isinstance(self._entrant, Auto)  # no other strategy plans layers alike
         for share in SMALLER:
             worth_us = alike.worth_us(contest)
             below = Contest(self.subject, int(contest.budget_bytes * share), worth_us=worth_us)
-            self._entrant.enter(below)
+            self._entrant.somewhat_less(below)
             if below.best is None or below.best.replay.time_us > worth_us:
                 return
             contest.offer(below.best.strategy, below.best.program)

@@ -95,14 +95,17 @@ def _access(where: tuple[Any, ...]) -> str:
 
 
 def moved(step: StepInputs, device: torch.device) -> StepInputs:
-    """Move every tensor to the device; a tensor that stands twice stays one."""
+    """Move every tensor to the device; a tensor that stands twice stays one.
+
+    All become leaves: a step goes back to its inputs, not to what they were made of before it.
+    """
     there: dict[int, Tensor] = {}
 
     def move(tensor: Tensor) -> Tensor:
-        if tensor.device == device:
+        if tensor.device == device and tensor.is_leaf:
             return tensor
         if id(tensor) not in there:
-            copy = tensor.detach().to(device)  # a leaf, as the example is
+            copy = tensor.detach().to(device)
             there[id(tensor)] = copy.requires_grad_(tensor.requires_grad)
         return there[id(tensor)]
 

@@ -68,6 +68,14 @@ class Auto:
         contest.offer("none", self.subject.plain())
         self._search(contest, (self.stages or self.short, self.rotor))
 
+    def somewhat_less(self, contest: Contest) -> None:
+        """Offer what is found close below a budget that has been searched.
+
+        Searches by stages differ there; chain programs, once searched, hardly do.
+        """
+        contest.offer("none", self.subject.plain())
+        self._search(contest, (self.short, self.stages))
+
     def _search(self, contest: Contest, entrants: Iterable[Searching | None]) -> None:
         """Let entrants offer what they find, in order, as far as they are wanted."""
         known = [entrant for entrant in entrants if entrant is not None]

@@ -129,6 +129,18 @@ def test_verify_agrees(existing: Path, remat: Remat) -> None:
     assert report["measured_peak_bytes"] <= report["budget_bytes"]
 
 
+def test_verify_agrees_on_an_input_made_of_another(folder: Path, remat: Remat) -> None:
+    """Each of its steps goes back to the inputs, and not through what made them."""
+    text = (folder / "small.py").read_text()
+    made = text.replace("torch.randn(256, 32)", "torch.randn(256, 32, requires_grad=True).tanh()")
+    assert made != text
+    (folder / "made.py").write_text(made)
+    assert remat("made.py", "--budget", "75%").code == 0
+    ended = remat("verify", "made_remat.py")
+    assert ended.code == 0, ended.err
+    assert re.search(r"input gradients +ok +bitwise", ended.out)
+
+
 def test_verify_prints_a_table(existing: Path, remat: Remat) -> None:
     ended = remat("verify", existing)
     assert ended.code == 0, ended.err
