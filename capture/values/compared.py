@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.refuse.places import Place
 from remat_gen.capture.values.looks import INPUT, Look
@@ -49,17 +50,41 @@ def text_of(place: Place) -> str:
     return f"(a number of {place})"
 
 
-class Compared:
+class _StandIn:
+    """Stands for what differs from step to step: all that would need its value is refused."""
+
+    __slots__ = ("_look",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def _refuse(self, *_: object) -> NoReturn:
+        refuse_number(self._look)
+
+    __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = _refuse
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        self._refuse()
+
+
+class Compared(_StandIn):
     """Stands for a tensor's number: comparisons are operations on the tensor, whose results count.
 
     As text, for messages, it is where it comes from: the number would be a key of the example's.
     """
 
-    __slots__ = ("_look", "_tensor")
+    __slots__ = ("_tensor",)
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, tensor: Tensor, look: Look) -> None:
-        self._tensor, self._look = tensor.detach(), look
+        super().__init__(look)
+        self._tensor = tensor.detach()
 
     def __repr__(self) -> str:
         return text_of(self._look.place)
@@ -99,33 +124,31 @@ class Compared:
     def __ne__(self, other: object) -> bool:
         return self._compare(operator.ne, other)
 
-    def _refuse(self, *_: object) -> NoReturn:
-        refuse_number(self._look)
 
-    __int__ = __float__ = __index__ = __round__ = __trunc__ = __floor__ = __ceil__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
-    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = __divmod__ = _refuse
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name[:2] == "__":
-            raise AttributeError(name)
-        self._refuse()
-
-
-class Selected:
+class Selected(_StandIn):
     """Stands for `x[mask]`, where it differs from step to step how much that is.
 
     It may only be asked for its size, and that only be compared: `x[mask].numel() == y.numel()`.
     """
 
-    __slots__ = ("_look", "_mask", "_of")
+    __slots__ = ("_mask", "_of")
 
     def __init__(self, of: Tensor, mask: Tensor, look: Look) -> None:
-        self._of, self._mask, self._look = of, mask.detach(), look
+        super().__init__(look)
+        self._of, self._mask = of, mask.detach()
 
-    def __len__(self) -> int:
-        refuse_number(self._look)
+    __len__ = __bool__ = __iter__ = __getitem__ = __setitem__ = __contains__ = _StandIn._refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _StandIn._refuse
+    __invert__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _StandIn._refuse
+    __matmul__ = __rmatmul__ = _StandIn._refuse
+
+    @classmethod
+    def __torch_function__(
+        cls, _function: object, _types: object, args: Any = (), kwargs: Any = None
+    ) -> NoReturn:
+        """Refuse a function of torch that is given one, alone or among others."""
+        given = pytree.tree_leaves((args, kwargs))
+        next(leaf for leaf in given if isinstance(leaf, cls))._refuse()
 
     def size(self, dim: int) -> Any:
         """Return the size of a dimension; the first is compared only."""
@@ -143,8 +166,3 @@ class Selected:
 
     def _compared(self, number: Tensor) -> Compared:
         return Compared(number, self._look)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name[:2] == "__":
-            raise AttributeError(name)
-        refuse_number(self._look)

@@ -33,6 +33,27 @@ REFUSED = {
         "if torch.rand",
         "set it to 0; else draw before forward",
     ),
+    "what a mask selects, in a function": (
+        "return F.relu(y[x[:, 0] > 0]).sum()",
+        "return F",
+        "aten.nonzero returns depends on the values of a tensor: use torch.where, a mask, or a "
+        "fixed size; or give --fix x",
+    ),
+    "what a mask selects, in a list": (
+        "return torch.cat([y, y[x[:, 0] > 0]]).sum()",
+        "return torch",
+        "or give --fix x",
+    ),
+    "what a mask selects, multiplied": (
+        "return (2 * y[x[:, 0] > 0]).sum()",
+        "return (2",
+        "or give --fix x",
+    ),
+    "what a mask selects, compared": (
+        "if (x[x > 0] == 0).any():\n    return y.mean()\nreturn y.sum()",
+        "if (x",
+        "depends on the value of a tensor",
+    ),
     "an example that is refused": (
         "if x.abs().max() < 99:\n    raise ValueError('too small')\nreturn y.sum()",
         "raise",
