@@ -80,7 +80,6 @@ class Compared(_StandIn):
     """
 
     __slots__ = ("_tensor",)
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, tensor: Tensor, look: Look) -> None:
         super().__init__(look)
