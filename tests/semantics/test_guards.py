@@ -524,6 +524,19 @@ def test_steps_of_another_process(held: Pair) -> None:
     assert done.stdout == "ran\n", done.stderr
 
 
+def test_what_the_model_itself_holds() -> None:
+    source = model_source(
+        "return (self.head(self.body(x)) * self.scale).sum()",
+        init="self.scale = nn.Parameter(torch.ones(4))",
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    told = r"\.py: the model is model\(scale: float32\[4\] frozen\), planned for model\(scale: "
+    _, planned = pair.models()
+    planned.scale.requires_grad_(False)
+    with pytest.raises(ValueError, match=told):
+        planned(*pair.inputs()[0])
+
+
 @pytest.fixture(scope="module")
 def held() -> Pair:
     """Return a model that holds what is no number and no tensor."""
