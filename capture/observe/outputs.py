@@ -23,6 +23,7 @@ from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.ir.errors import TraceError
@@ -126,7 +127,7 @@ def run_on_fakes(
         ):
             kept = kept_as_it_is(model) if looks else nullcontext()
             told = answered_no() if looks and looks.asks else nullcontext()
-            answers = Answering(looks).looking() if looks else nullcontext()
+            answers = Answering(looks).looking() if looks else unanswered()
             with told, kept, answers, watch or nullcontext():
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)

@@ -41,6 +41,7 @@ from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
 from remat_gen.ir.errors import TraceError, said
@@ -255,7 +256,7 @@ class _Separated(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         answering = Answering(self.looks or Looks())
         kept = kept_as_it_is(self.model) if self.looks else contextlib.nullcontext()
-        looking = answering.looking() if self.looks else contextlib.nullcontext()
+        looking = answering.looking() if self.looks else unanswered()
         with self.caches.emptied(), kept, looking:
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
         self.checks = [look for _, look in answering.checks]

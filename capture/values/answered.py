@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.values.compared import Selected, refuse_number, text_of
+from remat_gen.capture.values.compared import Selected, refuse_number
 from remat_gen.capture.values.looking import Looking, Sized, positions
 from remat_gen.capture.values.looks import Answer, Kind, Look, Numbers
 from remat_gen.capture.values.recorded import Looks
@@ -55,7 +55,7 @@ class Answering(Looking):
         look = self._look(Kind.TEXT)
         if look is None:
             return write()
-        return text_of(look.place) if look.is_compared else str(look.value)
+        return look.text if look.is_compared else str(look.value)
 
     def selected(self, tensor: Tensor, mask: Tensor) -> Any:
         """Return what the mask of the real run selects, or how much it is in each step."""

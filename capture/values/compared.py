@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.refuse.places import Place
 from remat_gen.capture.values.looks import INPUT, Look
 from remat_gen.ir.errors import TraceError
 
@@ -43,11 +42,6 @@ def refuse_number(look: Look) -> NoReturn:
         options = " ".join(f"--fix {shlex.quote(path)}" for path in inputs)
         error.instead = f"; or give {options}, if those numbers are the same in each step"
     raise error
-
-
-def text_of(place: Place) -> str:
-    """Return what stands in a message for a number that differs from step to step."""
-    return f"(a number of {place})"
 
 
 class _StandIn:
@@ -86,10 +80,10 @@ class Compared(_StandIn):
         self._tensor = tensor.detach()
 
     def __repr__(self) -> str:
-        return text_of(self._look.place)
+        return self._look.text
 
     def __format__(self, _spec: str) -> str:
-        return text_of(self._look.place)
+        return self._look.text
 
     def __bool__(self) -> bool:
         return bool(self._tensor != 0)

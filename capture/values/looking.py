@@ -21,10 +21,17 @@ from remat_gen.capture.values.compared import Compared
 from remat_gen.capture.values.looks import Answer, Kind, Look, Places
 
 # What tensors without values make of these questions is other questions.
-_OWN = ((FunctionalTensor, "__bool__"), (FunctionalTensor, "tolist"), (FakeTensor, "tolist"))
+_WRITTEN = (FunctionalTensor, "__repr__")
+_OWN = (
+    (FunctionalTensor, "__bool__"),
+    (FunctionalTensor, "tolist"),
+    (FakeTensor, "tolist"),
+    _WRITTEN,
+)
 _aten = torch.ops.aten
 _NONZERO = _aten.nonzero.default
 _WHOLE = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__})
+_TEXT = frozenset({Tensor.__format__, Tensor.__repr__})
 _INDICES = frozenset({torch.int32, torch.int64})
 
 
@@ -134,7 +141,7 @@ class _Functions(TorchFunctionMode):
             return self._item(args[0])
         if func is Tensor.__getitem__:
             return self._part(*args)
-        if func is Tensor.__format__:
+        if func in _TEXT:
             return self._looking.text(args[0], lambda: func(*args, **kwargs))
         return func(*args, **kwargs)
 
@@ -165,6 +172,31 @@ class _Functions(TorchFunctionMode):
                 i for p in parts for i in (p.nonzero().unbind(1) if _is_mask(p) else (p,))
             )
         return Tensor.__getitem__(tensor, parts if len(parts) > 1 else parts[0])
+
+
+@contextlib.contextmanager
+def unanswered() -> Iterator[None]:
+    """Stop where a forward without values writes a tensor as text, as it stops at a number.
+
+    The text would be that of no step, and nothing else would tell of it.
+    """
+    kind, name = _WRITTEN
+    with replaced(kind, name, getattr(Tensor, name)), _Unanswered():
+        yield
+
+
+class _Unanswered(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function that writes no tensor without values.
+
+        Raises:
+            LookupError: it does.
+        """
+        if func in _TEXT and isinstance(args[0], FakeTensor | FunctionalTensor):
+            raise LookupError("a tensor without values has no text")
+        return func(*args, **(kwargs or {}))
 
 
 def positions(tensor: Tensor, rows: int) -> Tensor:

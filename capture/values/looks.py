@@ -28,6 +28,8 @@ Site: TypeAlias = tuple["Kind", tuple[tuple[str, int], ...]]
 Key: TypeAlias = tuple[Site, int]
 """A site, and how many looks came from there before."""
 INPUT = "input "  # before the path of one, where names are those of state, too
+UNLIKE = tuple(f"{first}0123456789.e+-inf nan True False tensor([])" for first in "-~")
+"""Words that have whatever may be looked for in the text of a number, first or last in order."""
 
 
 class Kind(Enum):
@@ -75,7 +77,8 @@ class Numbers:
 class Look:
     """A look; `reads` are the inputs, parameters and buffers that its values follow from.
 
-    A coin is `random`: what is drawn decides, among other things or alone.
+    A coin is `random`: what is drawn decides, among other things or alone. `words` stand in a
+    message for a number that differs from step to step, else where it comes from does.
     """
 
     kind: Kind
@@ -85,6 +88,12 @@ class Look:
     reads: frozenset[str] = frozenset()
     random: bool = False
     answer: Answer = Answer.KNOWN
+    words: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return what stands in a message for a number that differs from step to step."""
+        return self.words or f"(a number of {self.place})"
 
     @property
     def is_compared(self) -> bool:

@@ -22,11 +22,20 @@ from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import Selected, refuse_number, text_of
+from remat_gen.capture.values.compared import Selected, refuse_number
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking, Sized
-from remat_gen.capture.values.looks import INPUT, Answer, Key, Kind, Look, Numbers, run_looking
+from remat_gen.capture.values.looks import (
+    INPUT,
+    UNLIKE,
+    Answer,
+    Key,
+    Kind,
+    Look,
+    Numbers,
+    run_looking,
+)
 from remat_gen.ir.errors import TraceError
 
 COIN = (
@@ -35,7 +44,10 @@ COIN = (
     "what is drawn as an argument"
 )
 
-
+WRITTEN = (
+    "what runs depends on the text of a tensor's number, and it is another one in each step: "
+    "decide by the number itself"
+)
 FIRST = (
     "what runs depends on self.{}, which forward itself changes, so that the next step goes on "
     "otherwise: run the model once in build_model(), in training mode under torch.no_grad(), or "
@@ -72,7 +84,8 @@ def record(model: nn.Module, call: Call) -> Looks:
     """Run a step's forward for real, on copies of its state, and say how to answer its looks.
 
     Where a number may only be compared, it runs again, since the comparisons are looks of their
-    own. Nothing is kept for backward.
+    own; and with other words for its text, which must lead nowhere else. Nothing is kept for
+    backward.
 
     Raises:
         TraceError: a look decides what runs, and no plan can go by the example's answer.
@@ -82,10 +95,14 @@ def record(model: nn.Module, call: Call) -> Looks:
     if lack_values((*state.values(), *given.values())):
         return Looks()  # there are no values
     found, value = _answered_looks(model, call, Looks())
-    if any(look.answer is Answer.COMPARED for look in found.values()):
+    compared = [look for look in found.values() if look.is_compared]
+    if compared:
         found, again = _answered_looks(model, call, Looks(found))
-        if not same_bits(value, again):  # what stands for a number has led elsewhere
-            refuse_number(next(look for look in found.values() if look.is_compared))
+        if compared[0].kind is not Kind.TEXT and not same_bits(value, again):
+            refuse_number(compared[0])  # what stands for it has led elsewhere
+        others = (_returned_with(model, call, Looks(found), words) for words in UNLIKE)
+        if not all(same_bits(value, other) for other in (again, *others)):
+            raise TraceError(compared[0].place.untraceable(WRITTEN))
     known = [
         look
         for look in found.values()
@@ -93,6 +110,13 @@ def record(model: nn.Module, call: Call) -> Looks:
     ]
     assumed = {name: None for look in known for name in sorted(look.reads) if name in state}
     return Looks(found, tuple(assumed))
+
+
+def _returned_with(model: nn.Module, call: Call, looks: Looks, words: str) -> Any:
+    """Return what forward returns where some words stand for the text of what may be compared."""
+    with kept_as_it_is(model):
+        run = run_recorded(model, call, looks, words=words)
+    return run and run.value
 
 
 def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> tuple[dict[Key, Look], Any]:
@@ -146,13 +170,18 @@ class Recorded:
 
 
 def run_recorded(
-    model: nn.Module, call: Call, looks: Looks, behind: Mapping[str, Tensor] = MappingProxyType({})
+    model: nn.Module,
+    call: Call,
+    looks: Looks,
+    behind: Mapping[str, Tensor] = MappingProxyType({}),
+    words: str = "",
 ) -> Recorded | None:
     """Run a step's forward for real, on copies of its state; None where it does not run.
 
     `behind` is the state that another run has left, to go on from.
 
-    The numbers that `looks` has as such may only be compared. What forward keeps stays there.
+    The numbers that `looks` has as such may only be compared, and `words` stand for their text.
+    What forward keeps stays there.
 
     Raises:
         TraceError: a number is used otherwise; forward itself raises.
@@ -166,7 +195,7 @@ def run_recorded(
     }
     fixed = {f"{INPUT}{path}" for path in call.fixed}
     varying = {name: tensor for name, tensor in arguments.items() if name not in fixed}
-    recording = _Recording(Followed({**copies, **varying}), looks.compared)
+    recording = _Recording(Followed({**copies, **varying}), looks.compared, words)
     values = iter(arguments.values())
     args, kwargs = pytree.tree_map_only(Tensor, lambda _: next(values), (call.args, call.kwargs))
     try:
@@ -213,9 +242,9 @@ def _nothing(_: object) -> Any:
 
 
 class _Recording(Looking):
-    def __init__(self, followed: Followed, compared: frozenset[Key]) -> None:
+    def __init__(self, followed: Followed, compared: frozenset[Key], words: str) -> None:
         super().__init__()
-        self.followed, self._compared = followed, compared
+        self.followed, self._compared, self._words = followed, compared, words
         self.found: dict[Key, Look] = {}
 
     def scalar(self, tensor: Tensor, operator: Callable[..., Any]) -> Any:
@@ -242,7 +271,7 @@ class _Recording(Looking):
         with _disable_current_modes():
             written = write()
         look = self._note(Kind.TEXT, tensor, written)
-        return text_of(look.place) if look.is_compared else written
+        return look.text if look.is_compared else written
 
     def selected(self, tensor: Tensor, mask: Tensor) -> Any:
         """Note a look at a mask, and return what it selects, or how much that is."""
@@ -265,7 +294,7 @@ class _Recording(Looking):
         reads = self.followed.reads(tensor)
         look = Look(kind, value, source, place, reads - {RANDOM}, RANDOM in reads)
         if key in self._compared:
-            look = replace(look, answer=Answer.COMPARED)
+            look = replace(look, answer=Answer.COMPARED, words=self._words)
         self.found[key] = look
         return look
 

@@ -14,6 +14,7 @@ from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import CHECK
 
 ALIKE = "y = self.lin(x)\n"
+WRITTEN = "what runs depends on the text of a tensor's number"
 # forward, the line that is named, what the message says
 REFUSED = {
     "a number that is reckoned with": (
@@ -32,6 +33,31 @@ REFUSED = {
         "if torch.rand(2)[0].item() < 0.5:\n    y = -y\nreturn y.sum()",
         "if torch.rand",
         "set it to 0; else draw before forward",
+    ),
+    "a sign in a number's text": (
+        "return y.sum() if '-' not in f'{x.abs().mean():.3f}' else y.mean()",
+        "return y",
+        WRITTEN,
+    ),
+    "how the text of a number begins": (
+        "s = f'{x.abs().mean().item():.1f}'\nreturn y.sum() if s.startswith('-') else y.mean()",
+        "s = f",
+        WRITTEN,
+    ),
+    "texts in order": (
+        "s = sorted([f'{x.mean()}', 'nan'])\nreturn y.sum() if s[0] == 'nan' else y.mean()",
+        "s = sorted",
+        WRITTEN,
+    ),
+    "a tensor's str": (
+        "return y.sum() if 'nan' not in str(x) else y.mean()",
+        "return y",
+        WRITTEN,
+    ),
+    "a parameter's repr": (
+        "return y.sum() if 'nan' not in repr(self.lin.weight) else y.mean()",
+        "return y",
+        WRITTEN,
     ),
     "what a mask selects, in a function": (
         "return F.relu(y[x[:, 0] > 0]).sum()",
@@ -104,6 +130,31 @@ def test_a_draw_that_decides(tmp_path: Path, case: str) -> None:
     text = source(LINEAR + "\nself.rate = 0.0", f"y = self.lin(x)\n{COINS[case]}\nreturn y.mean()")
     with pytest.raises(TraceError, match="depends on a random number"):
         traced(tmp_path, text)
+
+
+TEXTS = {
+    "printed": "print(x, x.mean(), f'{x.mean():.3f}')\nreturn y.sum()",
+    "in a message": "if x.isnan().any():\n    raise ValueError(f'{x}, {x.max()}')\nreturn y.sum()",
+    "of a constant": "return y.sum() if '2' in str(torch.arange(3)) else y.mean()",
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_text_that_decides_nothing(tmp_path: Path, case: str) -> None:
+    targets = [
+        o.target for o in traced(tmp_path, source(LINEAR, ALIKE + TEXTS[case])).graph.operations
+    ]
+    assert "aten.sum.default" in targets and "aten.mean.default" not in targets
+
+
+@pytest.mark.limit(
+    "`if` on whether the text of a number is a certain other one's (`f'{x:.1f}' == '0.5'`)",
+    "goes on as the example does, and nothing tells of it; compare the number itself",
+)
+def test_a_certain_text(tmp_path: Path) -> None:
+    forward = "return y.mean() if f'{x.abs().mean() + 9:.1f}' == '0.5' else y.sum()"
+    graph = traced(tmp_path, source(LINEAR, ALIKE + forward)).graph
+    assert "aten.mean.default" not in [o.target for o in graph.operations]
 
 
 def test_how_much_a_mask_selects_may_be_compared(tmp_path: Path) -> None:
