@@ -45,13 +45,21 @@ def refuse_number(look: Look) -> NoReturn:
 
 
 class _StandIn:
-    """Stands for what differs from step to step: all that would need its value is refused."""
+    """Stands for what differs from step to step: all that would need its value is refused.
+
+    As text, for messages, it is where it comes from: the number would be a key of the example's.
+    """
 
     __slots__ = ("_look",)
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, look: Look) -> None:
         self._look = look
+
+    def __repr__(self) -> str:
+        return self._look.text
+
+    def __format__(self, _spec: str) -> str:
+        return self._look.text
 
     def _refuse(self, *_: object) -> NoReturn:
         refuse_number(self._look)
@@ -68,22 +76,14 @@ class _StandIn:
 
 
 class Compared(_StandIn):
-    """Stands for a tensor's number: comparisons are operations on the tensor, whose results count.
-
-    As text, for messages, it is where it comes from: the number would be a key of the example's.
-    """
+    """Stands for a tensor's number: comparisons are operations on it, whose results count."""
 
     __slots__ = ("_tensor",)
+    __hash__ = _StandIn._refuse
 
     def __init__(self, tensor: Tensor, look: Look) -> None:
         super().__init__(look)
         self._tensor = tensor.detach()
-
-    def __repr__(self) -> str:
-        return self._look.text
-
-    def __format__(self, _spec: str) -> str:
-        return self._look.text
 
     def __bool__(self) -> bool:
         return bool(self._tensor != 0)
@@ -125,6 +125,7 @@ class Selected(_StandIn):
     """
 
     __slots__ = ("_mask", "_of")
+    __hash__ = _StandIn._refuse
 
     def __init__(self, of: Tensor, mask: Tensor, look: Look) -> None:
         super().__init__(look)
@@ -143,9 +144,9 @@ class Selected(_StandIn):
         given = pytree.tree_leaves((args, kwargs))
         next(leaf for leaf in given if isinstance(leaf, cls))._refuse()
 
-    def size(self, dim: int) -> Any:
-        """Return the size of a dimension; the first is compared only."""
-        return self.shape[dim]
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or the size of a dimension; the first is compared only."""
+        return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> Compared:
         """Return how many elements a mask selects, as what may be compared."""

@@ -21,12 +21,12 @@ from remat_gen.capture.values.compared import Compared
 from remat_gen.capture.values.looks import Answer, Kind, Look, Places
 
 # What tensors without values make of these questions is other questions.
-_WRITTEN = (FunctionalTensor, "__repr__")
+_REPR = (FunctionalTensor, "__repr__")
 _OWN = (
     (FunctionalTensor, "__bool__"),
     (FunctionalTensor, "tolist"),
     (FakeTensor, "tolist"),
-    _WRITTEN,
+    _REPR,
 )
 _aten = torch.ops.aten
 _NONZERO = _aten.nonzero.default
@@ -180,7 +180,7 @@ def unanswered() -> Iterator[None]:
 
     The text would be that of no step, and nothing else would tell of it.
     """
-    kind, name = _WRITTEN
+    kind, name = _REPR
     with replaced(kind, name, getattr(Tensor, name)), _Unanswered():
         yield
 

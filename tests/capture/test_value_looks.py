@@ -59,6 +59,16 @@ REFUSED = {
         "return y",
         WRITTEN,
     ),
+    "the text of what a mask selects": (
+        "return y.sum() if 'nan' not in f'{x[x > 0]}' else y.mean()",
+        "return y",
+        WRITTEN,
+    ),
+    "a number that is a key": (
+        "return {0: y.sum()}.get(x.argmax().item(), y.mean())",
+        "return {",
+        "keep it a tensor; or give --fix x",
+    ),
     "what a mask selects, in a function": (
         "return F.relu(y[x[:, 0] > 0]).sum()",
         "return F",
@@ -159,11 +169,12 @@ def test_a_certain_text(tmp_path: Path) -> None:
 
 def test_how_much_a_mask_selects_may_be_compared(tmp_path: Path) -> None:
     forward = (
-        "on = x > 0\nif x[on].numel() != on.sum():\n    raise ValueError(f'{on.sum()}')\n"
+        "on = x > 0\nif x[on].size() != (x[on].numel(),):\n    raise ValueError(f'{x[on]}')\n"
+        "if x[on].numel() != on.sum():\n    raise ValueError(f'{on.sum()}')\n"
         "return self.lin(x).sum()"
     )
     graph = traced(tmp_path, source(LINEAR, forward)).graph
-    assert [o.args[1] for o in graph.operations if o.target == CHECK] == [False]
+    assert [o.args[1] for o in graph.operations if o.target == CHECK] == [True, False]
 
 
 def test_a_number_is_no_key(tmp_path: Path) -> None:
