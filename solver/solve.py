@@ -5,7 +5,6 @@ Every figure handed out is that of the replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -21,7 +20,7 @@ from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort, News, Progress, silent
 from remat_gen.solver.stable.committed_schedule import Committed
-from remat_gen.solver.stable.layers_alike import SMALLER, LayersAlike
+from remat_gen.solver.stable.layers_alike import LayersAlike
 from remat_gen.solver.stable.warm_start import WarmStart
 
 __all__ = [
@@ -188,25 +187,13 @@ class Solver:
         alike = steady = None
         with contest.tolerating("layers alike"):
             if self._alike:
-                alike = self._alike.kept(contest, self._smaller(contest, self._alike))
+                alike = self._alike.kept(contest)
         with contest.tolerating("committed schedule"):
             if self._steady and not (alike and self._steady.unchanged(alike)):
                 steady = self._steady.kept(contest)
         if steady is None or (alike is not None and alike.schedule == steady.schedule):
             return alike
         return steady
-
-    def _smaller(self, contest: Contest, alike: LayersAlike) -> Iterator[Program]:
-        """Offer and yield what is found within budgets that are somewhat smaller."""
-        assert isinstance(self._entrant, Auto)  # no other strategy plans layers alike
-        for share in SMALLER:
-            worth_us = alike.worth_us(contest)
-            below = Contest(self.subject, int(contest.budget_bytes * share), worth_us=worth_us)
-            self._entrant.somewhat_less(below)
-            if below.best is None or below.best.replay.time_us > worth_us:
-                return
-            contest.offer(below.best.strategy, below.best.program)
-            yield below.best.program
 
     def _least_program(self) -> Program:
         if self._least is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,13 +32,15 @@ class Leaf:
 class Call:
     """The example call. Leaves stand in the order of torch's pytree of `(args, kwargs)`.
 
-    `defaults` are the parameters of forward that the example leaves at their default.
+    `defaults` are the parameters of forward that the example leaves at their default, `same` the
+    paths of tensors that are one there.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: tuple[Leaf, ...]
     defaults: tuple[str, ...]
+    same: tuple[str, ...] = ()
 
     @property
     def fixed(self) -> dict[str, torch.Tensor]:
@@ -51,6 +54,7 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     Two arguments that are the same tensor (labels=input_ids) need not be the same in training:
     traced as one, the second would be ignored silently.
     """
+    given = pytree.tree_leaves((args, kwargs))
     args, kwargs = pytree.tree_map(_separate, (args, kwargs))
     signature = inspect.signature(type(model).forward)
     bound = signature.bind(model, *args, **kwargs)
@@ -62,7 +66,24 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         for name, parameter in signature.parameters.items()
         if name not in bound.arguments and parameter.kind in named
     )
-    return Call(args, kwargs, leaves, defaults)
+    often = Counter(id(value) for value in given if isinstance(value, torch.Tensor))
+    same = (leaf.path for leaf, value in zip(leaves, given, strict=True) if often[id(value)] > 1)
+    return Call(args, kwargs, leaves, defaults, tuple(same))
+
+
+def as_one(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Return the arguments with one tensor for all that are laid out alike, None if none are."""
+    first: dict[object, torch.Tensor] = {}
+
+    def shared(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+            return leaf
+        layout = leaf.shape, leaf.stride(), leaf.dtype, leaf.device, leaf.requires_grad
+        return first.setdefault(layout, leaf)
+
+    one = pytree.tree_map(shared, (call.args, call.kwargs))
+    pairs = zip(pytree.tree_leaves(one), call.leaves, strict=True)
+    return None if all(value is leaf.value for value, leaf in pairs) else one
 
 
 def with_fixed(call: Call, names: Iterable[str]) -> Call:

@@ -39,6 +39,7 @@ from remat_gen.capture.refuse.untraceable import (
     refuse_effects,
     refuse_sparse,
     refuse_unknown_shape,
+    refuse_writes_in_backward,
 )
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
@@ -89,6 +90,7 @@ class _Lowering:
     parents: frozenset[str] = frozenset()  # paths of modules that have others with tensors in them
 
     def run(self) -> ir.Graph:
+        refuse_writes_in_backward(self.joint, lambda node: self.ends.place(node)[1])
         written_as_they_are(self.joint)
         returned_where_read(self.joint)
         nodes = live_nodes(self.joint)

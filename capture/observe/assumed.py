@@ -27,8 +27,9 @@ NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
 def layout_of(t: Tensor) -> str:
     """Describe a tensor but for its numbers: `float32[8, 128] on cpu`, strides where unusual."""
-    usual = t.layout is not torch.strided or t.is_contiguous()
-    strides = "" if usual else f", strides {list(t.stride())}"
+    sparse = t.layout is not torch.strided
+    strides = f", {t.layout}" if sparse else f", strides {list(t.stride())}"
+    strides = "" if not sparse and t.is_contiguous() else strides
     strides += f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
@@ -88,9 +89,12 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         if t is not None:
             there = first.setdefault(id(t), here := f"{path}.{name}".lstrip("."))
             layout = layout_of(t).removesuffix(" on cpu") if there == here else f"is {there}"
+            buffer = "buffer " if name in module._buffers else ""
             frozen = " frozen" if isinstance(t, nn.Parameter) and not t.requires_grad else ""
-            tensors.append(f"{name}: {layout}{frozen}")
+            frozen = " requires grad" if buffer and t.requires_grad else frozen
+            tensors.append(f"{name}: {buffer}{layout}{frozen}")
     words = kind.__name__ if path else "model"
+    words += "" if getattr(nn, kind.__name__, kind) is kind else " not of torch.nn"
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
         counted = children == [*map(str, range(len(children)))]
         words += f"[{len(children) if counted else ', '.join(children)}]"
@@ -155,7 +159,7 @@ class Watch:
 
     def __init__(self, model: nn.Module, paths: Iterable[str], file: Any) -> None:
         self.known: dict[int, Any] = {}  # what blocks are given
-        self.model: Any = weakref.proxy(model)
+        self.of, self.model = weakref.ref(model), weakref.proxy(model)
         self.file, self.paths = file, list[str]()
         _, *self.modules = model.modules()
         names = "_modules", "_parameters", "_buffers", *HOOKS
@@ -164,8 +168,9 @@ class Watch:
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
         owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
-        asked = {path: ["__class__", "__dict__", "training"] for path in owners}
-        asked |= {"": ["__class__", "training"], ":": ["__class__", "__dict__"]}
+        held = "__class__", "training", "_modules", "_parameters", "_buffers"
+        asked = {path: [*held, "__dict__"] for path in owners}
+        asked |= {"": [*held], ":": ["__class__", "__dict__"]}
         for path in paths:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
             while owner not in owners:
@@ -190,8 +195,10 @@ class Watch:
         said = [*names, *forwards, *layouts, *strides, *words]
         return [*asked, *chain.from_iterable(held)], said
 
-    def is_current(self) -> bool:
-        """Tell whether all is as it was."""
+    def is_current(self, model: nn.Module) -> bool:
+        """Tell whether this is the model that was looked at, and all is as it was."""
+        if self.of() is not model:  # one that was copied with what it holds
+            return False
         try:
             objects, words = self.look()
         except AttributeError:  # one is gone

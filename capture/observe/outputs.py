@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -112,6 +113,7 @@ def run_on_fakes(
     given = _given(fakes, args, kwargs)
     plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
     hooks = [(t, _hooks_of(t)) for t in pytree.tree_leaves((fakes, args, kwargs))]
+    held = _containers(model, args, kwargs)
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
@@ -135,6 +137,7 @@ def run_on_fakes(
             made = _made(model, state)
         seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
+    _refuse_changed_containers(held)
     _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
     return replace(
@@ -161,6 +164,28 @@ def _refuse_changed_arguments(plain: Iterable[object]) -> None:
             "planned step would not; call the model with a tensor that requires grad, in "
             "example_inputs() too"
         )
+
+
+def _containers(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[str, Any, list[Any]]]:
+    """Return each argument by name, and what it is made of now."""
+    arguments = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    return [(name, value, [*_made_of(value)]) for name, value in arguments.items()]
+
+
+def _made_of(value: Any) -> Iterator[Any]:
+    leaves, spec = pytree.tree_flatten(value)
+    yield from (spec, *map(id, leaves))
+
+
+def _refuse_changed_containers(held: Iterable[tuple[str, Any, list[Any]]]) -> None:
+    for name, value, before in held:
+        if [*_made_of(value)] != before:
+            raise TraceError(
+                f"forward changes its argument {name}, a {type(value).__name__}, which a planned "
+                f"step would not: let it change a copy, as in `{name} = {name}.copy()`"
+            )
 
 
 def _refuse_put_hooks(before: Iterable[tuple[object, int]]) -> None:

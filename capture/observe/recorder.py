@@ -33,6 +33,7 @@ from remat_gen.capture.process.libraries import (
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_MATERIALIZE = torch.autograd.function.FunctionCtx.set_materialize_grads.__code__
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
@@ -41,7 +42,8 @@ class Recorder(Reached):
     """Calls `note` with the path and value of each read while `recording` lasts.
 
     `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
-    `drew` tells of the system's random numbers, `acts_in_backward` of hooks and autograd functions.
+    `drew` tells of the system's random numbers, `acts_in_backward` of hooks and autograd functions,
+    `asks_for_none` of those that want to know which gradients do not come.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Recorder(Reached):
         self.names: set[str] = set()
         self.drew = False
         self.acts_in_backward = False
+        self.asks_for_none = False
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -77,6 +80,9 @@ class Recorder(Reached):
             self._note_variable(frame)
         elif event == "call" and code is _APPLY:  # torch's own (a checkpoint's) are traced as any
             self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
+        elif event == "call" and code is _MATERIALIZE:
+            by = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
+            self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
         elif event == "call" and code not in self._seen:
             self._seen.add(code)
             self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor

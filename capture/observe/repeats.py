@@ -44,7 +44,9 @@ class Reads:
     Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
     `changed` has how some were described before the first run and behind it: forward itself makes
     another of them, and does the same with both. `caches` are those that a run may fill.
-    `in_backward` where hooks and autograd functions run there.
+    `in_backward` where hooks and autograd functions run there, `unmaterialised` where some of these
+    ask for gradients that do not come as None. `asks_identity` where forward does something else
+    if two of its inputs are the same tensor.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class Reads:
     attributes: tuple[str, ...] = ()
     caches: Caches = field(default_factory=Caches)
     in_backward: bool = False
+    unmaterialised: bool = False
+    asks_identity: bool = False
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -75,6 +79,12 @@ class Reads:
         )
         return replace(self, paths=tuple(chain.from_iterable(paths)), attributes=tuple(tensors))
 
+    def tensors(self, model: nn.Module) -> list[torch.Tensor]:
+        """Return the dense tensors that were read as attributes, or in what attributes hold."""
+        found = (fetch(model, path, File(self.file)) for path in self.paths)
+        dense = (t for t in found if isinstance(t, torch.Tensor) and t.layout is torch.strided)
+        return list(dense)
+
     def large_constants(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Return the tensors that were read as attributes, by path, and are too large to write out.
 
@@ -95,27 +105,38 @@ class _Unlike(TraceError):
     """The second run did something else, and nothing that forward reads tells why."""
 
 
-def read_twice(model: nn.Module, file: dict[str, Any], run: Callable[[], R]) -> tuple[R, Reads]:
+def read_twice(
+    model: nn.Module,
+    file: dict[str, Any],
+    run: Callable[[], R],
+    as_one: Callable[[], R] | None = None,
+) -> tuple[R, Reads]:
     """Run a step's forward twice; return what the second run did, and what forward reads.
 
+    `as_one` runs it on inputs that are the same tensor where they can be.
     Where stand-ins for dicts may have led the first run elsewhere, it is done without them.
 
     Raises:
         TraceError: the second run did something else, or left something else behind.
     """
     try:
-        return _read_twice(model, file, run, stand_ins=True)
+        return _read_twice(model, file, run, as_one, stand_ins=True)
     except _Unlike:
         pass
     except TraceError:
         raise
     except Exception:  # the user's own, then it comes again
         pass
-    return _read_twice(model, file, run, stand_ins=False)
+    return _read_twice(model, file, run, as_one, stand_ins=False)
 
 
 def _read_twice(
-    model: nn.Module, file: dict[str, Any], run: Callable[[], R], *, stand_ins: bool
+    model: nn.Module,
+    file: dict[str, Any],
+    run: Callable[[], R],
+    as_one: Callable[[], R] | None,
+    *,
+    stand_ins: bool,
 ) -> tuple[R, Reads]:
     before: dict[str, State] = {}
 
@@ -149,7 +170,24 @@ def _read_twice(
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
     reads = _reads(file, before, settled)
-    return result, replace(reads, caches=recorder.caches, in_backward=recorder.acts_in_backward)
+    return result, replace(
+        reads,
+        caches=recorder.caches,
+        in_backward=recorder.acts_in_backward,
+        unmaterialised=recorder.asks_for_none,
+        asks_identity=as_one is not None and _differs(as_one, recorder, again.found),
+    )
+
+
+def _differs(run: Callable[[], object], recorder: Recorder, expected: list[object]) -> bool:
+    """Tell whether a run does something else than expected, or raises."""
+    other = _Operations(expected)
+    try:
+        with recorder.caches.emptied(), other:
+            _step(run, recorder)
+    except Exception:  # the user's own
+        return True
+    return other.differs
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parameter import is_lazy
 
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.ir.errors import TraceError
-from remat_gen.ir.graph import Graph, Kind, Phase, Trait
 
 
 class ReplacedError(TraceError):
@@ -178,59 +177,3 @@ def refuse_replaced(names: tuple[str, ...]) -> None:
             f"would not do: write into it (self.{names[0]}.copy_(...)); where this happens in the "
             "first step only, run the model once in build_model()"
         )
-
-
-def refuse_written(graph: Graph, fixed: Container[str]) -> None:
-    """Refuse a step that writes into an input that is the same in each step.
-
-    Raises:
-        TraceError: it does.
-    """
-    written = {mutation.target for mutation in graph.mutations}
-    for given in graph.inputs:
-        if given.kind is Kind.INPUT and given.tensor in written and given.path in fixed:
-            raise TraceError(
-                f"forward writes into {given.path}, which --fix says is the same in each step: "
-                "let it write into a copy, or leave out --fix"
-            )
-
-
-def refuse_draws_in_backward(graph: Graph) -> None:
-    """Refuse a backward that draws where a gradient may come into some of several outputs alone.
-
-    Eager draws only for what one came into, and a plan in each step: the stream would move.
-
-    Raises:
-        TraceError: there is such a draw.
-    """
-    tangents = {output.tangent for output in graph.outputs if output.tangent}
-    for operation in graph.operations if len(tangents) > 1 else ():
-        if operation.phase is Phase.BACKWARD and Trait.RANDOM in operation.traits:
-            source = operation.source
-            raise TraceError(
-                f"{source.file}:{source.line}: {source.text}: backward draws random numbers, and "
-                "not in a step in which this output gets no gradient: draw them in forward, or "
-                "return the loss alone"
-            )
-
-
-def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
-    """Refuse plain attributes that are parts of a parameter or buffer, which may be written into.
-
-    Raises:
-        TraceError: one is.
-    """
-    named = (*model.named_parameters(), *model.named_buffers())
-    owners = {_memory(t): name for name, t in named if t.layout is torch.strided}
-    for path, tensor in attributes.items():
-        if _memory(tensor) in owners:
-            raise TraceError(
-                f"forward reads self.{path}, which has the memory of "
-                f"self.{owners[_memory(tensor)]}: read that one in forward"
-            )
-
-
-def _memory(tensor: Tensor) -> int:
-    """Return the identity of a tensor's memory."""
-    identity: int = tensor.untyped_storage()._cdata
-    return identity

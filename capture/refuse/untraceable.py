@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -32,6 +32,23 @@ def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
                 f"{_where(node, model_file)}: {node.args[1]} does more than compute (it checks or "
                 "prints), which a plan would lose: use a form that does not, as "
                 "torch.linalg.inv_ex, solve_ex and cholesky_ex are"
+            )
+
+
+def refuse_writes_in_backward(
+    joint: torch.fx.Graph, path_of: Callable[[torch.fx.Node], str]
+) -> None:
+    """Refuse a backward that writes into what the step is given: AOTAutograd copies it there.
+
+    Raises:
+        TraceError: it does.
+    """
+    for node in joint.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        target = node.args[0]
+        if isinstance(target, torch.fx.Node) and target.op == "placeholder":
+            raise TraceError(
+                f"backward writes into {path_of(target)}, as a hook or an autograd function may: "
+                "write into it in forward, or after the step"
             )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
-from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.load.arguments import Call, as_one
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.quiet import quiet
@@ -113,9 +113,22 @@ def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Retur
 def _on_fakes(
     model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
 ) -> tuple[Returned, Reads]:
-    args, kwargs = call.args, call.kwargs
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
+        return run_on_fakes(model, args, kwargs, looks)
+
+    one = as_one(call)
     with quiet():
-        returned, reads = read_twice(model, file, lambda: run_on_fakes(model, args, kwargs, looks))
+        returned, reads = read_twice(
+            model,
+            file,
+            lambda: run(call.args, call.kwargs),
+            (lambda: run(*one)) if one else None,
+        )
+    if reads.asks_identity and call.same:
+        raise TraceError(
+            f"the example gives one tensor as {' and '.join(call.same)}, and forward does "
+            "something else then: let it take that once, as in forward(x), or give a clone() of it"
+        )
     if looks is not None:
         reads = reads.without(looks.left)
     return returned, reads

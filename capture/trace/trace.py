@@ -36,21 +36,25 @@ from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
 from remat_gen.capture.process.questions import first_as_eager
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.refuse.graph_refusals import (
+    refuse_buffers_as_constants,
+    refuse_draws_in_backward,
+    refuse_shared,
+    refuse_unmaterialised,
+    refuse_written,
+)
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns
 from remat_gen.capture.refuse.library_hooks import removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
-    refuse_draws_in_backward,
     refuse_hooks,
     refuse_lazy,
     refuse_other_self,
     refuse_recurrent,
     refuse_scripted,
     refuse_seeds,
-    refuse_shared,
-    refuse_written,
 )
 from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.all_layers import with_all_layers
@@ -302,6 +306,9 @@ class _Step:
         refuse_draws_in_backward(graph)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
         refuse_shared(self.model, read)
+        nodes = joint.graph_module.graph
+        refuse_buffers_as_constants(self.model, graph, nodes, self.reads.tensors(self.model))
+        refuse_unmaterialised(graph, asked=self.reads.unmaterialised)
         if self.first:
             self.first.refuse_written(graph)
         if not any(output.tangent for output in graph.outputs):

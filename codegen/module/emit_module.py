@@ -114,7 +114,8 @@ def emit_body(
     if named:
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
-    shared, said = _shared(target, traced, rungs), "\n".join((*blocks, forward.expected))
+    shared = _shared(target, traced, rungs)
+    said = "\n".join((*blocks, forward.expected, forward.apart))
     helpers = [helpers_text(target, shared, said, numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
@@ -306,9 +307,8 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
-    if "@compiled" in text:
-        lines.append("from collections.abc import Callable")
-        lines += ["from typing import ParamSpec, TypeVar"]
+    lines += ["from collections.abc import Callable"] if "Callable[" in text else []
+    lines += ["from typing import ParamSpec, TypeVar"] if "@compiled" in text else []
     if "draw_mask(" in text:
         lines.append("import math")
     lines += ["import functools"] if "functools." in text else []

@@ -43,5 +43,6 @@ class ForwardText:
     imports: dict[str, set[str]]
     rungs: tuple[ProgramLines, ...] = ()
     fixed: str = ""  # a dict of the inputs whose numbers are compared
+    apart: str = ""  # the call that refuses inputs that are one
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
     settles: bool = False  # where forward makes buffers in its first step

@@ -34,11 +34,13 @@ from remat_gen.ir.size import Length
 
 def describe_argument(value: object) -> str:
     """Describe an argument as it is compared: `float32[8, 128] on cpu, requires grad`."""
-    if isinstance(value, dict):
-        items = sorted(f"{key!r}: {describe_argument(item)}" for key, item in value.items())
-        return f"{{{', '.join(items)}}}"
+    kind = type(value).__name__
+    if isinstance(value, dict):  # in order: forward may ask for its values
+        items = ", ".join(f"{key!r}: {describe_argument(item)}" for key, item in value.items())
+        return f"{{{items}}}" if kind == "dict" else f"{kind} {{{items}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(describe_argument(item) for item in value)}]"
+        items = ", ".join(map(describe_argument, value))
+        return f"[{items}]" if kind == "list" else f"{kind * (kind != 'tuple')}({items})"
     if not isinstance(value, Tensor):
         return repr(value)
     return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
@@ -48,8 +50,10 @@ def in_order(value: Any) -> Any:
     """Let sets be described by their members in order: Python's is another in each process."""
     if isinstance(value, dict):
         return {key: in_order(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [in_order(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(in_order(item) for item in value)
     if isinstance(value, (set, frozenset)):
         return {type(value): sorted(describe_argument(in_order(item)) for item in value)}
     if hasattr(type(value), "__members__"):  # an Enum

@@ -59,6 +59,7 @@ class ForwardWriter:
             expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
             read_lengths=self._read_lengths(),
             fixed=", ".join(f"{quoted(path)}: {path}" for path in self.traced.call.fixed),
+            apart=self._apart(),
             lengths=tuple(f"{lengths[n.name]} = {_read(n)}" for n in self._lengths_used()),
             ones=tuple(map(_read, ones_of(self.traced.graph.lengths))),
             kept="".join(f", {n.name}={lengths[n.name]}" for n in self._lengths_used()),
@@ -77,6 +78,18 @@ class ForwardWriter:
     def _recorded(self) -> list[str]:
         graph = self.traced.graph
         return ["self"] * bool(written_buffers(graph)) + written_inputs(graph)
+
+    def _apart(self) -> str:
+        """Return the call that refuses inputs that are one, where forward does something else."""
+        graph = self.traced.graph
+        written = {mutation.target for mutation in graph.mutations}
+        inputs = [given for given in graph.inputs if given.kind is Kind.INPUT]
+        writes = any(given.tensor in written for given in inputs)
+        if len(inputs) < 2 or not (writes or self.traced.reads.asks_identity):
+            return ""
+        memory = "lambda t: t.untyped_storage().data_ptr()" if writes else "id"
+        rows = ", ".join(f"{quoted(given.path)}: {given.path}" for given in inputs)
+        return f"check_apart({{{rows}}}, {memory})"
 
     def _lines(self, frame: _Frame) -> ProgramLines:
         outputs = self._output_names(set(frame.taken))
@@ -118,6 +131,8 @@ class ForwardWriter:
         called.update(name for _, other in self.others for name in other.names.values())
         if self.traced.call.fixed:
             called.add("check_fixed")
+        if self._apart():
+            called.add("check_apart")
         if read_on(self.traced.graph):
             called.add("watch_outputs")
         if ones_of(self.traced.graph.lengths):

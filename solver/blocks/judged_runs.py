@@ -48,7 +48,7 @@ def judge(problem: Problem, chain: Chain | None, runs: Sequence[int]) -> Judged 
 class IncumbentSchedule:
     """The best schedule within a budget, of all that searches of one problem offer.
 
-    `on_better` hears of each one. Only what takes less than `worth_us` counts.
+    `on_better` hears of each one.
     """
 
     problem: Problem
@@ -56,12 +56,11 @@ class IncumbentSchedule:
     budget_bytes: int
     on_better: Incumbent | None = None
     best: Judged | None = None
-    worth_us: float = math.inf
 
     @property
     def time_us(self) -> float:
-        """Return its time; where there is none, what it has to be less than."""
-        return self.worth_us if self.best is None else self.best.time_us
+        """Return its time, infinity where there is none."""
+        return math.inf if self.best is None else self.best.time_us
 
     def offer(self, runs: Sequence[int]) -> Judged | None:
         """Judge runs, and take them if they are within the budget and quicker."""

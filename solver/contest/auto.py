@@ -24,6 +24,7 @@ from remat_gen.solver.contest.bisection import Bisection
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.improve_entrant import ImproveEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
@@ -34,7 +35,7 @@ FINE = 32  # operations of a graph that is searched in seconds, within many smal
 WIDE = 250  # operations of a bare graph: repairs at each attempt would take longer than rockmate
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
-Searching: TypeAlias = ExactEntrant | StagesEntrant | FrontEntrant
+Searching: TypeAlias = ExactEntrant | StagesEntrant | ImproveEntrant | FrontEntrant
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,13 @@ class Auto:
     subject: Subject
     short: ExactEntrant | None
     stages: StagesEntrant | None
+    improve: ImproveEntrant
     rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None
     below: ExactEntrant | None
     near: float
+    close: float
     progress: Progress
     name: str = "auto"
     smaller: dict[int, tuple[Contest, list[Searching | None]]] = field(default_factory=dict)
@@ -59,7 +62,11 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found, for this budget and for smaller ones."""
         contest.offer("none", self.subject.plain())
-        self._search(contest, (self.short, self.stages, self.rotor, self.long, self.rockmate))
+        self._search(contest, (self.short, self.stages, self.improve))
+        improved = contest.best
+        self._search(contest, (self.rotor, self.long, self.rockmate))
+        if contest.best is not improved:
+            self._search(contest, (self.improve,))
         if contest.best is not None and self._has_gap(contest):
             self._take_smaller(contest)
 
@@ -67,14 +74,6 @@ class Auto:
         """Offer what little work finds: no proof, and not the quickest at low budgets."""
         contest.offer("none", self.subject.plain())
         self._search(contest, (self.stages or self.short, self.rotor))
-
-    def somewhat_less(self, contest: Contest) -> None:
-        """Offer what is found close below a budget that has been searched.
-
-        Searches by stages differ there; chain programs, once searched, hardly do.
-        """
-        contest.offer("none", self.subject.plain())
-        self._search(contest, (self.short, self.stages))
 
     def _search(self, contest: Contest, entrants: Iterable[Searching | None]) -> None:
         """Let entrants offer what they find, in order, as far as they are wanted."""
@@ -87,7 +86,7 @@ class Auto:
 
     def _wants(self, entrant: Searching, contest: Contest) -> bool:
         """Tell whether an entrant's time is worth what it may gain."""
-        if isinstance(entrant, FrontEntrant) and contest.within(self.near):
+        if isinstance(entrant, FrontEntrant) and contest.within(max(self.near, self.close)):
             return False
         return entrant is not self.rockmate or contest.best is None or not self._too_large()
 

@@ -52,8 +52,7 @@ class Contest:
     """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
 
     `news` hears of everything better; `heard_us` is the best bound for all schedules that a search
-    told of on its way. `failures` are the searches that raised, and what. What takes longer than
-    `worth_us` is of no use.
+    told of on its way. `failures` are the searches that raised, and what.
     """
 
     subject: Subject
@@ -64,7 +63,6 @@ class Contest:
     news: News | None = None
     heard_us: float = 0.0
     failures: dict[str, Exception] = field(default_factory=dict)
-    worth_us: float = math.inf
 
     @property
     def budget_units(self) -> int:
@@ -85,8 +83,7 @@ class Contest:
     @property
     def settled(self) -> bool:
         """Tell whether no strategy that we have can do better: nothing can, or a full search."""
-        known = self.optimal or self.ruled_out or any(bound.complete for bound in self.bounds)
-        return known or self.own_bound_us > self.worth_us
+        return self.optimal or self.ruled_out or any(bound.complete for bound in self.bounds)
 
     @property
     def own_bound_us(self) -> float:

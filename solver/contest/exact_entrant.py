@@ -32,6 +32,5 @@ class ExactEntrant:
             on_bound=contest.hear_bound,
             limits=self.limits,
             answers=self.answers,
-            worth_us=contest.worth_us,
         )
         contest.take(NAME, found)

@@ -9,6 +9,8 @@ from typing import TypeAlias
 from remat_gen.solver.contest.auto import FINE, Auto
 from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.improve_entrant import ImproveEntrant
+from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.search_entrant import SearchEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
@@ -51,6 +53,8 @@ LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
 """Operations up to which auto searches for the optimum, for long after it did so shortly."""
 NEAR = {Effort.QUICK: 5e-3, Effort.NORMAL: 2e-3, Effort.THOROUGH: 0.0}
 """What part of a step's time is not worth rockmate's: measured costs are not as exact."""
+CLOSE = {Effort.QUICK: 5e-2, Effort.NORMAL: 2e-2, Effort.THOROUGH: 0.0}
+"""What part of a step's time no chain program has won back, beside plans of stages, improved."""
 SKETCHED = range(100, 6001)
 """Operations for which auto plans by a few stages."""
 
@@ -69,6 +73,7 @@ def entrant_for(
 def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     size, near = len(subject.problem.operations), NEAR[effort]
     rotor = FrontEntrant(subject, "rotor", progress, effort)
+    repairs = Repairs(subject)
     answers: Answers = {}
 
     def exact(limits: Limits, most: int) -> ExactEntrant | None:
@@ -77,12 +82,14 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     return Auto(
         subject,
         short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH),
-        stages=StagesEntrant(subject, effort, near) if size in SKETCHED else None,
+        stages=StagesEntrant(subject, repairs, effort, near) if size in SKETCHED else None,
+        improve=ImproveEntrant(repairs, near),
         rotor=rotor,
         rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
         long=exact(LIMITS[effort], LONG_SEARCH[effort]),
         below=exact(LIMITS[Effort.QUICK] if size <= FINE else GLANCE, SHORT_SEARCH),
         near=near,
+        close=CLOSE[effort],
         progress=progress,
     )
 

@@ -10,16 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from random import Random
 
 from remat_gen.solver.blocks.judged_runs import Judged, judge
 from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.improve.add_reruns import PriceRule
-from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
-from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
-from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
@@ -33,7 +28,6 @@ BARE = 1500  # operations of a bare graph times rounds: there a repair may take 
 STAGES = 3
 APART = 10  # operations between two stages: neighbours are tight together
 STEP_DOWN = 0.95  # of the planned budget, at most, where the last plan did not fit
-TRIALS = 20
 FAR = 2.0  # times the budget: no plan of a few stages that began so was ever made to fit
 PATIENCE = 2  # rounds in a row that plan for less and need no less: the next ones would not either
 
@@ -43,13 +37,14 @@ class StagesEntrant:
     """Offers what some rounds of plan and repair find."""
 
     subject: Subject
+    repairs: Repairs
     effort: Effort
     near: float = 0.0  # what part of the time above the bound is hardly anything
     name: str = NAME
 
     def enter(self, contest: Contest) -> None:
         """Offer every repaired plan that fits, and the bound."""
-        sketch = _Sketch(self.subject, contest)
+        sketch = _Sketch(self.subject, self.repairs, contest)
         for _ in range(self._rounds()):
             if contest.settled or not sketch.round() or contest.within(self.near):
                 break
@@ -68,10 +63,10 @@ class _Sketch:
     """What the rounds carry on: the stages so far, the share of the budget that is planned for."""
 
     subject: Subject
+    repairs: Repairs
     contest: Contest
     graph: BitGraph = field(init=False)
     order: FirstRuns = field(init=False)
-    arrays: ProblemArrays = field(init=False)
     comparable: int = field(init=False)
     stages: tuple[int, ...] = ()
     share: float = 1.0
@@ -83,7 +78,6 @@ class _Sketch:
         """Make the plain schedule's tightest place the first stage."""
         self.graph = BitGraph(self.subject.whole)
         self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
-        self.arrays = arrays_of(self.subject.whole)
         self.comparable = self.graph.all
         plain = self._judged(range(self.graph.count))
         assert plain is not None, "the given order is not topological"
@@ -116,19 +110,10 @@ class _Sketch:
 
     def _repair(self, judged: Judged) -> None:
         """Offer a plan's runs, with re-runs added where they do not fit."""
-        contest, bare = self.contest, self.subject.chain is None
-        plain_us, limit_us = self.graph.total_us, float("inf")
-        moving = ANYWHERE if bare else IN_SEGMENTS
-        window = Window(contest.budget_units, plain_us, plain_us, Random(0), moving)
-        fitting = window.fit(self._trial(judged), limit_us, PriceRule())
-        if fitting is None:
-            return
-        fitting = retain_more(fitting, contest.budget_units)
-        improved = window.improved(fitting, TRIALS)
-        contest.offer(NAME, improved.candidate().program)
-
-    def _trial(self, judged: Judged) -> Trial:
-        return trial_of(timeline_of(self.arrays, self.subject.program(judged.runs)).pruned())
+        program = self.subject.program(judged.runs)
+        fitted = self.repairs.fitted(program, self.contest.budget_units)
+        if fitted is not None:
+            self.contest.offer(NAME, fitted)
 
     def _tighten(self, judged: Judged) -> bool:
         """Add a stage where the plan is over the budget, or plan for less; False where it fits."""

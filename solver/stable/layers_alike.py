@@ -5,17 +5,20 @@ to, it may come out with four kinds of layers, each a class to read and to revie
 percent of the step. So layers that are made of the same take their re-runs, and the order of their
 backward, from one of them, or the first ones from one and the others from another, the very first
 perhaps as it was: of the schedules with the fewest kinds that fit the budget and are within a
-tolerance of the best, the quickest.
+tolerance of the best, the quickest. Where the best's own layers do not do, since it uses the budget
+up, all layers of a row are made like one of them, and that is made to fit by further re-runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, permutations
+from math import inf
 
 from remat_gen.solver.contest.contest import Contest, Entry
+from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.program import Program
@@ -30,8 +33,8 @@ TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 """By what part of a step's time layers planned alike may be slower than the best found."""
 TEMPLATES = 3  # kinds of layers that others may be planned like
 CUTS = 6  # places between the layers of one kind and those of another
-SMALLER = (0.99, 0.96, 0.93)  # budgets that leave room for layers planned alike, as shares
-SLACK = 2.0  # tolerances by which the best of these may be slower: planned alike it may be quicker
+ROOM = (1.0, 0.99, 0.96)  # shares of the budget that layers alike are made to fit
+SLACK = 2.0  # tolerances by which these may be slower: planned alike they may be quicker
 _FEWEST = 3  # layers; a pair of them is no row
 
 
@@ -42,20 +45,19 @@ class LayersAlike:
     subject: Subject
     effort: Effort
 
-    def kept(self, contest: Contest, smaller: Iterable[Program] = ()) -> Entry | None:
+    def kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is.
 
-        Schedules of `smaller` budgets leave the room that layers planned alike may take: they are
-        looked at where the best's own layers are still of several kinds.
+        What is quicker than the best is offered to the contest.
         """
         if contest.best is None or self.subject.chain is None or not TOLERANCE[self.effort]:
             return None
         best, found = contest.best, None
         fewest = self._kinds(best.program)
-        for program in chain([best.program], smaller):
+        for program in chain([best.program], self._made_to_fit(contest)):
             limit_us = contest.best.replay.time_us * (1 + TOLERANCE[self.effort])
             if contest.best is not best and (found is None or found.replay.time_us > limit_us):
-                best, found = contest.best, None  # found within less
+                best, found = contest.best, None  # found on the way
                 fewest = self._kinds(best.program)
             entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us)
             kinds = fewest if entry is None else self._kinds(entry.program)
@@ -65,10 +67,26 @@ class LayersAlike:
                 break
         return found
 
-    def worth_us(self, contest: Contest) -> float:
-        """Return how long a step may take that layers planned alike are looked for in."""
-        assert contest.best is not None
-        return contest.best.replay.time_us * (1 + SLACK * TOLERANCE[self.effort])
+    def _made_to_fit(self, contest: Contest) -> Iterator[Program]:
+        """Offer and yield what rows of one kind become where re-runs are added until they fit."""
+        repairs = Repairs(self.subject)
+        for share in ROOM:
+            budget_units = int(contest.budget_bytes * share) // self.subject.unit
+            assert contest.best is not None
+            for program in self._of_one_kind(contest.best.program):
+                best = contest.best
+                limit_us = best.replay.time_us * (1 + SLACK * TOLERANCE[self.effort])
+                fitted = repairs.fitted(program, budget_units, limit_us)
+                if fitted is not None:
+                    contest.offer(best.strategy, fitted)
+                    yield fitted
+
+    def _of_one_kind(self, program: Program) -> list[Program]:
+        """Return programs in which a row's layers are all alike, whether they fit or not."""
+        rows = _rows(self.subject, program)
+        ways = [(row, way) for row in rows for way in row.ways() if row.kinds(way) == 1]
+        made = (self._judged("", row, way, inf) for row, way in ways)
+        return list(dict.fromkeys(entry.program for entry in made if entry is not None))
 
     def _kinds(self, program: Program) -> list[int]:
         """Return of each row of layers that are made of the same how many kinds it has."""

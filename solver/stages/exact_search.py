@@ -60,18 +60,16 @@ def search(
     *,
     limits: Limits | None = None,
     answers: Answers | None = None,
-    worth_us: float = NEVER,
 ) -> Found:
     """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
 
     `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
     `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
-    Only what takes less than `worth_us` is looked for.
     """
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
-    best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better, worth_us=worth_us)
+    best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better)
     known = {} if answers is None else answers
     searching = _Search(graph, best, limits or LIMITS[effort], on_bound, answers=known)
     return searching.run(incumbent)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 from committed_problems import gpt, written
 
 from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
@@ -113,31 +115,32 @@ def test_planned_again_it_is_the_same_by_the_same_name(
     assert changed
 
 
-def test_what_a_smaller_budget_finds_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search within the whole budget may miss what it finds within less."""
-    search, search_less = Auto.enter, Auto.somewhat_less
-    less: list[Contest] = []
+def test_what_is_found_on_the_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search may miss what layers made alike become where they are made to fit."""
+    search, fitted = Auto.enter, Repairs.fitted
     missed: list[float] = []
+    found: list[float] = []
 
     def enter(auto: Auto, contest: Contest) -> None:
-        low = Contest(auto.subject, contest.budget_bytes * 9 // 10)
+        low = Contest(auto.subject, contest.budget_bytes * 8 // 10)
         search(auto, low)
         assert low.best is not None
         contest.offer("missed", low.best.program)
         missed.append(low.best.replay.time_us)
 
-    def somewhat_less(auto: Auto, contest: Contest) -> None:
-        less.append(contest)
-        search_less(auto, contest)
+    def repaired(repairs: Repairs, *given: Any) -> Program | None:
+        program = fitted(repairs, *given)
+        if program is not None:
+            found.append(repairs.subject.judge(program)[1].time_us)
+        return program
 
     monkeypatch.setattr(Auto, "enter", enter)
-    monkeypatch.setattr(Auto, "somewhat_less", somewhat_less)
+    monkeypatch.setattr(Repairs, "fitted", repaired)
     solver = Solver(gpt(4), "auto", effort=Effort.QUICK, alike=True)
-    budget = solver.plain.peak_bytes * 6 // 10
-    found = solver.solve(budget)
-    below = min(c.best.replay.time_us for c in less if c.best)
-    assert below < missed[0] and found.replay.peak_bytes <= budget
-    assert found.replay.time_us <= below * (1 + TOLERANCE[Effort.QUICK])
+    budget = solver.plain.peak_bytes // 2
+    solution = solver.solve(budget)
+    assert min(found) < missed[0] and solution.replay.peak_bytes <= budget
+    assert solution.replay.time_us <= min(found) * (1 + TOLERANCE[Effort.QUICK])
 
 
 def test_a_thorough_search_keeps_the_best() -> None:

@@ -84,18 +84,6 @@ def test_scale_of_bytes_does_not_matter(problem: Problem, budget_bytes: int, sca
     assert search(scaled, budget_bytes * scale) == search(problem, budget_bytes)
 
 
-@settings(max_examples=60, deadline=None)
-@given(dags(), BUDGETS)
-def test_what_is_not_worth_it_is_not_looked_for(problem: Problem, budget_bytes: int) -> None:
-    optimum = least_time(problem, budget_bytes)
-    if optimum is None:
-        return
-    within = search(problem, budget_bytes, worth_us=optimum + 1)
-    assert within.complete and _time(problem, within, budget_bytes) == optimum
-    none = search(problem, budget_bytes, worth_us=optimum)
-    assert none.complete and none.runs is None
-
-
 def test_incumbent_is_kept_and_better_ones_are_heard() -> None:
     problem = bare([(1, 1, []), (1, 2, [0]), (1, 1, [1]), (1, 1, [0, 2])])
     heard: list[float] = []

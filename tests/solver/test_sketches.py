@@ -6,6 +6,7 @@ import pytest
 from solver_problems import gpt_like
 
 from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.search_types import Effort
@@ -21,7 +22,7 @@ def subject() -> Subject:
 def test_a_repaired_plan_fits_and_its_bound_holds(subject: Subject, share: int) -> None:
     plain = subject.judge(subject.plain())[1]
     contest = Contest(subject, plain.peak_bytes * share // 100)
-    StagesEntrant(subject, Effort.QUICK).enter(contest)
+    StagesEntrant(subject, Repairs(subject), Effort.QUICK).enter(contest)
     assert contest.best is not None
     assert contest.best.replay.peak_bytes <= contest.budget_bytes < plain.peak_bytes
     [bound] = contest.bounds
@@ -37,7 +38,7 @@ def test_same_problem_same_schedule(subject: Subject) -> None:
     found = []
     for _ in range(2):
         contest = Contest(subject, budget)
-        StagesEntrant(subject, Effort.QUICK).enter(contest)
+        StagesEntrant(subject, Repairs(subject), Effort.QUICK).enter(contest)
         assert contest.best is not None
         found.append(contest.best.program)
     assert found[0] == found[1]
@@ -45,6 +46,6 @@ def test_same_problem_same_schedule(subject: Subject) -> None:
 
 def test_nothing_below_what_one_operation_needs(subject: Subject) -> None:
     contest = Contest(subject, subject.unit)
-    StagesEntrant(subject, Effort.QUICK).enter(contest)
+    StagesEntrant(subject, Repairs(subject), Effort.QUICK).enter(contest)
     assert contest.best is None
     assert not contest.ruled_out

@@ -1,0 +1,112 @@
+"""What a traced graph tells that a plan would do wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from remat_gen.ir.errors import TraceError
+from remat_gen.ir.graph import Graph, Kind, Phase, Trait
+
+
+def refuse_written(graph: Graph, fixed: Container[str]) -> None:
+    """Refuse a step that writes into an input that is the same in each step.
+
+    Raises:
+        TraceError: it does.
+    """
+    written = {mutation.target for mutation in graph.mutations}
+    for given in graph.inputs:
+        if given.kind is Kind.INPUT and given.tensor in written and given.path in fixed:
+            raise TraceError(
+                f"forward writes into {given.path}, which --fix says is the same in each step: "
+                "let it write into a copy, or leave out --fix"
+            )
+
+
+def refuse_draws_in_backward(graph: Graph) -> None:
+    """Refuse a backward that draws where a gradient may come into some of several outputs alone.
+
+    Eager draws only for what one came into, and a plan in each step: the stream would move.
+
+    Raises:
+        TraceError: there is such a draw.
+    """
+    tangents = {output.tangent for output in graph.outputs if output.tangent}
+    for operation in graph.operations if len(tangents) > 1 else ():
+        if operation.phase is Phase.BACKWARD and Trait.RANDOM in operation.traits:
+            source = operation.source
+            raise TraceError(
+                f"{source.file}:{source.line}: {source.text}: backward draws random numbers, and "
+                "not in a step in which this output gets no gradient: draw them in forward, or "
+                "return the loss alone"
+            )
+
+
+def refuse_buffers_as_constants(
+    model: nn.Module, graph: Graph, nodes: torch.fx.Graph, attributes: Iterable[Tensor]
+) -> None:
+    """Refuse numbers written out that are a buffer's: what backward reads of the model is none.
+
+    `attributes` are tensors that forward read beside the buffers, whose numbers are compared at
+    each step: these may be parts of a buffer that nothing writes into.
+
+    Raises:
+        TraceError: one is read in backward alone, or written into.
+    """
+    owners = {_memory(t): name for name, t in model.named_buffers() if t.layout is torch.strided}
+    constants = [node.meta["value"] for node in nodes.find_nodes(op="get_attr")]
+    compared = {_memory(t) for t in attributes}
+    written = {mutation.target for mutation in graph.mutations}
+    changing = {given.path for given in graph.inputs if given.tensor in written}
+    for name in (owners[m] for m in map(_memory, constants) if m in owners.keys() - compared):
+        raise TraceError(
+            f"backward reads the buffer self.{name} from the model, as a hook or an autograd "
+            f"function may: read it in forward, as in `{name.rpartition('.')[2]} = self.{name}`, "
+            "and let backward use that"
+        )
+    for memory in compared & owners.keys():
+        if owners[memory] in changing:
+            raise TraceError(
+                f"forward writes into self.{owners[memory]}, and reads another attribute that has "
+                "its memory: read that part of the buffer in forward"
+            )
+
+
+def refuse_unmaterialised(graph: Graph, *, asked: bool) -> None:
+    """Refuse functions that tell gradients that do not come, where one may not come.
+
+    Raises:
+        TraceError: they are `asked` for, and there are several outputs.
+    """
+    tangents = {output.tangent for output in graph.outputs if output.tangent}
+    if asked and len(tangents) > 1:
+        raise TraceError(
+            "an autograd function sets set_materialize_grads(False), and of several outputs some "
+            "may get no gradient: what its backward does then is not planned: return the loss "
+            "alone, or leave that out"
+        )
+
+
+def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
+    """Refuse plain attributes that are parts of a parameter or buffer, which may be written into.
+
+    Raises:
+        TraceError: one is.
+    """
+    named = (*model.named_parameters(), *model.named_buffers())
+    owners = {_memory(t): name for name, t in named if t.layout is torch.strided}
+    for path, tensor in attributes.items():
+        if _memory(tensor) in owners:
+            raise TraceError(
+                f"forward reads self.{path}, which has the memory of "
+                f"self.{owners[_memory(tensor)]}: read that one in forward"
+            )
+
+
+def _memory(tensor: Tensor) -> int:
+    """Return the identity of a tensor's memory."""
+    identity: int = tensor.untyped_storage()._cdata
+    return identity

@@ -1,0 +1,55 @@
+"""Programs made to fit a budget by added re-runs, and improved within it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from random import Random
+
+from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.improve.add_reruns import PriceRule
+from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
+from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
+from remat_gen.solver.improve.run_timeline import timeline_of
+from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.sums import added
+
+TRIALS = 20  # of ruin and recreate, once a program fits
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """Repairs of programs of `subject.whole`; budgets are in the searches' units."""
+
+    subject: Subject
+
+    def fitted(self, program: Program, budget_units: int, limit_us: float = inf) -> Program | None:
+        """Return a program that fits, improved; None if no re-runs do within `limit_us`."""
+        window = self._window(budget_units, 0)
+        fitting = window.fit(self._trial(program), limit_us, PriceRule())
+        if fitting is None:
+            return None
+        fitting = retain_more(fitting, budget_units)
+        return window.improved(fitting, TRIALS).candidate().program
+
+    def improved(self, program: Program, budget_units: int, trials: int, seed: int) -> Program:
+        """Return the best that so many trials make of a program that fits."""
+        window = self._window(budget_units, seed)
+        return window.improved(self._trial(program), trials).candidate().program
+
+    def _window(self, budget_units: int, seed: int) -> Window:
+        moving = ANYWHERE if self.subject.chain is None else IN_SEGMENTS
+        return Window(budget_units, self._once_us, self._once_us, Random(seed), moving)
+
+    def _trial(self, program: Program) -> Trial:
+        return trial_of(timeline_of(self._arrays, program).pruned())
+
+    @cached_property
+    def _arrays(self) -> ProblemArrays:
+        return arrays_of(self.subject.whole)
+
+    @cached_property
+    def _once_us(self) -> float:
+        return added(operation.time_us for operation in self.subject.whole.operations)

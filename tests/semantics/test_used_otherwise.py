@@ -1,0 +1,206 @@
+"""What a planned model is given, or becomes, that it was not planned for: named before the step."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+from steps import assert_right
+from torch import nn
+
+from remat_gen.ir.errors import TraceError
+
+Use = Callable[[Any], object]
+
+_GATED = model_source(
+    "return self.head(self.body(x) * self.gate).square().mean()",
+    init="        self.register_buffer('gate', torch.full((8,), 0.5))",
+)
+_NAMED = model_source(
+    "x = self.body(torch.cat(list(parts.values())))\nreturn self.head(x).square().mean()",
+    arguments="self, parts",
+    inputs="({'a': torch.randn(2, 8), 'b': torch.randn(2, 8)},)",
+)
+_LISTED = model_source(
+    "x = torch.cat(parts) * (2 if isinstance(parts, list) else 3)\n"
+    "return self.head(self.body(x)).square().mean()",
+    arguments="self, parts",
+    inputs="([torch.randn(2, 8), torch.randn(2, 8)],)",
+)
+_ASKS = "return self.head(self.body(x) * (2 if x is y else y)).square().mean()"
+_TWO = "(torch.randn(4, 8), torch.randn(4, 8))"
+
+
+@pytest.fixture(scope="module")
+def gated() -> Pair:
+    return make_pair_of(_GATED)
+
+
+def _named(pair: Pair, change: Callable[[Any], object], says: str, *, behind: bool) -> None:
+    """Change a planned model before its first step, or behind it: the next step says what."""
+    model = pair.models()[1]
+    args, kwargs = pair.inputs()
+    if behind:
+        model(*args, **kwargs).backward()
+    change(model)
+    with pytest.raises(ValueError, match=says):
+        model(*args, **kwargs)
+
+
+CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a buffer that requires grad": (
+        lambda m: m.gate.requires_grad_(),
+        r"gate: buffer float32\[8\] requires grad",
+    ),
+    "a buffer that is a parameter now": (
+        lambda m: (delattr(m, "gate"), setattr(m, "gate", nn.Parameter(torch.ones(8)))),
+        r"the model is model\(gate: float32\[8\]\), planned for model\(gate: buffer float32\[8\]\)",
+    ),
+    "a buffer that something else is trained by": (
+        lambda m: setattr(m, "gate", torch.ones(8, requires_grad=True) * 2),
+        "requires grad",
+    ),
+    "a module more": (
+        lambda m: m.layers[0].add_module("more", nn.Linear(2, 2)),
+        r"layers\.0\.more is Linear\(.*\), planned without",
+    ),
+    "a layer of the same name from elsewhere": (
+        lambda m: setattr(m, "head", type("Linear", (nn.Linear,), {})(8, 4)),
+        r"head is Linear not of torch\.nn\(.*\), planned for Linear\(",
+    ),
+}
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["at first", "later"])
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_change_is_named(gated: Pair, case: str, behind: bool) -> None:
+    _named(gated, *CHANGES[case], behind=behind)
+
+
+def test_a_model_without_tensors_of_its_own_has_a_row() -> None:
+    source = model_source(
+        "x = self.body(x)\nx = x if self.mask is None else x * self.mask\n"
+        "return self.head(x).square().mean()",
+        init="        self.register_buffer('mask', None)",
+    )
+    says = r"the model is model\(mask: buffer float32\[8\]\), planned for model\."
+    _named(make_pair_of(source), lambda m: setattr(m, "mask", torch.ones(8)), says, behind=True)
+
+
+def _in_place_of_a_table(model: Any) -> nn.Module:
+    model.head._parameters = {
+        name: nn.Parameter(2 * p.detach()) for name, p in model.head._parameters.items()
+    }
+    return model  # type: ignore[no-any-return]
+
+
+def _another_ones(model: Any) -> nn.Module:
+    torch.manual_seed(5)
+    model.__dict__.update(type(model)().__dict__)
+    return model  # type: ignore[no-any-return]
+
+
+def _clone(model: Any) -> nn.Module:
+    """Clone a model for an inner step as learn2learn does."""
+    other = model.__new__(type(model))
+    other.__dict__ = {**model.__dict__}
+    for table in ("_parameters", "_buffers", "_modules"):
+        other.__dict__[table] = other.__dict__[table].copy()
+    for name, p in other._parameters.items():
+        other._parameters[name] = 2 * p
+    for name, child in other._modules.items():
+        other._modules[name] = _clone(child)
+    return other  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("become", [_in_place_of_a_table, _another_ones, _clone])
+def test_other_tables_are_those_that_run(gated: Pair, become: Use) -> None:
+    """What an earlier step has seen is not gone by where a model's tables are others."""
+    found = []
+    for model in gated.models():
+        args, kwargs = gated.inputs()
+        model(*args, **kwargs).backward()
+        model.zero_grad()
+        torch.manual_seed(3)
+        other: Any = become(model)
+        loss = other(*args, **kwargs)
+        loss.backward()
+        found.append([loss.detach(), *(p.grad for p in model.parameters())])
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def test_a_shallow_copy_is_looked_at_itself(gated: Pair) -> None:
+    model = gated.models()[1]
+    args, kwargs = gated.inputs()
+    model(*args, **kwargs).backward()
+    other = copy.copy(model)
+    other._modules = {**model._modules, "head": nn.Linear(8, 4, bias=False)}
+    with pytest.raises(ValueError, match=r"head is Linear\(weight: float32\[4, 8\]\)"):
+        other(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("source", "other", "says"),
+    [
+        (_NAMED, lambda d: {"b": d["b"], "a": d["a"]}, r"parts is \{'b': .*planned for \{'a': "),
+        (_LISTED, tuple, r"parts is \(float32.*planned for \[float32"),
+    ],
+    ids=["order of a dict", "tuple for a list"],
+)
+def test_another_container_is_named(source: str, other: Any, says: str) -> None:
+    pair = make_pair_of(source)
+    assert_right(pair)
+    (given,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=says):
+        pair.models()[1](other(given))
+
+
+def test_one_tensor_for_two_is_named_where_forward_asks() -> None:
+    pair = make_pair_of(model_source(_ASKS, arguments="self, x, y", inputs=_TWO))
+    assert_right(pair)
+    (x, _), _ = pair.inputs()
+    with pytest.raises(ValueError, match="y is the same as x, planned for one that is not"):
+        pair.models()[1](x, x)
+
+
+def test_one_tensor_for_two_runs_where_forward_does_not_ask() -> None:
+    forward = "return self.head(self.body(x) * y).square().mean()"
+    pair = make_pair_of(model_source(forward, arguments="self, x, y", inputs=_TWO))
+    (x, _), _ = pair.inputs()
+    losses = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        loss = model(x, x)
+        loss.backward()
+        losses.append([loss.detach(), *(p.grad for p in model.parameters())])
+    assert all(torch.equal(one, two) for one, two in zip(*losses, strict=True))
+
+
+def test_an_example_of_one_tensor_is_refused_where_forward_asks() -> None:
+    source = model_source(_ASKS, arguments="self, x, y", inputs="(torch.randn(4, 8),) * 2")
+    with pytest.raises(TraceError, match=r"gives one tensor as x and y.*take that once"):
+        make_pair_of(source)
+
+
+def test_memory_that_is_written_is_one_inputs_alone() -> None:
+    forward = "h = self.body(x * 2)\ny.add_(h.detach())\nreturn self.head(h + y).square().mean()"
+    pair = make_pair_of(model_source(forward, arguments="self, x, y", inputs=_TWO))
+    (x, _), _ = pair.inputs()
+    with pytest.raises(ValueError, match="y is the same as x"):
+        pair.models()[1](x, x.view(4, 8))
+
+
+@pytest.mark.parametrize("change", ["parts.pop('b')", "parts['c'] = 1", "parts.clear()"])
+def test_a_forward_that_changes_its_argument_is_refused(change: str) -> None:
+    source = model_source(
+        f"x = self.body(parts['a'] + parts['b'])\n{change}\nreturn self.head(x).square().mean()",
+        arguments="self, parts",
+        inputs="({'a': torch.randn(2, 8), 'b': torch.randn(2, 8)},)",
+    )
+    with pytest.raises(TraceError, match=r"changes its argument parts, a dict.*parts\.copy\(\)"):
+        make_pair_of(source)
