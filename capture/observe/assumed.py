@@ -89,10 +89,9 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         if t is not None:
             there = first.setdefault(id(t), here := f"{path}.{name}".lstrip("."))
             layout = layout_of(t).removesuffix(" on cpu") if there == here else f"is {there}"
-            buffer = "buffer " if name in module._buffers else ""
-            frozen = " frozen" if isinstance(t, nn.Parameter) and not t.requires_grad else ""
-            frozen = " requires grad" if buffer and t.requires_grad else frozen
-            tensors.append(f"{name}: {buffer}{layout}{frozen}")
+            buffer, frozen = name in module._buffers, " frozen" * isinstance(t, nn.Parameter)
+            grad = " requires grad" * buffer if t.requires_grad else frozen
+            tensors.append(f"{name}: {'buffer ' * buffer}{layout}{grad}")
     words = kind.__name__ if path else "model"
     words += "" if getattr(nn, kind.__name__, kind) is kind else " not of torch.nn"
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
@@ -159,7 +158,8 @@ class Watch:
 
     def __init__(self, model: nn.Module, paths: Iterable[str], file: Any) -> None:
         self.known: dict[int, Any] = {}  # what blocks are given
-        self.of, self.model = weakref.ref(model), weakref.proxy(model)
+        self.of = weakref.ref(model)
+        self.model: Any = weakref.proxy(model)
         self.file, self.paths = file, list[str]()
         _, *self.modules = model.modules()
         names = "_modules", "_parameters", "_buffers", *HOOKS
@@ -195,10 +195,8 @@ class Watch:
         said = [*names, *forwards, *layouts, *strides, *words]
         return [*asked, *chain.from_iterable(held)], said
 
-    def is_current(self, model: nn.Module) -> bool:
-        """Tell whether this is the model that was looked at, and all is as it was."""
-        if self.of() is not model:  # one that was copied with what it holds
-            return False
+    def is_current(self) -> bool:
+        """Tell whether all is as it was."""
         try:
             objects, words = self.look()
         except AttributeError:  # one is gone

@@ -34,6 +34,10 @@ _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _MATERIALIZE = torch.autograd.function.FunctionCtx.set_materialize_grads.__code__
+_CHILDREN = {  # what asks a module for those inside, one after the other
+    getattr(nn.Module, name).__code__
+    for name in ("named_children", "named_modules", "_named_members", "state_dict")
+}
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
@@ -83,6 +87,8 @@ class Recorder(Reached):
         elif event == "call" and code is _MATERIALIZE:
             by = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
             self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
+        elif event == "call" and code in _CHILDREN:
+            self._note_children(frame)
         elif event == "call" and code not in self._seen:
             self._seen.add(code)
             self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
@@ -90,6 +96,16 @@ class Recorder(Reached):
                 self._note_version(frame)
             elif reads_for_forward(frame.f_globals):
                 self._note_code(code, frame.f_globals)
+
+    def _note_children(self, frame: types.FrameType) -> None:
+        """Note which children a module has, in order, where a file of the user's asks for all."""
+        asks, module = frame.f_back, frame.f_locals["self"]
+        while asks and asks.f_code.co_filename == frame.f_code.co_filename:
+            asks = asks.f_back
+        if asks and acts_for_user(asks):
+            paths = [path for path, m in self._modules.items() if m is module]
+            for path in paths:
+                self._note(f"{path}._modules".lstrip("."), module._modules)
 
     def _note_variable(self, frame: types.FrameType) -> None:
         """Note a variable of the environment that a file of the user's asks for."""

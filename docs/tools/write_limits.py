@@ -50,8 +50,15 @@ _TAIL = """
 - Code: a function that is put in place of another of its name, and layers and functions that are
   edited in other files. `remat-gen check` traces the model again, and sees both; of a library the
   version is a row.
-- What `forward` reads of context variables, and of attributes of a library's functions and
-  classes: changed since planning, a planned step goes on with what it was.
+- What `forward` reads of context variables, and of attributes of a library's functions, classes
+  and modules (`F.scaled_dot_product_attention = …`): changed since planning, a planned step goes
+  on with what it was. So it does with what it asks of the process (`get_default_dtype()`,
+  `are_deterministic_algorithms_enabled()`, `is_anomaly_enabled()`, `dist.is_initialized()`) and of
+  a tensor that it is given beside its layout (`is_leaf`, `_version`, `.grad`, own attributes).
+- What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
+  of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
+  itself.
+- A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`).
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's

@@ -5,12 +5,12 @@ In this order, until something is known to be the best:
 2. the exact search by the stage program: it ends on most models, however large, since a few tight
    places decide;
 3. plans of a few stages, repaired, up to some thousand operations;
-4. where a gap is left, the chain programs: rotor's, which take next to no time, then rockmate's,
-   with options of blocks from z3. On small problems the exact search goes on for longer between
-   the two, since what it proves spares all of z3's time.
+4. where a gap is left that is worth it, the chain programs: rotor's, which take next to no time,
+   then rockmate's, with options of blocks from z3. On small problems the exact search goes on for
+   longer between the two, since what it proves spares all of z3's time.
 
-Where a gap is left still, what is found within smaller budgets is taken as well, so that more
-memory costs no time.
+What stages or chain programs found is improved, while there is a gap. Where one is left still, what
+is found within smaller budgets is taken as well, so that more memory costs no time.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ Searching: TypeAlias = ExactEntrant | StagesEntrant | ImproveEntrant | FrontEntr
 class Auto:
     """See the module's text; `short`, `long` and `below`, for smaller budgets, search exactly.
 
-    `near`: what part of the time above the bound is hardly anything.
+    `near`: what part of the time above the bound is hardly anything; `close`: what part of it chain
+    programs do not win back. Bare graphs' programs are improved by rockmate alone.
     """
 
     subject: Subject
     short: ExactEntrant | None
     stages: StagesEntrant | None
-    improve: ImproveEntrant
+    improve: ImproveEntrant | None
     rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None

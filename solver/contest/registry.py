@@ -83,7 +83,7 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
         subject,
         short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH),
         stages=StagesEntrant(subject, repairs, effort, near) if size in SKETCHED else None,
-        improve=ImproveEntrant(repairs, near),
+        improve=ImproveEntrant(repairs, near) if subject.chain is not None else None,
         rotor=rotor,
         rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
         long=exact(LIMITS[effort], LONG_SEARCH[effort]),

@@ -98,7 +98,29 @@ PLANNED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+TOLD = {
+    "a buffer that a hook reads": (
+        "buffers that a hook or an autograd function reads from the model in backward",
+        "refused with its name; read it in `forward`, and let backward use that",
+    ),
+    "a buffer that a function writes into": (
+        "buffers and inputs that backward writes into",
+        "refused with its name; write in `forward`, or after the step",
+    ),
+    "a part of a buffer that forward writes into": (
+        "an attribute that is part of a buffer that `forward` writes into (`self.row = self.s[0]`)",
+        "refused with the buffer's name; read that part of it in `forward`",
+    ),
+    "gradients that may not come": (
+        "`set_materialize_grads(False)` in an autograd function, of a model with several outputs",
+        "refused; return the loss alone",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.limit(*TOLD[case])) for case in REFUSED]
+)
 def test_it_is_refused(case: str, tmp_path: Path) -> None:
     text, says = REFUSED[case]
     with pytest.raises(TraceError, match=says):

@@ -83,7 +83,8 @@ MODELS: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     ),
     "other dtype": (
         lambda m: m.double(),
-        r"layers\.0 is Layer\(scale: float64\[16\]\), planned for Layer\(scale: float32\[",
+        r"layers\.0 is Layer\(scale: buffer float64\[16\]\), "
+        r"planned for Layer\(scale: buffer float32\[",
     ),
     "other device": (lambda m: m.to("meta"), "on meta"),
     "more layers": (_grow, r"layers is ModuleList\[11\], planned for ModuleList\[10\]"),
@@ -377,8 +378,8 @@ OTHER_CALLS: dict[str, tuple[Args, dict[str, Any], str]] = {
         {"scale": 2.0, "bias": x[0]},
         r"bias is float32\[8\] on cpu, planned for None",
     ),
-    "one more argument": (({"x": [x]}, x[0], x[0]), {"scale": 2.0}, r"rest is \[float32\[8\]"),
-    "one argument less": (({"x": [x]},), {"scale": 2.0}, r"rest is \[\], planned for \["),
+    "one more argument": (({"x": [x]}, x[0], x[0]), {"scale": 2.0}, r"rest is \(float32\[8\]"),
+    "one argument less": (({"x": [x]},), {"scale": 2.0}, r"rest is \(\), planned for \("),
     "one more option": (({"x": [x]}, x[0]), {"scale": 2.0, "y": 1}, r"options is \{'y': 1\}"),
     "one more in a list": (({"x": [x, x]}, x[0]), {"scale": 2.0}, "batch is "),
     "one more in a dict": (({"x": [x], "z": 0}, x[0]), {"scale": 2.0}, "batch is .*'z': 0"),
