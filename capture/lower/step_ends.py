@@ -19,6 +19,7 @@ from torch._functorch._aot_autograd.descriptors import (
     PlainAOTInput,
     PlainAOTOutput,
     TangentAOTInput,
+    ViewBaseAOTInput,
 )
 
 from remat_gen.capture.load.arguments import Call
@@ -104,6 +105,12 @@ class Ends:
             return Kind.INPUT, self.call.leaves[descriptor.idx].path
         if isinstance(descriptor, AttributeInput):
             return Kind.CONSTANT, descriptor.path
+        if isinstance(descriptor, ViewBaseAOTInput):
+            _, path = self._place(descriptor.base_of)
+            raise TraceError(
+                f"{path} has the memory of another buffer or input, and forward writes into one of "
+                "them: keep one buffer, and take its parts in forward"
+            )
         raise TraceError(f"the trace has an input of an unknown kind: {descriptor}")
 
     def _leaving(self) -> list[tuple[End, Any]]:

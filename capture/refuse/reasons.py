@@ -71,6 +71,11 @@ _REASONS = (
         "eager's backward fails too: a tensor {0} that it needs was changed in place",
     ),
     (
+        r"INTERNAL ASSERT FAILED.*RegisterFunctionalization",
+        "backward writes into a tensor of the module, as a hook or an autograd function may: write "
+        "into it in forward, or after the step",
+    ),
+    (
         r"expected predicate to be bool, got torch\.(\w+)",
         "torch.where has a condition of {0}: make it one by .bool()",
     ),

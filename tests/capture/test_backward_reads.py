@@ -44,6 +44,10 @@ class Net(nn.Module):
         self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
         self.register_buffer("scale", torch.ones(4))
         self.part = self.scale[:2]
+        {more}
+
+    def tracked(self, gradient):
+        self.scale.add_(gradient.mean(0))
 
     def forward(self, x):
         {forward}
@@ -60,7 +64,8 @@ def example_inputs():
 
 def _source(forward: str, backward: str = "pass", materialize: str = "True") -> str:
     lines = forward.replace("\n", "\n        ")
-    return _HEAD.format(forward=lines, backward=backward, materialize=materialize)
+    two = 'self.register_buffer("two", self.scale[2:])' if "self.two" in forward else ""
+    return _HEAD.format(forward=lines, backward=backward, materialize=materialize, more=two)
 
 
 _HOOK = "h = self.a(x)\n{before}h.register_hook(lambda g: g * {scale})\nreturn self.b(h).sum()"
@@ -75,6 +80,14 @@ REFUSED = {
     "a buffer that a function writes into": (
         _source(_TRACK, "ctx.stat.mul_(0.9).add_(g.mean(0))"),
         "backward writes into scale",
+    ),
+    "a buffer that a hook writes into": (
+        _source("h = self.a(x)\nh.register_hook(self.tracked)\nreturn self.b(h).sum()"),
+        "backward writes into a tensor of the module",
+    ),
+    "a part of a buffer that is a buffer": (
+        _source("self.scale.add_(1)\nreturn self.b(self.a(x) * self.scale).sum() + self.two.sum()"),
+        "two has the memory of another buffer",
     ),
     "a part of a buffer that forward writes into": (
         _source(_PART.format(write="self.scale.add_(1)")),
@@ -106,6 +119,14 @@ TOLD = {
     "a buffer that a function writes into": (
         "buffers and inputs that backward writes into",
         "refused with its name; write in `forward`, or after the step",
+    ),
+    "a buffer that a hook writes into": (
+        "tensors of a module that a hook writes into in backward",
+        "refused with your line; write in `forward`, or after the step",
+    ),
+    "a part of a buffer that is a buffer": (
+        "buffers that share memory, where `forward` writes into one of them",
+        "refused with the name of one; keep one buffer",
     ),
     "a part of a buffer that forward writes into": (
         "an attribute that is part of a buffer that `forward` writes into (`self.row = self.s[0]`)",
