@@ -93,7 +93,7 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
             grad = " requires grad" * buffer if t.requires_grad else frozen
             tensors.append(f"{name}: {'buffer ' * buffer}{layout}{grad}")
     words = kind.__name__ if path else "model"
-    words += "" if getattr(nn, kind.__name__, kind) is kind else " not of torch.nn"
+    words += " not of torch.nn" * (getattr(nn, words, kind) is not kind)
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
         counted = children == [*map(str, range(len(children)))]
         words += f"[{len(children) if counted else ', '.join(children)}]"

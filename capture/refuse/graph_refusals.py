@@ -57,7 +57,7 @@ def refuse_buffers_as_constants(
         TraceError: one is read in backward alone, or written into.
     """
     owners = {_memory(t): name for name, t in model.named_buffers() if t.layout is torch.strided}
-    constants = [node.meta["value"] for node in nodes.find_nodes(op="get_attr")]
+    constants = [n.meta["value"] for n in nodes.find_nodes(op="get_attr") if "value" in n.meta]
     compared = {_memory(t) for t in attributes}
     written = {mutation.target for mutation in graph.mutations}
     changing = {given.path for given in graph.inputs if given.tensor in written}
