@@ -148,7 +148,8 @@ def test_another_buffer_than_planned_for_is_named_with_both() -> None:
     args, _ = pair.inputs()
     planned(*args)
     planned.table = torch.ones(1, 9)
-    with pytest.raises(ValueError, match=r"table: buffer float32\[1, 9\].*planned for .*float32\[1, 8\]"):
+    says = r"table: buffer float32\[1, 9\].*planned for .*float32\[1, 8\]"
+    with pytest.raises(ValueError, match=says):
         planned(*args)
 
 
