@@ -93,11 +93,11 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
             grad = " requires grad" * buffer if t.requires_grad else frozen
             tensors.append(f"{name}: {'buffer ' * buffer}{layout}{grad}")
     words = kind.__name__ if path else "model"
-    words += " not of torch.nn" * (getattr(nn, words, kind) is not kind)
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):
         counted = children == [*map(str, range(len(children)))]
         words += f"[{len(children) if counted else ', '.join(children)}]"
     words += f"({', '.join(tensors)})" if tensors else ""
+    words += " not of torch.nn" * (path != "" and getattr(nn, kind.__name__, kind) is not kind)
     forward = getattr(module.forward, "__qualname__", "object").rpartition(".<locals>.")[2]
     if path and forward not in (f"{kind.__name__}.forward", "_forward_unimplemented"):
         words += f" with {forward}"

@@ -80,8 +80,9 @@ class Reads:
         return replace(self, paths=tuple(chain.from_iterable(paths)), attributes=tuple(tensors))
 
     def tensors(self, model: nn.Module) -> list[torch.Tensor]:
-        """Return the dense tensors that were read as attributes, or in what attributes hold."""
-        found = (fetch(model, path, File(self.file)) for path in self.paths)
+        """Return the dense tensors, beside buffers, that were read as attributes, or in them."""
+        paths = set(self.paths) - dict(model.named_buffers()).keys()
+        found = (fetch(model, path, File(self.file)) for path in paths)
         dense = (t for t in found if isinstance(t, torch.Tensor) and t.layout is torch.strided)
         return list(dense)
 

@@ -56,7 +56,7 @@ def refuse_buffers_as_constants(
     Raises:
         TraceError: one is read in backward alone, or written into.
     """
-    owners = {_memory(t): name for name, t in model.named_buffers() if t.layout is torch.strided}
+    owners = _owners(model.named_buffers())
     constants = [n.meta["value"] for n in nodes.find_nodes(op="get_attr") if "value" in n.meta]
     compared = {_memory(t) for t in attributes}
     written = {mutation.target for mutation in graph.mutations}
@@ -96,14 +96,18 @@ def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
     Raises:
         TraceError: one is.
     """
-    named = (*model.named_parameters(), *model.named_buffers())
-    owners = {_memory(t): name for name, t in named if t.layout is torch.strided}
+    owners = _owners((*model.named_parameters(), *model.named_buffers()))
     for path, tensor in attributes.items():
         if _memory(tensor) in owners:
             raise TraceError(
                 f"forward reads self.{path}, which has the memory of "
                 f"self.{owners[_memory(tensor)]}: read that one in forward"
             )
+
+
+def _owners(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+    """Return the name of the dense tensor that has each memory."""
+    return {_memory(t): name for name, t in named if t.layout is torch.strided}
 
 
 def _memory(tensor: Tensor) -> int:

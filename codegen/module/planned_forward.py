@@ -82,13 +82,12 @@ class ForwardWriter:
     def _apart(self) -> str:
         """Return the call that refuses inputs that are one, where forward does something else."""
         graph = self.traced.graph
-        written = {mutation.target for mutation in graph.mutations}
-        inputs = [given for given in graph.inputs if given.kind is Kind.INPUT]
-        writes = any(given.tensor in written for given in inputs)
-        if len(inputs) < 2 or not (writes or self.traced.reads.asks_identity):
+        paths = [given.path for given in graph.inputs if given.kind is Kind.INPUT]
+        writes = written_inputs(graph)
+        if len(paths) < 2 or not (writes or self.traced.reads.asks_identity):
             return ""
         memory = "lambda t: t.untyped_storage().data_ptr()" if writes else "id"
-        rows = ", ".join(f"{quoted(given.path)}: {given.path}" for given in inputs)
+        rows = ", ".join(f"{quoted(path)}: {path}" for path in paths)
         return f"check_apart({{{rows}}}, {memory})"
 
     def _lines(self, frame: _Frame) -> ProgramLines:

@@ -67,7 +67,7 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "a layer of the same name from elsewhere": (
         lambda m: setattr(m, "head", type("Linear", (nn.Linear,), {})(8, 4)),
-        r"head is Linear not of torch\.nn\(.*\), planned for Linear\(",
+        r"head is Linear\(.*\) not of torch\.nn, planned for Linear\(",
     ),
 }
 

@@ -1,0 +1,86 @@
+"""What is found is improved, whoever found it; chain programs are asked where a gap is wide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from committed_problems import gpt
+
+from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.contest import ALL, Bound, Contest
+from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.improve_entrant import ImproveEntrant
+from remat_gen.solver.contest.registry import CLOSE, entrant_for
+from remat_gen.solver.contest.repairs import Repairs
+from remat_gen.solver.contest.subject import Subject, subject_of
+from remat_gen.solver.law.search_types import Effort
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return subject_of(gpt(5))
+
+
+def _by_rotor(subject: Subject, percent: int = 50) -> Contest:
+    """Return the contest of a budget in which rotor alone has taken part."""
+    contest = Contest(subject, subject.eager().peak_bytes * percent // 100)
+    rotor = entrant_for("rotor", subject, Effort.NORMAL)
+    rotor.enter(contest)
+    assert contest.best is not None
+    return contest
+
+
+@pytest.mark.parametrize("percent", [60, 50])
+def test_what_rotor_found_is_improved_under_its_name(subject: Subject, percent: int) -> None:
+    contest = _by_rotor(subject, percent)
+    before = contest.best
+    ImproveEntrant(Repairs(subject), 0.0).enter(contest)
+    assert before is not None and contest.best is not None
+    assert contest.best.replay.time_us < before.replay.time_us
+    assert contest.best.replay.peak_bytes <= contest.budget_bytes
+    assert contest.best.strategy == before.strategy
+
+
+def test_it_gives_the_same_again(subject: Subject) -> None:
+    contests = [_by_rotor(subject), _by_rotor(subject)]
+    for contest in contests:
+        ImproveEntrant(Repairs(subject), 0.0).enter(contest)
+    assert contests[0].best == contests[1].best
+
+
+def test_what_is_near_the_bound_is_left(subject: Subject) -> None:
+    contest = _by_rotor(subject)
+    before = contest.best
+    assert before is not None
+    contest.bounds.append(Bound(before.replay.time_us / 1.001, ALL, complete=False))
+    ImproveEntrant(Repairs(subject), 2e-3).enter(contest)
+    assert contest.best is before
+
+
+def test_a_program_is_made_to_fit_or_is_none(subject: Subject) -> None:
+    contest = _by_rotor(subject)
+    assert contest.best is not None
+    repairs, less = Repairs(subject), contest.best.replay.peak_bytes * 9 // 10 // subject.unit
+    fitted = repairs.fitted(contest.best.program, less)
+    assert fitted is not None
+    assert subject.judge(fitted)[1].peak_bytes <= less * subject.unit
+    assert repairs.fitted(contest.best.program, 1) is None
+    assert repairs.fitted(contest.best.program, less, contest.best.replay.time_us / 2) is None
+
+
+@pytest.mark.parametrize("effort", [Effort.QUICK, Effort.NORMAL])
+@pytest.mark.parametrize("wide", [False, True])
+def test_chain_programs_are_asked_where_the_gap_is_wide(
+    subject: Subject, effort: Effort, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    contest = _by_rotor(subject)
+    monkeypatch.setattr(FrontEntrant, "enter", lambda front, _: asked.append(front.name))
+    auto = entrant_for("auto", subject, effort)
+    assert isinstance(auto, Auto) and contest.best is not None
+    gap = CLOSE[effort] * (1.1 if wide else 0.9)
+    contest.bounds.append(Bound(contest.best.replay.time_us / (1 + gap), ALL, complete=False))
+    alone = replace(auto, short=None, stages=None, improve=None, long=None, below=None)
+    alone._search(contest, (alone.rotor, alone.rockmate))
+    assert asked == (["rotor", "rockmate"] if wide else [])
