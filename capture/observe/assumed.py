@@ -2,7 +2,8 @@
 
 The functions and the class below run twice: here, to write the tables, and in the generated module,
 which gets their own source. A row names what forward reads: `h.*.attn.heads` (`*` is each index),
-`config.scale`, `w[kl]`, and of files `:SCALE` or, of another one, `layers:SCALE`.
+`config.scale`, `w[kl]`, and of files `:SCALE` or, of another one, `layers:SCALE`; of the process
+`torch:get_default_dtype()`.
 """
 
 from __future__ import annotations
@@ -132,7 +133,8 @@ def fetch(model: nn.Module, path: str, file: Any) -> Any:
     place, colon, name = path.rpartition(":")
     try:
         root = import_module(place) if place else file if colon else model
-        return Formatter().get_field(f"root.{name}", (), {"root": root})[0]
+        found = Formatter().get_field(f"root.{name.removesuffix('()')}", (), {"root": root})[0]
+        return found() if name.endswith("()") else found
     except (AttributeError, ImportError, LookupError, TypeError):
         return NOT_SET
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import types
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from remat_gen.capture.observe.assumed import NOT_SET
+from remat_gen.capture.observe.assumed import NOT_SET, is_plain
 from remat_gen.capture.observe.reached import Note, Reached, is_librarys
 from remat_gen.capture.observe.read_code import asks_classes, loaded_names, members_named
 from remat_gen.capture.observe.read_dict import ReadDict, ReadNamespace, is_key
@@ -38,6 +39,7 @@ _CHILDREN = {  # what asks a module for those inside, one after the other
     getattr(nn.Module, name).__code__
     for name in ("named_children", "named_modules", "_named_members", "state_dict")
 }
+_QUESTION = re.compile("(is|are|get|has)_")  # asked about the process: to ask again changes nothing
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
@@ -56,6 +58,7 @@ class Recorder(Reached):
         super().__init__(model, file, note, stand_ins=stand_ins)
         self._seen: set[types.CodeType] = set()
         self._asks_classes = False
+        self._questions: dict[str, Callable[[], Any]] = {}  # about the process, by path
         self.names: set[str] = set()
         self.drew = False
         self.acts_in_backward = False
@@ -72,6 +75,7 @@ class Recorder(Reached):
             sys.setprofile(None)
             self._note_members()
             self._note_forwards()
+            self._note_answers()
 
     # -- code that runs --------------------------------------------------------------------------
 
@@ -80,6 +84,8 @@ class Recorder(Reached):
         if event == "c_call":
             self.drew |= function is os.urandom and _draws_for_forward(frame)
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
+            if getattr(function, "__self__", None) is torch._C:
+                self._note_question(function, frame)
         elif event == "call" and code is _ENVIRONMENT:
             self._note_variable(frame)
         elif event == "call" and code is _APPLY:  # torch's own (a checkpoint's) are traced as any
@@ -89,6 +95,8 @@ class Recorder(Reached):
             self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
         elif event == "call" and code in _CHILDREN:
             self._note_children(frame)
+        elif event == "call" and _QUESTION.match(code.co_name) and _is_plainly_asked(frame):
+            self._note_question(frame.f_globals[code.co_name], frame.f_back)
         elif event == "call" and code not in self._seen:
             self._seen.add(code)
             self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
@@ -112,6 +120,11 @@ class Recorder(Reached):
         key = frame.f_locals["key"]
         if is_key(key) and acts_for_user(frame):
             self._note(f"os:environ[{key}]", os.environ.get(key, NOT_SET))
+
+    def _note_question(self, function: Any, asks: types.FrameType | None) -> None:
+        """Note a function of torch that a file of the user's asks about the process."""
+        if _QUESTION.match(function.__name__) and acts_for_user(asks):
+            self._questions[f"{function.__module__}:{function.__name__}()"] = function
 
     def _enter_cached(self, cache: Any, path: str) -> None:
         """Note what a function with a cache reads, though it may not run."""
@@ -174,6 +187,21 @@ class Recorder(Reached):
         for path, owner in self._owners():
             if isinstance(owner, nn.Module) and not is_of_library(owner.forward):
                 self._enter_function(owner.forward, f"{path}.forward".lstrip("."), plain=False)
+
+    def _note_answers(self) -> None:
+        """Note what the process answers around forward, which itself may change that within."""
+        for path, question in self._questions.items():
+            with contextlib.suppress(TypeError):  # it wants to know of what
+                if is_plain(answer := question()):
+                    self._note(path, answer)
+
+
+def _is_plainly_asked(frame: types.FrameType) -> bool:
+    """Tell whether a function of torch's is called of which only its name is to be known."""
+    there = frame.f_globals.get(frame.f_code.co_name)
+    is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
+    plain = is_torchs and getattr(there, "__code__", None) is frame.f_code
+    return plain and all(value is None for value in frame.f_locals.values())
 
 
 def _draws_for_forward(frame: types.FrameType) -> bool:

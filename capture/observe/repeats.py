@@ -46,7 +46,9 @@ class Reads:
     another of them, and does the same with both. `caches` are those that a run may fill.
     `in_backward` where hooks and autograd functions run there, `unmaterialised` where some of these
     ask for gradients that do not come as None. `asks_identity` where forward does something else
-    if two of its inputs are the same tensor.
+    if two of its inputs are the same tensor, `asks_containers` where it may with other kinds of
+    lists and dicts, or their keys in another order; else `keys` are what it asks each argument for,
+    those by position and those by name.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
@@ -57,6 +59,8 @@ class Reads:
     in_backward: bool = False
     unmaterialised: bool = False
     asks_identity: bool = False
+    asks_containers: bool = True
+    keys: tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]] = ((), {})
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -111,24 +115,26 @@ def read_twice(
     file: dict[str, Any],
     run: Callable[[], R],
     as_one: Callable[[], R] | None = None,
+    in_others: Callable[[], R] | None = None,
 ) -> tuple[R, Reads]:
     """Run a step's forward twice; return what the second run did, and what forward reads.
 
-    `as_one` runs it on inputs that are the same tensor where they can be.
+    `as_one` runs it on inputs that are the same tensor where they can be, `in_others` on those in
+    other containers.
     Where stand-ins for dicts may have led the first run elsewhere, it is done without them.
 
     Raises:
         TraceError: the second run did something else, or left something else behind.
     """
     try:
-        return _read_twice(model, file, run, as_one, stand_ins=True)
+        return _read_twice(model, file, run, as_one, in_others, stand_ins=True)
     except _Unlike:
         pass
     except TraceError:
         raise
     except Exception:  # the user's own, then it comes again
         pass
-    return _read_twice(model, file, run, as_one, stand_ins=False)
+    return _read_twice(model, file, run, as_one, in_others, stand_ins=False)
 
 
 def _read_twice(
@@ -136,6 +142,7 @@ def _read_twice(
     file: dict[str, Any],
     run: Callable[[], R],
     as_one: Callable[[], R] | None,
+    in_others: Callable[[], R] | None,
     *,
     stand_ins: bool,
 ) -> tuple[R, Reads]:
@@ -171,24 +178,33 @@ def _read_twice(
             "step: pass in what changes (a time, random numbers of Python or NumPy) as an argument"
         )
     reads = _reads(file, before, settled)
+
+    def differs(other: Callable[[], R]) -> bool:
+        return _differs(other, recorder, again.found, result)
+
     return result, replace(
         reads,
         caches=recorder.caches,
         in_backward=recorder.acts_in_backward,
         unmaterialised=recorder.asks_for_none,
-        asks_identity=as_one is not None and _differs(as_one, recorder, again.found),
+        asks_identity=as_one is not None and differs(as_one),
+        asks_containers=in_others is None or differs(in_others),
     )
 
 
-def _differs(run: Callable[[], object], recorder: Recorder, expected: list[object]) -> bool:
-    """Tell whether a run does something else than expected, or raises."""
+def _differs(run: Callable[[], R], recorder: Recorder, expected: list[object], result: R) -> bool:
+    """Tell whether a run does or returns something else than expected, or raises."""
     other = _Operations(expected)
     try:
         with recorder.caches.emptied(), other:
-            _step(run, recorder)
+            found = _step(run, recorder)
     except Exception:  # the user's own
         return True
-    return other.differs
+    return other.differs or _structure(found) != _structure(result)
+
+
+def _structure(result: object) -> pytree.TreeSpec:
+    return pytree.tree_structure(getattr(result, "value", None))
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:

@@ -1,4 +1,4 @@
-"""What a model's own file asks torch about compilation is answered as in a plain step.
+"""What a model's own file asks torch of how it runs is answered as in a plain step.
 
 Dynamo says yes to `torch.compiler.is_compiling()`: the plan would be of a branch that eager mode
 never takes. Libraries keep that answer, by which they leave out looks at values that no trace can
@@ -91,6 +91,14 @@ def _answered_as_eager() -> Iterator[None]:
     with ExitStack() as stack:
         for module, name in QUESTIONS:
             stack.enter_context(replaced(module, name, _no))
+        yield
+
+
+@contextmanager
+def anomaly_as_outside() -> Iterator[None]:
+    """Answer whether autograd looks for anomalies as outside: torch traces in that mode."""
+    enabled = torch.is_anomaly_enabled()
+    with replaced(torch, "is_anomaly_enabled", lambda: enabled):
         yield
 
 

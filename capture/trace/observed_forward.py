@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
 from remat_gen.capture.load.arguments import Call, as_one
+from remat_gen.capture.load.containers import in_others
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.quiet import quiet
@@ -116,19 +118,22 @@ def _on_fakes(
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
         return run_on_fakes(model, args, kwargs, looks)
 
-    one = as_one(call)
+    one, others = as_one(call), in_others(call)
     with quiet():
         returned, reads = read_twice(
             model,
             file,
-            lambda: run(call.args, call.kwargs),
-            (lambda: run(*one)) if one else None,
+            partial(run, call.args, call.kwargs),
+            partial(run, *one) if one else None,
+            partial(run, others.args, others.kwargs) if others else None,
         )
     if reads.asks_identity and call.same:
         raise TraceError(
             f"the example gives one tensor as {' and '.join(call.same)}, and forward does "
             "something else then: let it take that once, as in forward(x), or give a clone() of it"
         )
+    if others and not reads.asks_containers:
+        reads = replace(reads, keys=others.asked)
     if looks is not None:
         reads = reads.without(looks.left)
     return returned, reads

@@ -34,7 +34,7 @@ from remat_gen.capture.observe.unread_numbers import unread
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
-from remat_gen.capture.process.questions import first_as_eager
+from remat_gen.capture.process.questions import anomaly_as_outside, first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.graph_refusals import (
     refuse_buffers_as_constants,
@@ -161,7 +161,8 @@ def trace(
         source = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, reads, source, stands_for, looks, first)
         there = first.held() if first else nullcontext()
-        with there, masks_of_eager(returned.positions), looks_of_eager(returned.masks):
+        masks = masks_of_eager(returned.positions), looks_of_eager(returned.masks)
+        with there, masks[0], masks[1], anomaly_as_outside():
             return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
 
 

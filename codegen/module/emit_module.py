@@ -216,7 +216,10 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         regenerate=quoted(target.command),
         tables=tables,
         guards=guards.sources(
-            held=bool(tables.held), fixed=bool(shared.fixed), sets="in_order" in used
+            held=bool(tables.held),
+            fixed=bool(shared.fixed),
+            sets="in_order" in used,
+            containers="in_any_container" in used,
         ),
         fixed=shared.fixed,
         units=shared.units,

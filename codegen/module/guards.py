@@ -26,6 +26,8 @@ from remat_gen.capture.observe.assumed import (
     layout_of,
     rows_of,
 )
+from remat_gen.capture.observe.repeats import Reads
+from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module.environment import source_of
 from remat_gen.ir.errors import TraceError
@@ -62,16 +64,28 @@ def in_order(value: Any) -> Any:
     return value
 
 
-def sources(*, held: bool, fixed: bool = False, sets: bool = True) -> str:
+def in_any_container(value: Any, *keys: Any) -> Any:
+    """Let what forward reads alike be described alike: dicts in any order, tuples and lists.
+
+    With `keys` that is what stands at these.
+    """
+    if isinstance(value, Mapping):
+        there = sorted((key for key in value if not keys or key in keys), key=repr)
+        return {key: in_any_container(value[key]) for key in there}
+    return [*map(in_any_container, value)] if isinstance(value, (list, tuple)) else value
+
+
+def sources(*, held: bool, fixed: bool = False, sets: bool = True, containers: bool = True) -> str:
     """Return the source of the functions that the generated module needs too.
 
     `held` where not all that forward reads is plain, `fixed` where numbers of inputs are compared,
-    `sets` where arguments are or hold some.
+    `sets` where arguments are or hold some, `containers` where these may be of any kind.
     """
     return source_of(
         layout_of,
         describe_argument,
         *((in_order,) if sets else ()),
+        *((in_any_container,) if containers else ()),
         *((is_plain, describe) if held else ()),
         *((digest_of,) if held or fixed else ()),
         describe_module,
@@ -82,9 +96,7 @@ def sources(*, held: bool, fixed: bool = False, sets: bool = True) -> str:
     )
 
 
-def expected_arguments(
-    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...] = ()
-) -> str:
+def expected_arguments(traced: Traced, signature: inspect.Signature) -> str:
     """Write the dict that `check_planned` compares: each parameter, and what is expected of it.
 
     A length that varies stands as `batch <= 8` in it.
@@ -92,15 +104,45 @@ def expected_arguments(
     Raises:
         TraceError: an argument is of a kind that cannot be compared.
     """
-    rows = (_row(name, value) for name, value in _arguments(call, signature, lengths))
+    call, lengths = traced.call, traced.graph.lengths
+    args, kwargs = _told(call, lengths)
+    bound = signature.bind(None, *args, **kwargs)
+    bound.apply_defaults()
+    keys = _keys_by_name(traced.reads, signature)
+    rows = []
+    for name, value in list(bound.arguments.items())[1:]:
+        asked = name
+        if name in keys and isinstance(value, (Mapping, list, tuple)):
+            asked, value = _in_any_container(name, value, keys[name], lengths)
+        said, ordered = _describe(name, value), describe_argument(in_order(value))
+        asked = asked if ordered == said else f"in_order({asked})"
+        rows.append(f"{quoted(name)}: ({asked}, {quoted(ordered)})")
     return "{" + ", ".join(rows) + "}"
 
 
-def _row(name: str, value: object) -> str:
-    said, ordered = _describe(name, value), describe_argument(in_order(value))
-    if ordered == said:
-        return f"{quoted(name)}: ({name}, {quoted(said)})"
-    return f"{quoted(name)}: (in_order({name}), {quoted(ordered)})"
+def _keys_by_name(reads: Reads, signature: inspect.Signature) -> dict[str, tuple[Any, ...]]:
+    """Return what forward asks its arguments for, of those whose containers may be others."""
+    args, kwargs = reads.keys
+    given = signature.bind_partial(None, *args, **kwargs).arguments
+    variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return {n: keys for n, keys in given.items() if signature.parameters[n].kind not in variable}
+
+
+def _in_any_container(
+    name: str, value: Any, asked: Iterable[Any], lengths: Iterable[Length]
+) -> tuple[str, Any]:
+    """Write what is compared of an argument whose containers may be others, and return that.
+
+    Of a dict it is what forward asks for, and where a length that varies is read.
+    """
+    read = tuple(length.dims[0][0] for length in lengths)
+    keys = dict.fromkeys(asked)
+    if isinstance(value, Mapping):
+        keys |= dict.fromkeys(k for k in value if f"{name}[{k!r}]" in read)
+    if not all(type(key) in (str, int) for key in keys):
+        keys = {}
+    words = (quoted(key) if isinstance(key, str) else str(key) for key in keys)
+    return f"in_any_container({', '.join((name, *words))})", in_any_container(value, *keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +166,16 @@ def varying_shape(shape: Iterable[int], dims: Mapping[int, Length]) -> list[str]
     return [str(dims.get(i, size)) for i, size in enumerate(shape)]
 
 
-def _arguments(
-    call: Call, signature: inspect.Signature, lengths: tuple[Length, ...]
-) -> Iterator[tuple[str, Any]]:
+def _told(call: Call, lengths: tuple[Length, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with words for tensors of which some dimensions vary."""
     dims = {leaf.path: dims_of(leaf.path, lengths) for leaf in call.leaves}
     said = [
         _Said(describe_varying(leaf.value, dims[leaf.path])) if dims[leaf.path] else leaf.value
         for leaf in call.leaves
     ]
     spec = pytree.tree_structure((call.args, call.kwargs))
-    args, kwargs = pytree.tree_unflatten(said, spec) if lengths else (call.args, call.kwargs)
-    bound = signature.bind(None, *args, **kwargs)
-    bound.apply_defaults()
-    yield from list(bound.arguments.items())[1:]
+    told: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_unflatten(said, spec)
+    return told if lengths else (call.args, call.kwargs)
 
 
 def dims_of(path: str, lengths: Iterable[Length]) -> dict[int, Length]:

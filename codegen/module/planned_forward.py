@@ -56,7 +56,7 @@ class ForwardWriter:
             returns=returns,
             passed=passed(signature),
             known=known,
-            expected=expected_arguments(self.traced.call, signature, self.traced.graph.lengths),
+            expected=expected_arguments(self.traced, signature),
             read_lengths=self._read_lengths(),
             fixed=", ".join(f"{quoted(path)}: {path}" for path in self.traced.call.fixed),
             apart=self._apart(),

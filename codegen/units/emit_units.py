@@ -92,7 +92,7 @@ def emit_units(
     rows = render("units.py.jinja", units=list(_rows(target.model, classes, texts)))
     called = functions_of(texts)
     functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
-    compared = [forward.expected for forward in forwards]
+    compared = [text for forward in forwards for text in (forward.expected, forward.apart)]
     helpers = helpers_text(target, _shared(target.model, step), "\n".join((*blocks, *compared)))
     parts = [*derived, kept_text(blocks), *blocks, functions, rows, helpers]
     return _merged(target, source, forwards, classes, parts)

@@ -52,9 +52,8 @@ _TAIL = """
   version is a row.
 - What `forward` reads of context variables, and of attributes of a library's functions, classes
   and modules (`F.scaled_dot_product_attention = …`): changed since planning, a planned step goes
-  on with what it was. So it does with what it asks of the process (`get_default_dtype()`,
-  `are_deterministic_algorithms_enabled()`, `is_anomaly_enabled()`, `dist.is_initialized()`) and of
-  a tensor that it is given beside its layout (`is_leaf`, `_version`, `.grad`, own attributes).
+  on with what it was. So it does with what it asks of a tensor that it is given beside its layout
+  (`is_leaf`, `_version`, `.grad`, own attributes).
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
   of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
   itself.

@@ -1,13 +1,18 @@
-"""A forward that asks whether it is compiled is planned as a plain step runs it."""
+"""A forward that asks how it is run is planned as a plain step answers it, and says what it was."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
-from pairs import make_pair_of
+import torch
+from pairs import Pair, make_pair_of
 from sources import model_source
 from steps import assert_right
 
@@ -67,3 +72,63 @@ def test_a_library_whose_compiled_branch_fails_is_traced_as_in_a_plain_step(
         "return self.head(x.sin() * mask.view(mask.shape))"
     )
     assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
+
+
+_ASKS = """\
+import torch.distributed as dist
+x = self.body(x).to(torch.get_default_dtype()).float()
+x = x * 2 if torch.is_anomaly_enabled() else x.sin()
+x = x * 3 if torch.are_deterministic_algorithms_enabled() else x.cos()
+x = x * 5 if dist.is_available() and dist.is_initialized() else x
+with torch.no_grad():  # what is answered here is not what is so around forward
+    kept = torch.is_grad_enabled()
+return self.head(x * 7 if kept else x).square().mean()"""
+
+
+@pytest.fixture(scope="module")
+def asking() -> Pair:
+    return make_pair_of(model_source(_ASKS), "1GB", "per-layer")
+
+
+@contextmanager
+def _setting(function: Callable[[Any], object], value: object, before: object) -> Iterator[None]:
+    function(value)
+    yield
+    function(before)
+
+
+CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
+    "autograd looks for anomalies": (
+        lambda: torch.autograd.detect_anomaly(check_nan=False),
+        r"torch:is_anomaly_enabled\(\) is True, planned for False",
+    ),
+    "another type of numbers": (
+        lambda: _setting(torch.set_default_dtype, torch.float64, torch.float32),
+        r"torch:get_default_dtype\(\) is torch\.float64, planned for torch\.float32",
+    ),
+    "deterministic algorithms": (
+        lambda: _setting(torch.use_deterministic_algorithms, True, False),
+        r"torch:are_deterministic_algorithms_enabled\(\) is True, planned for False",
+    ),
+    "a group of processes": (
+        lambda: mock.patch("torch.distributed.distributed_c10d.is_initialized", lambda: True),
+        r"torch\.distributed\.distributed_c10d:is_initialized\(\) is True, planned for False",
+    ),
+}
+
+
+def test_a_step_of_such_a_process_is_right(asking: Pair) -> None:
+    """torch traces backward in the mode that looks for anomalies, and said so to forward."""
+    assert_right(asking)
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("behind", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_the_process_answers_is_named(asking: Pair, name: str, *, behind: bool) -> None:
+    model, (args, kwargs) = asking.models()[1], asking.inputs()
+    change, says = CHANGES[name]
+    if behind:
+        model(*args, **kwargs).backward()
+    with change(), pytest.raises(ValueError, match=says):
+        model(*args, **kwargs)

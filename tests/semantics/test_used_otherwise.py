@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict, UserDict
 from collections.abc import Callable
 from typing import Any
 
@@ -172,6 +173,97 @@ def test_another_container_is_named(source: str, other: Any, says: str) -> None:
     (given,), _ = pair.inputs()
     with pytest.raises(ValueError, match=says):
         pair.models()[1](other(given))
+
+
+_BY_KEY = model_source(
+    "x, (y, z) = parts['a'], pair\n"
+    "x = self.body(x + parts['b']) * (1 if parts.get('mask') is None else 2)\n"
+    "return self.head(x * y + z).square().mean()",
+    arguments="self, parts, pair, size=(2, 3)",
+    inputs="({'a': torch.randn(4, 8), 'b': torch.randn(4, 8), 'file': 'a.png'},"
+    " (torch.randn(4, 8), torch.randn(4, 8)))",
+)
+CONTAINERS: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "order of keys": lambda d, p: (dict(reversed(d.items())), p),
+    "OrderedDict": lambda d, p: (OrderedDict(d), p),
+    "no dict": lambda d, p: (UserDict(d), p),  # as a tokenizer's
+    "list for a tuple": lambda d, p: (d, [*p]),
+    "more than is read": lambda d, p: ({**d, "index": 3}, p),
+    "another value that is not read": lambda d, p: ({**d, "file": "b.png"}, p),
+    "without what is not read": lambda d, p: ({"a": d["a"], "b": d["b"]}, p),
+}
+
+
+@pytest.fixture(scope="module")
+def by_key() -> Pair:
+    return make_pair_of(_BY_KEY)
+
+
+@pytest.mark.parametrize("case", CONTAINERS)
+def test_containers_may_be_others_where_forward_does_not_ask(by_key: Pair, case: str) -> None:
+    """A loader makes lists of tuples, and has more in its dicts than a model reads."""
+    args, _ = by_key.inputs()
+    losses = []
+    for model in by_key.models():
+        torch.manual_seed(3)
+        loss = model(*CONTAINERS[case](*args))
+        loss.backward()
+        losses.append([loss.detach(), *(p.grad for p in model.parameters())])
+    assert all(torch.equal(one, two) for one, two in zip(*losses, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (lambda d, p: ({**d, "mask": 1}, p), r"parts is \{.*'mask': 1\}, planned for \{'a': "),
+        (lambda d, p: ({"a": d["a"]}, p), r"parts is \{'a': [^}']*\}, planned for \{'a': "),
+        (lambda d, p: (None, p), r"parts is None, planned for \{'a': "),
+        (lambda d, p: (d, torch.stack(p)), r"pair is float32\[2, 4, 8\].*planned for \[float32"),
+        (lambda d, p: (d, (*p, p[0])), r"pair is \[.*, .*, .*\], planned for \[float32"),
+        (lambda d, p: (d, p, [2, 3]), r"size is \[2, 3\], planned for \(2, 3\)"),
+    ],
+    ids=["asked for and not there", "gone", "None", "a tensor", "one more", "a default"],
+)
+def test_what_forward_asks_of_containers_is_compared(by_key: Pair, given: Any, says: str) -> None:
+    args, _ = by_key.inputs()
+    with pytest.raises(ValueError, match=says):
+        by_key.models()[1](*given(*args))
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "len(parts)",
+        "isinstance(parts, dict) + 1",
+        "len([*parts])",
+        "len({**parts})",
+        "sum(1 for _ in parts.items())",
+    ],
+)
+def test_a_forward_that_asks_for_all_of_a_dict_gets_that_alone(asks: str) -> None:
+    source = model_source(
+        f"x = self.body(parts['a'] + parts['b']) * {asks}\nreturn self.head(x).square().mean()",
+        arguments="self, parts",
+        inputs="({'a': torch.randn(2, 8), 'b': torch.randn(2, 8)},)",
+    )
+    pair = make_pair_of(source)
+    (parts,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=r"parts is \{'a'.*'c': 3\}, planned for \{'a': "):
+        pair.models()[1]({**parts, "c": 3})
+    with pytest.raises(ValueError, match=r"parts is OrderedDict|parts is UserDict|parts is \{'a"):
+        pair.models()[1](UserDict(parts))
+
+
+def test_a_container_that_is_returned_is_the_callers() -> None:
+    source = model_source(
+        "return self.head(self.body(pair[0] * pair[1])).square().mean(), pair",
+        arguments="self, pair",
+        inputs="((torch.randn(4, 8), torch.randn(4, 8)),)",
+    )
+    pair = make_pair_of(source)
+    (given,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for \(float32"):
+        pair.models()[1]([*given])
 
 
 def test_one_tensor_for_two_is_named_where_forward_asks() -> None:

@@ -1,0 +1,78 @@
+"""The arguments of a call in other containers than the example's: does forward go by them?
+
+A loader makes lists of tuples, and dicts with more in them than forward reads: where forward asks
+by key, or takes what is inside one by one, the kind of a container, the order of its keys and what
+stands at others are nothing to a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from remat_gen.capture.load.arguments import Call
+
+
+class ByKey(Mapping[Any, Any]):
+    """Stands for a dict; it is none, and can be asked for what stands at a key, not for all.
+
+    `asked` are the keys that it was asked for, also those that are not there.
+    """
+
+    def __init__(self, held: dict[Any, Any], asked: dict[Any, None]) -> None:
+        self.held, self.asked = held, asked
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked[key] = None
+        return self.held[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("the order of what is inside is not to be asked for")
+
+    def __len__(self) -> int:
+        raise TypeError("how much is inside is not to be asked for")
+
+
+pytree.register_pytree_node(
+    ByKey,
+    lambda stands: ([*stands.held.values()], (stands.held.keys(), stands.asked)),
+    lambda values, told: ByKey(dict(zip(told[0], values, strict=True)), told[1]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """A call's arguments with tuples for lists, lists for tuples, `ByKey` for dicts."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def asked(self) -> tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]]:
+        """Return the keys that each argument was asked for, a dict; none for what is no dict."""
+        return tuple(map(_asked, self.args)), {k: _asked(v) for k, v in self.kwargs.items()}
+
+
+def in_others(call: Call) -> Others | None:
+    """Return a call's arguments in other containers; None where there are no such containers."""
+    given = [*call.args, *call.kwargs.values()]
+    if not any(isinstance(value, (Mapping, list, tuple)) for value in given):
+        return None
+    args = tuple(map(_other, call.args))
+    return Others(args, {name: _other(value) for name, value in call.kwargs.items()})
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ByKey({key: _other(item) for key, item in value.items()}, {})
+    if isinstance(value, (list, tuple)):
+        items = map(_other, value)
+        return list(items) if isinstance(value, tuple) else tuple(items)
+    return value
+
+
+def _asked(value: Any) -> tuple[Any, ...]:
+    return tuple(value.asked) if isinstance(value, ByKey) else ()
