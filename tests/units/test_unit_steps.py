@@ -131,6 +131,21 @@ def test_an_input_of_a_unit_that_is_written_into_is_refused(tmp_path: Path) -> N
         plan(tmp_path, "deep", "90%", changes)
 
 
+def test_inputs_of_a_unit_that_are_one_are_named_where_it_asks(tmp_path: Path) -> None:
+    changes = {
+        "forward(self, x: Tensor)": "forward(self, x: Tensor, y: Tensor)",
+        "q, k, v =": "x = x if x is y else x + y\n        q, k, v =",
+        "x = layer(x)": "x = layer(x, x if self.same else x.sin())",
+        "self.embed =": "self.same = False\n        self.embed =",
+    }
+    pair = plan(tmp_path, "deep", "90%", changes)
+    assert same_bits(pair)
+    _, model = pair.models()
+    model.same = True
+    with pytest.raises(ValueError, match="y is the same as x, planned for one that is not"):
+        training_step(model, *pair.example)
+
+
 def test_checkpointing_around_units_is_refused(routed: Pair) -> None:
     _, model = routed.models()
     for name, unit in list(model.h.named_children()):
