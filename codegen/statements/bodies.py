@@ -62,7 +62,7 @@ class BodyWriter:
     aliases: dict[int, list[Mark]] = field(default_factory=dict)  # other variables of its memory
     statements: list[Statement] = field(default_factory=list)
     leaving: Leaving = field(init=False)
-    hand_overs: frozenset[int] = field(init=False)  # moments before which gradients leave
+    hand_overs: dict[int, frozenset[int]] = field(init=False)  # gradients, by moments behind
     reach: Reach = field(init=False)
     journeys: Journeys = field(init=False)
     gradients: dict[int, Gradients] = field(init=False)  # of linear layers, by moment
@@ -84,7 +84,7 @@ class BodyWriter:
 
     def _is_cut(self, first: int, gradients: Gradients) -> bool:
         """Tell whether gradients leave between some that one call would compute."""
-        return not self.hand_overs.isdisjoint(range(first + 1, gradients.last + 1))
+        return not self.hand_overs.keys().isdisjoint(range(first + 1, gradients.last + 1))
 
     def run(self) -> tuple[Body, ...]:
         count = self.schedule.block_count
@@ -161,10 +161,10 @@ class BodyWriter:
     # -- steps ---------------------------------------------------------------------------
 
     def _step(self, segment: int, step: Step | None) -> None:
-        if self.now.moment in self.hand_overs:
-            self.statements += self.leaving.hand_over(segment)
-        if gradients := self.gradients.get(self.now.moment):
-            self.together, self.outer, self.statements = gradients, self.statements, []
+        if gradients := self.hand_overs.get(self.now.moment):
+            self.statements += self.leaving.hand_over(gradients)
+        if together := self.gradients.get(self.now.moment):
+            self.together, self.outer, self.statements = together, self.statements, []
         if isinstance(step, Run):
             self._run(segment, step.operation)
         elif isinstance(step, Free) and self.together:

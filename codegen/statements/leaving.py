@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.expressions.expressions import Expressions
@@ -74,12 +74,12 @@ class Leaving:
                 copied.add(storage.name)
                 self.returns[gradient.of] = text + self._if_it_came(gradient)
 
-    def hand_over(self, segment: int) -> Iterator[Statement]:
-        """Let autograd have the gradients of parameters that are there: they are read no more."""
+    def hand_over(self, gradients: Collection[int]) -> Iterator[Statement]:
+        """Let autograd have gradients of parameters, by their values: both are read no more."""
         handed, turn = 0, list[str]()
         for gradient, tensor in self._waiting():
             v = self.now.index.get(self.graph.storage_of(tensor).name, -1)
-            if v < 0 or not self.problem.values[v].leaves or not self.now.made_in(segment, v):
+            if v not in gradients:
                 continue
             text = self.expressions.tensor(tensor) + self._if_it_came(gradient)
             self.returns[gradient.of] = text

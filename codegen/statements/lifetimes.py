@@ -100,14 +100,14 @@ def moments(schedule: Schedule) -> Iterator[tuple[int, int, Step | None]]:
             moment += 1
 
 
-def hand_over_moments(problem: Problem, schedule: Schedule) -> frozenset[int]:
-    """Return the moments before which gradients leave, in the middle of a backward segment."""
+def hand_over_moments(problem: Problem, schedule: Schedule) -> dict[int, frozenset[int]]:
+    """Return the gradients that leave in the middle of a backward segment, by the moment behind."""
     starts: dict[int, int] = {}
     for moment, segment, _ in moments(schedule):
         starts.setdefault(segment, moment)
-    return frozenset(
-        starts[index] + i
+    return {
+        starts[index] + i: gradients
         for index, segment in enumerate(schedule.segments)
         if segment.backward
-        for i in hand_overs(problem, segment.steps)
-    )
+        for i, gradients in hand_overs(problem, segment.steps).items()
+    }

@@ -90,11 +90,6 @@ class Now:
         n = self.schedule.block_count
         return {v for segment in range(n, 2 * n) for v in self.outputs_read_in(segment)}
 
-    def made_in(self, segment: int, v: int) -> bool:
-        """Tell whether a value has been made by now, in this segment."""
-        first = self.lifetimes.by_value[v][0]
-        return first.begin < self.moment and first.begin_segment == segment
-
     def leaves_in(self, gradient: str, segment: int) -> bool:
         """Tell whether a gradient is made in this segment (for the step's first block: given)."""
         if gradient not in self.index:

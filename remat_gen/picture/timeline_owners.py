@@ -121,10 +121,10 @@ class _Walk:
                 self.backward_at = len(self.runs)
                 for v in self.problem.given:
                     self._begin(v, None, again=False)
-            ends = hand_overs(self.problem, segment.steps) if segment.backward else frozenset()
+            leaving = hand_overs(self.problem, segment.steps) if segment.backward else {}
             for position, step in enumerate(segment.steps):
-                if position in ends:
-                    self._hand_over()
+                for v in leaving.get(position, frozenset()) & self.open.keys():
+                    self._free(v)
                 match step:
                     case Run(p):
                         self._write_over(p, freed_next(segment, position))
@@ -173,10 +173,6 @@ class _Walk:
     def _free(self, v: int) -> None:
         stay = self.open.pop(v)
         self.stays.append(replace(stay, end=len(self.runs)))
-
-    def _hand_over(self) -> None:
-        for v in [v for v in self.open if self.problem.values[v].leaves]:
-            self._free(v)
 
     def _release(self, index: int, last_use: dict[int, int]) -> None:
         held = [v for v in self.open if self.problem.values[v].held is Held.SEGMENT]

@@ -38,6 +38,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     fills = {name: index[storage] for name, storage in filled(graph).items()}
+    keeps = {o: tuple(index[s] for s in found) for o, found in _kept_by(graph, leaving).items()}
     saved: dict[int | None, tuple[int, ...]] = {
         node: (index[s],) for node, s in saved_unread(graph).items() if s in index
     }
@@ -52,6 +53,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
                 over=over.get(o.name),
                 saved=saved.get(o.node, ()),
                 fills=fills.get(o.name),
+                keeps=keeps.get(o.name, ()),
             )
             for o in operations
         ),
@@ -162,6 +164,13 @@ def _leaving(graph: Graph) -> frozenset[str]:
     read = {storage for operation in graph.operations for storage in graph.reads(operation)}
     made = {s for of, s in given if of in parameters and graph.storages[s].kind is Kind.GRADIENT}
     return frozenset(s for s in made - read if times[s] == 1)
+
+
+def _kept_by(graph: Graph, leaving: frozenset[str]) -> dict[str, list[str]]:
+    """Return by operation the gradients, which leave, of the parameters that it reads."""
+    given = [(g.of, graph.tensors[g.tensor].storage) for g in graph.gradients if g.tensor]
+    of = {graph.tensors[p].storage: made for p, made in given if made in leaving}
+    return {o.name: [of[s] for s in graph.reads(o) if s in of] for o in graph.operations}
 
 
 def _rounded(nbytes: int, alignment: int) -> int:

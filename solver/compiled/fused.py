@@ -41,7 +41,7 @@ def fuse(problem: Problem, schedule: Schedule, parts: Mapping[Part, PartFigures]
     """Return the problem and the schedule in which each part is one operation."""
     ordered = tuple(sorted(parts))
     ends = {part: ends_of(problem, schedule, part) for part in ordered}
-    made = (_operation(part, ends[part], parts[part]) for part in ordered)
+    made = (_operation(problem, schedule, part, ends[part], parts[part]) for part in ordered)
     operations = (*problem.operations, *made)
     numbers = {part: len(problem.operations) + i for i, part in enumerate(ordered)}
     lists = [_steps(schedule, index, numbers) for index in range(len(schedule.segments))]
@@ -73,7 +73,10 @@ def replay_fused(
     return replace(figures, reruns=reruns), replace(without, reruns=reruns)
 
 
-def _operation(part: Part, ends: Ends, figures: PartFigures) -> Operation:
+def _operation(
+    problem: Problem, schedule: Schedule, part: Part, ends: Ends, figures: PartFigures
+) -> Operation:
+    runs = _runs(schedule.segments[part.segment].steps[part.start : part.stop])
     return Operation(
         name=f"part of segment {part.segment} from step {part.start}",
         time_us=figures.time_us,
@@ -81,6 +84,7 @@ def _operation(part: Part, ends: Ends, figures: PartFigures) -> Operation:
         inputs=ends.inputs,
         outputs=ends.results,
         backward=False,
+        keeps=tuple({v: None for p in runs for v in problem.operations[p].keeps}),
     )
 
 

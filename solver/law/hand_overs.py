@@ -3,12 +3,14 @@
 Autograd accumulates what a node returns when the node has run. A block whose gradients are large is
 several nodes, so that they are accumulated, and their memory is free, as soon as in eager's step;
 and DistributedDataParallel sends its buckets as soon. A node costs the host some 20 µs: gradients
-that are smaller than the least bucket wait for a larger one, or for the block's end.
+that are smaller than the least bucket wait for a larger one, or for the block's end. So do those
+whose parameter is still to be read: it may change as its gradient comes, where an optimizer steps
+in a hook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Run, Step
@@ -16,23 +18,29 @@ from remat_gen.solver.law.schedule import Run, Step
 LARGE_BYTES = 1 << 20  # DistributedDataParallel's first bucket: no other of the default is smaller
 
 
-def hand_overs(problem: Problem, steps: Sequence[Step]) -> frozenset[int]:
-    """Return the runs before which gradients leave, by index among a backward segment's steps.
+def hand_overs(problem: Problem, steps: Sequence[Step]) -> dict[int, frozenset[int]]:
+    """Return the gradients that leave, by the run before which they do among a backward segment's.
 
     They leave behind operations that follow each other and make gradients, one of them large; the
     last such ones of a segment leave with its end.
     """
-    runs = [(i, step.operation) for i, step in enumerate(steps) if isinstance(step, Run)]
-    found: list[int] = []
-    ended: list[int] = []
-    large = False  # one waits
-    for i, p in runs:
-        made = [problem.values[v] for v in problem.operations[p].outputs]
-        sizes = [value.nbytes for value in made if value.leaves]
-        if problem.operations[p].outside:
-            ended.append(i)
-        elif large and not sizes:
-            found.append(i)
-            large = False
-        large = large or any(size >= LARGE_BYTES for size in sizes)
-    return frozenset([*ended, *(found if large else found[:-1])])
+    runs = [(i, problem.operations[s.operation]) for i, s in enumerate(steps) if isinstance(s, Run)]
+    read = {v: i for i, operation in runs for v in operation.keeps}  # their parameter, last
+    found: dict[int, frozenset[int]] = {}
+    last = -1
+    waiting: list[int] = []
+    for i, operation in runs:
+        made = [v for v in operation.outputs if problem.values[v].leaves]
+        ready = [v for v in waiting if operation.outside or read.get(v, -1) < i]
+        if operation.outside and ready:
+            found[i] = frozenset(ready)
+        elif not made and _any_large(problem, ready):
+            found[i], last = frozenset(ready), i
+        waiting = [v for v in waiting if v not in found.get(i, ())] + made
+    if not _any_large(problem, waiting):
+        found.pop(last, None)
+    return found
+
+
+def _any_large(problem: Problem, values: Iterable[int]) -> bool:
+    return any(problem.values[v].nbytes >= LARGE_BYTES for v in values)

@@ -52,6 +52,9 @@ class Operation:
 
     One that runs `outside` of blocks is eager's: gradients of the block before it have left then.
 
+    `keeps` are the gradients of parameters that it reads: once one has left, a hook may change its
+    parameter (an optimizer that steps in backward).
+
     The result is written `over` an input, of as many bytes, where one is named: a backward
     operation's that no other operation reads and nobody holds. Both are never there at once.
     """
@@ -71,6 +74,7 @@ class Operation:
     saved: tuple[int, ...] = ()
     fills: int | None = None
     outside: bool = False
+    keeps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

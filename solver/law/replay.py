@@ -113,10 +113,9 @@ class _Machine:
                 self._refuse_kept()
                 self.retained = self.nbytes
                 self._add(self.problem.given)
-            ends = hand_overs(self.problem, segment.steps) if segment.backward else frozenset()
+            leaving = hand_overs(self.problem, segment.steps) if segment.backward else {}
             for position, step in enumerate(segment.steps):
-                if position in ends:
-                    self._hand_over()
+                self._hand_over(leaving.get(position, frozenset()))
                 match step:
                     case Run(p):
                         self._run(index, position, p, segment)
@@ -216,9 +215,9 @@ class _Machine:
             if held and last_use.get(v, -1) <= index and not self._kept(v, last_use):
                 self._drop(v)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, gradients: frozenset[int]) -> None:
         if not self.keep_gradients:
-            for v in [v for v in self.resident if self.problem.values[v].leaves]:
+            for v in gradients & self.resident:
                 self._drop(v)
 
     def _kept(self, v: int, last_use: dict[int, int]) -> bool:

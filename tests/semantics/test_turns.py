@@ -158,6 +158,30 @@ def test_hooks_of_parameters_are_called_once(wide: Pair, two: tuple[nn.Module, n
         model.zero_grad()
 
 
+def test_an_optimizer_may_step_as_each_gradient_comes(wide: Pair) -> None:
+    """A weight changes as its gradient leaves: nothing behind that may read it."""
+    args, _ = wide.inputs()
+    found = []
+    for model in wide.models():
+        gradients: dict[str, Tensor] = {}
+        for name, parameter in model.named_parameters():
+
+            def step(p: Tensor, name: str = name, into: dict[str, Tensor] = gradients) -> None:
+                assert p.grad is not None
+                into[name] = p.grad.clone()
+                with torch.no_grad():
+                    p.sub_(p.grad, alpha=0.1)
+                p.grad = None
+
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(step)
+        torch.manual_seed(5)
+        model(*args).backward()
+        found.append(gradients)
+    assert found[0].keys() == found[1].keys()
+    assert all(torch.equal(gradient, found[1][name]) for name, gradient in found[0].items())
+
+
 def test_a_weight_that_was_written_over_is_seen(wide: Pair) -> None:
     _, planned = wide.models()
     args, _ = wide.inputs()

@@ -58,6 +58,26 @@ def test_where_gradients_leave(sizes: tuple[int, ...], before: list[int]) -> Non
     assert _leaves_before(_problem(*sizes)) == before
 
 
+def test_a_gradient_waits_while_its_parameter_is_read() -> None:
+    problem = _problem(LARGE, SMALL, 0, 0, LARGE)
+    steps = _steps(problem)
+    operations = list(problem.operations)
+    operations[3] = replace(operations[3], keeps=(0,))  # the first one's parameter
+    kept = replace(problem, operations=tuple(operations))
+    by_run = [
+        {s.operation: sorted(gradients)}
+        for p in (problem, kept)
+        for i, gradients in hand_overs(p, steps).items()
+        if isinstance(s := steps[i], Run)
+    ]
+    assert by_run == [{3: [0, 1]}, {4: [0, 1]}]
+    operations[3] = replace(operations[3], keeps=())
+    operations[5] = replace(operations[5], keeps=(0,))
+    assert hand_overs(replace(problem, operations=tuple(operations)), steps) == {}
+    at = [replay(p, _schedule(p)).timeline[3].nbytes for p in (problem, kept)]
+    assert at[1] == at[0] + LARGE + SMALL
+
+
 def _schedule(problem: Problem) -> Schedule:
     backward = Segment(0, True, tuple(_steps(problem)))
     return Schedule((Segment(0, False, (Run(0),)), backward))
@@ -86,7 +106,7 @@ def test_what_somebody_reads_stays() -> None:
     problem = _problem(LARGE, 0, LARGE)
     values = tuple(replace(v, leaves=False) for v in problem.values)
     kept = replace(problem, values=values)
-    assert hand_overs(kept, _steps(kept)) == frozenset()
+    assert hand_overs(kept, _steps(kept)) == {}
     assert (
         replay(kept, _schedule(kept)).peak_bytes
         == replay(problem, _schedule(problem)).peak_bytes + LARGE
