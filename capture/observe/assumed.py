@@ -30,7 +30,10 @@ def layout_of(t: Tensor) -> str:
     """Describe a tensor but for its numbers: `float32[8, 128] on cpu`, strides where unusual."""
     sparse = t.layout is not torch.strided
     strides = f", {t.layout}" if sparse else f", strides {list(t.stride())}"
-    strides = "" if not sparse and t.is_contiguous() else strides
+    if not sparse and t.is_contiguous():  # with one channel, say, it may be channels_last, too
+        other = t.ndim in (4, 5) and t.stride(1) == 1
+        other = other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
+        strides = strides * other
     strides += f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
