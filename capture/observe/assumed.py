@@ -109,7 +109,7 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         if path and hook.__module__ != "transformers.utils.output_capturing":
             name = getattr(hook, "__qualname__", type(hook).__name__)
             words += f" with hook {name.rpartition('.<locals>.')[2]}"
-    return words if module.training or not path else f"{words} in eval mode"
+    return words
 
 
 def rows_of(table: Mapping[str, Any], modules: Iterable[str]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class Watch:
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
         owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
-        held = "__class__", "training", "_modules", "_parameters", "_buffers"
+        held = "__class__", "_modules", "_parameters", "_buffers"
         asked = {path: [*held, "__dict__"] for path in owners}
         asked |= {"": [*held], ":": ["__class__", "__dict__"]}
         for path in paths:

@@ -22,7 +22,12 @@ from remat_gen.capture.observe.read_code import member_of
 from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNamespace, is_key
 from remat_gen.capture.observe.telling import Telling
 from remat_gen.capture.process.caches import Caches
-from remat_gen.capture.process.libraries import acts_for_forward, is_bound, is_of_library
+from remat_gen.capture.process.libraries import (
+    acts_for_forward,
+    is_bound,
+    is_for_forward,
+    is_of_library,
+)
 from remat_gen.capture.process.state import OF_PARAMETERS
 
 _OF_MODULES = frozenset(vars(nn.Module())) | frozenset(dir(nn.Module))
@@ -61,6 +66,8 @@ class Reached:
     def _asked(self, owner: Any, path: str, name: str, value: Any) -> Any:
         """Note an attribute that forward asked for; return what stands for it."""
         frame = sys._getframe(2)
+        if name == "training" and path and id(owner) in self._own and _asks_mode(frame):
+            self._note(f"{path}.training", value)
         if not acts_for_forward(frame):
             return value
         if name == "__dict__" and frame.f_globals.get("__name__") != "functools":  # for a cache
@@ -215,6 +222,12 @@ class Reached:
 def is_librarys(value: Any) -> bool:
     """Tell whether a value is a function that a library's version stands for."""
     return isinstance(value, _FUNCTIONS) and is_of_library(value)
+
+
+def _asks_mode(frame: types.FrameType) -> bool:
+    """Tell whether forward or a layer of torch's asks for a mode: not what switches it."""
+    name = str(frame.f_globals.get("__name__"))
+    return is_for_forward(name) or (name[:5] == "torch" and name != nn.Module.__module__)
 
 
 def _is_tensor(value: Any) -> bool:

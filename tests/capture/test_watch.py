@@ -26,7 +26,7 @@ def model() -> nn.Sequential:
 
 
 def watch(net: nn.Module) -> Watch:
-    return Watch(net, ["1.0.p"], SimpleNamespace())
+    return Watch(net, ["1.0.p", "1.0.training"], SimpleNamespace())
 
 
 CHANGES: dict[str, Callable[[nn.Sequential], object]] = {

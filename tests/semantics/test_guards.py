@@ -79,7 +79,7 @@ MODELS: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     ),
     "submodule in eval": (
         lambda m: m.layers[3].eval(),
-        r"layers\.3 is Layer\(.*\) in eval mode, planned for Layer\(",
+        r"layers\.3\.drop\.training is False, planned for True",
     ),
     "other dtype": (
         lambda m: m.double(),

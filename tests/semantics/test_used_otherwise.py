@@ -107,6 +107,44 @@ def test_children_that_forward_asks_for_are_compared(change: Use, asks: str) -> 
     _named(make_pair_of(source), change, "_modules is dict|layers is ModuleList", behind=True)
 
 
+@pytest.fixture(scope="module")
+def asking() -> Pair:
+    source = model_source(
+        "x = self.asks(self.act(self.norm(self.body(x))))\nreturn self.head(x).square().mean()",
+        prelude="class Asks(nn.Module):\n    def forward(self, x: Tensor) -> Tensor:\n"
+        "        return F.dropout(x, 0.5, self.training)",
+        init="        self.act, self.asks = nn.GELU(), Asks()\n"
+        "        self.norm = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))",
+    )
+    return make_pair_of(source)
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ("layers.0", r"layers\.0\.drop\.training is False, planned for True"),
+        ("norm", r"norm.*\.training is False, planned for True"),
+        ("asks", r"asks\.training is False, planned for True"),
+    ],
+)
+@pytest.mark.parametrize("behind", [False, True], ids=["at first", "later"])
+def test_a_mode_that_forward_asks_for_is_compared(
+    asking: Pair, part: str, says: str, behind: bool
+) -> None:
+    _named(asking, lambda m: m.get_submodule(part).eval(), says, behind=behind)
+
+
+def test_a_mode_that_nobody_asks_for_is_not(asking: Pair) -> None:
+    losses = []
+    for model in asking.models():
+        for part in ("head", "act", "layers.0.up"):
+            model.get_submodule(part).eval()
+        args, _ = asking.inputs()
+        torch.manual_seed(3)
+        losses.append(model(*args))
+    assert torch.equal(*losses)
+
+
 def _in_place_of_a_table(model: Any) -> nn.Module:
     model.head._parameters = {
         name: nn.Parameter(2 * p.detach()) for name, p in model.head._parameters.items()
