@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 from remat_gen.capture.process.libraries import is_of_library
 
 _PASSED = (type, types.ModuleType, nn.Module, property, functools.cached_property)
+_FRAMES = frozenset({"locals", "vars", "eval", "exec", "_getframe", "currentframe", "dir"})
 _OF_CLASSES = frozenset({"type", "__class__", "cls", "super"})
 
 
@@ -23,6 +25,18 @@ def loaded_names(code: types.CodeType) -> Iterator[str]:
             yield str(step.argval)
     if "globals" in code.co_names:
         yield from (constant for constant in code.co_consts if isinstance(constant, str))
+
+
+def unread_parameters(function: Any) -> frozenset[str]:
+    """Return the parameters that a function's own code never loads: whatever is given for them."""
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__") or not _FRAMES.isdisjoint(code.co_names):
+        return frozenset()
+    loads = (step.argval for step in dis.get_instructions(code) if "LOAD" in step.opname)
+    loaded = {name for given in loads for name in (given if type(given) is tuple else (given,))}
+    stars = sum(bool(code.co_flags & star) for star in (inspect.CO_VARARGS, inspect.CO_VARKEYWORDS))
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+    return frozenset(parameters) - loaded - {*code.co_cellvars}
 
 
 def asks_classes(code: types.CodeType) -> bool:

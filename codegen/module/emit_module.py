@@ -304,6 +304,11 @@ def _has_rnns(text: str) -> bool:
     return "run_rnn(" in text or "run_steps(" in text
 
 
+def _of_itertools(text: str) -> list[str]:
+    seldom = [name for name in ("combinations", "islice") if f"{name}(" in text]
+    return sorted(["chain", "compress", *seldom])
+
+
 def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     """Return the imports that a module's text needs, and its planned forwards."""
     lines = ["import torch"]
@@ -325,7 +330,7 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
         "import weakref",
         f"from collections.abc import Iterable, Iterator, Mapping{', Sequence' * _has_rnns(text)}",
         "from importlib import import_module",
-        f"from itertools import chain, compress{', islice' * ('islice(' in text)}",
+        f"from itertools import {', '.join(_of_itertools(text))}",
         "from string import Formatter",
         "from types import SimpleNamespace",
         "from typing import TYPE_CHECKING, Any",

@@ -7,7 +7,8 @@ which gets their own source.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from remat_gen.capture.observe.assumed import (
     layout_of,
     rows_of,
 )
+from remat_gen.capture.observe.read_code import unread_parameters
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.expressions.expressions import quoted
@@ -96,21 +98,25 @@ def sources(*, held: bool, fixed: bool = False, sets: bool = True, containers: b
     )
 
 
-def expected_arguments(traced: Traced, signature: inspect.Signature) -> str:
+def expected_arguments(traced: Traced, forward: Callable[..., Any]) -> str:
     """Write the dict that `check_planned` compares: each parameter, and what is expected of it.
 
-    A length that varies stands as `batch <= 8` in it.
+    A length that varies stands as `batch <= 8` in it. Left out is what forward never reads.
 
     Raises:
         TraceError: an argument is of a kind that cannot be compared.
     """
     call, lengths = traced.call, traced.graph.lengths
+    signature = inspect.signature(forward)
+    unread = unread_parameters(forward) - {_owner(length.dims[0][0]) for length in lengths}
     args, kwargs = _told(call, lengths)
     bound = signature.bind(None, *args, **kwargs)
     bound.apply_defaults()
     keys = _keys_by_name(traced.reads, signature)
     rows = []
     for name, value in list(bound.arguments.items())[1:]:
+        if name in unread:
+            continue
         asked = name
         if name in keys and isinstance(value, (Mapping, list, tuple)):
             asked, value = _in_any_container(name, value, keys[name], lengths)
@@ -118,6 +124,11 @@ def expected_arguments(traced: Traced, signature: inspect.Signature) -> str:
         asked = asked if ordered == said else f"in_order({asked})"
         rows.append(f"{quoted(name)}: ({asked}, {quoted(ordered)})")
     return "{" + ", ".join(rows) + "}"
+
+
+def _owner(path: str) -> str:
+    """Return the parameter that an input's path begins with."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def _keys_by_name(reads: Reads, signature: inspect.Signature) -> dict[str, tuple[Any, ...]]:

@@ -56,7 +56,7 @@ class ForwardWriter:
             returns=returns,
             passed=passed(signature),
             known=known,
-            expected=expected_arguments(self.traced, signature),
+            expected=expected_arguments(self.traced, type(self.model).forward),
             read_lengths=self._read_lengths(),
             fixed=", ".join(f"{quoted(path)}: {path}" for path in self.traced.call.fixed),
             apart=self._apart(),
@@ -86,9 +86,9 @@ class ForwardWriter:
         writes = written_inputs(graph)
         if len(paths) < 2 or not (writes or self.traced.reads.asks_identity):
             return ""
-        memory = "lambda t: t.untyped_storage().data_ptr()" if writes else "id"
+        are_one = "share_memory" if writes else "operator.is_"
         rows = ", ".join(f"{quoted(path)}: {path}" for path in paths)
-        return f"check_apart({{{rows}}}, {memory})"
+        return f"check_apart({{{rows}}}, {are_one})"
 
     def _lines(self, frame: _Frame) -> ProgramLines:
         outputs = self._output_names(set(frame.taken))
@@ -131,7 +131,7 @@ class ForwardWriter:
         if self.traced.call.fixed:
             called.add("check_fixed")
         if self._apart():
-            called.add("check_apart")
+            called |= {"check_apart", "share_memory", "operator"}
         if read_on(self.traced.graph):
             called.add("watch_outputs")
         if ones_of(self.traced.graph.lengths):

@@ -65,6 +65,12 @@ def test_weights_of_one_channel_may_be_channels_last(gray: Pair, name: str, stri
         model(*args)
 
 
+def test_a_slice_is_named_with_what_to_give(gray: Pair) -> None:
+    (x,), _ = gray.inputs()
+    with pytest.raises(ValueError, match=r"strides \[.*planned for .*: give its contiguous\(\)"):
+        gray.models()[1](torch.cat((x, x), 3)[..., :6])
+
+
 def test_one_channel_and_one_row_are_no_other_layout(gray: Pair) -> None:
     model = gray.models()[1]
     (x,), _ = gray.inputs()

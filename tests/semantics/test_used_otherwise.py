@@ -33,6 +33,11 @@ _LISTED = model_source(
     arguments="self, parts",
     inputs="([torch.randn(2, 8), torch.randn(2, 8)],)",
 )
+_UNREAD = model_source(
+    "return self.head(self.body(x)).square().mean()",
+    arguments="self, x, index, name='', *rest, **options",
+    inputs="(torch.randn(6, 8), 0)",
+)
 _ASKS = "return self.head(self.body(x) * (2 if x is y else y)).square().mean()"
 _TWO = "(torch.randn(4, 8), torch.randn(4, 8))"
 
@@ -304,6 +309,30 @@ def test_a_container_that_is_returned_is_the_callers() -> None:
         pair.models()[1]([*given])
 
 
+def test_what_forward_never_reads_may_be_anything() -> None:
+    """The number of a batch is another in each step."""
+    pair = make_pair_of(_UNREAD)
+    assert_right(pair)
+    (x, _), _ = pair.inputs()
+    losses = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        losses.append(model(x, 1, "a", None, note=2))
+    assert torch.equal(*losses)
+
+
+@pytest.mark.parametrize("reads", ["locals()", "(lambda: index)()", "[index for _ in ()]", "f(x)"])
+def test_what_forward_may_read_is_compared(reads: str) -> None:
+    source = model_source(
+        f"f = lambda x: x + index\n_ = {reads}\nreturn self.head(self.body(x)).square().mean()",
+        arguments="self, x, index",
+        inputs="(torch.randn(6, 8), 0)",
+    )
+    pair = make_pair_of(source)
+    with pytest.raises(ValueError, match="index is 1, planned for 0"):
+        pair.models()[1](pair.inputs()[0][0], 1)
+
+
 def test_one_tensor_for_two_is_named_where_forward_asks() -> None:
     pair = make_pair_of(model_source(_ASKS, arguments="self, x, y", inputs=_TWO))
     assert_right(pair)
@@ -342,6 +371,7 @@ def test_memory_that_is_written_is_one_inputs_alone() -> None:
     (x, _), _ = pair.inputs()
     with pytest.raises(ValueError, match="y is the same as x"):
         pair.models()[1](x, x.view(4, 8))
+    pair.models()[1](*torch.cat((x, x)).chunk(2))  # apart in one memory
 
 
 @pytest.mark.limit(
