@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.trace.gradient_graph import nodes_behind
-from remat_gen.ir.graph import Gradient, Graph, Input, Kind, Operation, Phase, Ref, Storage
+from remat_gen.ir.graph import (
+    Gradient,
+    Graph,
+    Input,
+    Kind,
+    Operation,
+    Phase,
+    Ref,
+    Storage,
+    refs_in,
+)
 
 _ADD = "aten.add.Tensor"
 _SUMMANDS = (Kind.GRADIENT, Kind.TANGENT)
@@ -27,8 +38,9 @@ def sums_apart(graph: Graph, inputs: Collection[str]) -> Graph:
     An input then stands once more for each, behind itself: nobody reads it there.
     """
     found = _Sums.of(graph)
+    uses = _uses(graph)
     parts = {
-        gradient.of: found.summands(gradient.tensor)
+        gradient.of: found.summands(gradient.tensor, uses[gradient.of])
         for gradient in graph.gradients
         if gradient.tensor and gradient.of in inputs
     }
@@ -63,10 +75,10 @@ class _Sums:
         read = Counter(s for o in graph.operations for s in graph.reads(o))
         return cls(graph, made, read, set())
 
-    def summands(self, tensor: str, readers: int = 0) -> list[str]:
-        """Return what a tensor is the sum of, in the order in which it was added up."""
+    def summands(self, tensor: str, most: int, readers: int = 0) -> list[str]:
+        """Return what a tensor is the sum of, in the order in which it was added up: at `most`."""
         operation, storage = self.makers.get(tensor), self.graph.tensors[tensor].storage
-        if operation is None or self.readers.get(storage, 0) != readers:
+        if most < 2 or operation is None or self.readers.get(storage, 0) != readers:
             return [tensor]
         if operation.target != _ADD or operation.kwargs or operation.phase is not Phase.BACKWARD:
             return [tensor]
@@ -77,7 +89,7 @@ class _Sums:
         if self.graph.storage_of(right.name).kind is not Kind.GRADIENT:
             return [tensor]
         self.added.add(operation.name)
-        return [*self.summands(left.name, readers=1), right.name]
+        return [*self.summands(left.name, most - 1, readers=1), right.name]
 
     def _alike(self, summand: object, of: str) -> bool:
         if not isinstance(summand, Ref):
@@ -85,6 +97,16 @@ class _Sums:
         one, other = self.graph.tensors[summand.name], self.graph.tensors[of]
         same = (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
         return same and self.graph.storage_of(summand.name).kind in _SUMMANDS
+
+
+def _uses(graph: Graph) -> Counter[str]:
+    """Count how often forward uses each tensor: as often its gradient is added to.
+
+    A sum of more was added up elsewhere: behind `x + 1` autograd has it in one before it is x's.
+    """
+    forward = (o for o in graph.operations if o.phase is Phase.FORWARD)
+    read = (name for o in forward for name in refs_in((o.args, *(v for _, v in o.kwargs))))
+    return Counter(chain(read, (view.base for view in graph.views)))
 
 
 def _apart(graph: Graph, of: str, summands: list[str]) -> Graph:
