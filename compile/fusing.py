@@ -56,8 +56,10 @@ def write_fused(
     return Fused(bodies, dict(writer.texts))
 
 
-def _between_calls(schedule: Schedule, writer: FusingWriter, made: fused.Fused) -> frozenset[int]:
-    """Return the moments of a schedule before which gradients leave: never inside of a part."""
+def _between_calls(
+    schedule: Schedule, writer: FusingWriter, made: fused.Fused
+) -> dict[int, frozenset[int]]:
+    """Return the gradients that leave, by the moments behind: never inside of a part."""
     inside = {
         moment
         for first, part in writer.parts.items()
@@ -65,7 +67,8 @@ def _between_calls(schedule: Schedule, writer: FusingWriter, made: fused.Fused) 
     }
     outside = (moment for moment in _runs(schedule) if moment not in inside)
     starts = dict(zip(_runs(made.schedule), outside, strict=True))
-    return frozenset(starts[m] for m in hand_over_moments(made.problem, made.schedule))
+    leaving = hand_over_moments(made.problem, made.schedule)
+    return {starts[moment]: gradients for moment, gradients in leaving.items()}
 
 
 def _runs(schedule: Schedule) -> Iterator[int]:

@@ -57,6 +57,8 @@ _TAIL = """
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
   of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
   itself.
+- What `forward` asks of the process by other ways than a function of torch's without arguments,
+  called in the model's own files: those are rows of `ASSUMED`.
 - A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`).
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
