@@ -57,9 +57,13 @@ class Others:
 
 
 def in_others(call: Call) -> Others | None:
-    """Return a call's arguments in other containers; None where there are no such containers."""
+    """Return a call's arguments in other containers; None where there are no such containers.
+
+    Nor where there are others, which are read by attributes: named tuples, a library's outputs.
+    """
     given = [*call.args, *call.kwargs.values()]
-    if not any(isinstance(value, (Mapping, list, tuple)) for value in given):
+    by_attribute = any("." in leaf.path for leaf in call.leaves)
+    if by_attribute or not any(isinstance(value, (Mapping, list, tuple)) for value in given):
         return None
     args = tuple(map(_other, call.args))
     return Others(args, {name: _other(value) for name, value in call.kwargs.items()})

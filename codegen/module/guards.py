@@ -57,7 +57,8 @@ def in_order(value: Any) -> Any:
     if isinstance(value, list):
         return [in_order(item) for item in value]
     if isinstance(value, tuple):
-        return tuple(in_order(item) for item in value)
+        items = map(in_order, value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, (set, frozenset)):
         return {type(value): sorted(describe_argument(in_order(item)) for item in value)}
     if hasattr(type(value), "__members__"):  # an Enum

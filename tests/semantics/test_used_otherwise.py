@@ -221,7 +221,7 @@ def test_another_container_is_named(source: str, other: Any, says: str) -> None:
 _BY_KEY = model_source(
     "x, (y, z) = parts['a'], pair\n"
     "x = self.body(x + parts['b']) * (1 if parts.get('mask') is None else 2)\n"
-    "return self.head(x * y + z).square().mean()",
+    "return self.head(x * y + z).square().mean() * size[0]",
     arguments="self, parts, pair, size=(2, 3)",
     inputs="({'a': torch.randn(4, 8), 'b': torch.randn(4, 8), 'file': 'a.png'},"
     " (torch.randn(4, 8), torch.randn(4, 8)))",
@@ -295,6 +295,20 @@ def test_a_forward_that_asks_for_all_of_a_dict_gets_that_alone(asks: str) -> Non
         pair.models()[1]({**parts, "c": 3})
     with pytest.raises(ValueError, match=r"parts is OrderedDict|parts is UserDict|parts is \{'a"):
         pair.models()[1](UserDict(parts))
+
+
+def test_a_named_tuple_is_read_by_its_names() -> None:
+    source = model_source(
+        "x, y = pair\nreturn self.head(self.body(x) * y).square().mean()",
+        prelude="class Both(NamedTuple):\n    one: Tensor\n    other: Tensor",
+        arguments="self, pair",
+        inputs="(Both(torch.randn(4, 8), torch.randn(4, 8)),)",
+    )
+    pair = make_pair_of(source)
+    assert_right(pair)
+    (given,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for Both\(float32"):
+        pair.models()[1]([*given])
 
 
 def test_a_container_that_is_returned_is_the_callers() -> None:
