@@ -174,8 +174,7 @@ class Watch:
         self.tensors = [t for t in tensors if t.layout is torch.strided]
         owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
         held = "__class__", "_modules", "_parameters", "_buffers"
-        asked = {path: [*held, "__dict__"] for path in owners}
-        asked |= {"": [*held], ":": ["__class__", "__dict__"]}
+        asked = {path: [*held] for path in owners} | {":": ["__class__", "__dict__"]}
         for path in paths:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
             while owner not in owners:

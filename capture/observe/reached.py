@@ -56,6 +56,7 @@ class Reached:
         self._paths = self._telling.paths
         self._paths.update({id(module): name for name, module in self._modules.items()})
         self._own = frozenset(self._paths)
+        self._modes = {id(m): m.training for m in self._modules.values()}  # before forward runs
         self._reached: dict[int, tuple[Any, Any]] = {}  # what there is, and what stands for it
         self._entered: dict[int, Any] = {}  # containers
         self._classes: dict[str, type] = {}  # by path
@@ -67,7 +68,7 @@ class Reached:
         """Note an attribute that forward asked for; return what stands for it."""
         frame = sys._getframe(2)
         if name == "training" and path and id(owner) in self._own and _asks_mode(frame):
-            self._note(f"{path}.training", value)
+            self._note(f"{path}.training", self._modes[id(owner)])
         if not acts_for_forward(frame):
             return value
         if name == "__dict__" and frame.f_globals.get("__name__") != "functools":  # for a cache

@@ -7,6 +7,7 @@ names for. Of libraries the version counts.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import sys
@@ -197,11 +198,13 @@ class Recorder(Reached):
 
 
 def _is_plainly_asked(frame: types.FrameType) -> bool:
-    """Tell whether a function of torch's is called of which only its name is to be known."""
+    """Tell whether a function of torch's is called as without arguments."""
     there = frame.f_globals.get(frame.f_code.co_name)
     is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
-    plain = is_torchs and getattr(there, "__code__", None) is frame.f_code
-    return plain and all(value is None for value in frame.f_locals.values())
+    if not is_torchs or getattr(there, "__code__", None) is not frame.f_code:
+        return False
+    defaults = {name: p.default for name, p in inspect.signature(there).parameters.items()}
+    return frame.f_locals == defaults
 
 
 def _draws_for_forward(frame: types.FrameType) -> bool:

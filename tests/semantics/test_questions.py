@@ -80,6 +80,7 @@ x = self.body(x).to(torch.get_default_dtype()).float()
 x = x * 2 if torch.is_anomaly_enabled() else x.sin()
 x = x * 3 if torch.are_deterministic_algorithms_enabled() else x.cos()
 x = x * 5 if dist.is_available() and dist.is_initialized() else x
+x = x * 7 if torch.cuda.is_bf16_supported() and not torch.cuda.is_available() else x
 with torch.no_grad():  # what is answered here is not what is so around forward
     kept = torch.is_grad_enabled()
 return self.head(x * 7 if kept else x).square().mean()"""
@@ -109,6 +110,10 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "deterministic algorithms": (
         lambda: _setting(torch.use_deterministic_algorithms, True, False),
         r"torch:are_deterministic_algorithms_enabled\(\) is True, planned for False",
+    ),
+    "an argument is left at its default": (
+        lambda: mock.patch("torch.cuda.is_bf16_supported", lambda: True),
+        r"torch\.cuda:is_bf16_supported\(\) is True, planned for False",
     ),
     "a group of processes": (
         lambda: mock.patch("torch.distributed.distributed_c10d.is_initialized", lambda: True),

@@ -139,6 +139,15 @@ def test_a_mode_that_forward_asks_for_is_compared(
     _named(asking, lambda m: m.get_submodule(part).eval(), says, behind=behind)
 
 
+@pytest.mark.parametrize("again", ["", "\nself.drop.train()"], ids=["left", "put back"])
+def test_a_mode_that_forward_itself_switches(again: str) -> None:
+    source = model_source(
+        f"self.drop.eval()\nx = self.drop(self.body(x)){again}\nreturn self.head(x).mean()",
+        init="        self.drop = nn.Dropout(0.5)",
+    )
+    assert_right(make_pair_of(source))
+
+
 def test_a_mode_that_nobody_asks_for_is_not(asking: Pair) -> None:
     losses = []
     for model in asking.models():
