@@ -59,7 +59,8 @@ _TAIL = """
   itself.
 - What `forward` asks of the process by other ways than a function of torch's without arguments,
   called in the model's own files: those are rows of `ASSUMED`.
-- A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`).
+- A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`): eager's
+  version check may raise where a planned step goes on.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's

@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from pairs import make_pair_of
 from sources import model_source
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.module import register_module_forward_hook
+from torch.overrides import TorchFunctionMode
 
 
 @pytest.mark.limit(
@@ -107,3 +113,92 @@ def test_other_kernels_of_attention_are_not_asked_for() -> None:
             losses.append(planned(*args))
     assert torch.equal(*losses)
     assert "flash_attention_for_cpu" in pair.text
+
+
+class _OtherSoftmax(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is F.softmax else result
+
+
+_SOFT = model_source("return self.head(F.softmax(self.body(x), -1)).square().mean()")
+_LEAF = model_source(
+    "return (self.head(self.body(x)) * (2.0 if x.is_leaf else 3.0)).square().mean()",
+    inputs="(torch.randn(6, 8, requires_grad=True),)",
+)
+AROUND: dict[str, tuple[str, Callable[[], AbstractContextManager[object]]]] = {
+    "a library's function": (_SOFT, lambda: mock.patch.object(F, "softmax", F.log_softmax)),
+    "a mode for functions": (_SOFT, _OtherSoftmax),
+    "hooks that round": (
+        _SOFT,
+        lambda: torch.autograd.graph.saved_tensors_hooks(torch.round, lambda t: t),
+    ),
+}
+
+
+def _step(model: Any, args: tuple[Any, ...]) -> list[Tensor | None]:
+    torch.manual_seed(0)
+    loss = model(*args)
+    loss.backward()
+    return [loss.detach(), *(p.grad for p in model.parameters())]
+
+
+@pytest.mark.parametrize(("source", "around"), AROUND.values(), ids=AROUND)
+def test_what_stands_around_a_call(
+    source: str, around: Callable[[], AbstractContextManager[object]]
+) -> None:
+    """It stands in docs/limits.md: a planned step runs and keeps what it was planned for."""
+    pair = make_pair_of(source)
+    args, _ = pair.inputs()
+    with around():
+        eager, planned = (_step(model, args) for model in pair.models())
+    assert not all(map(torch.equal, eager, planned))  # type: ignore[arg-type]
+
+
+def test_what_forward_asks_of_a_tensor() -> None:
+    """It stands in docs/limits.md: planned for a leaf, what is none is taken for one."""
+    pair = make_pair_of(_LEAF)
+    (x,), _ = pair.inputs()
+    assert torch.equal(*(_step(model, (x,))[0] for model in pair.models()))  # type: ignore[arg-type]
+    eager, planned = (_step(model, (x * 1,))[0] for model in pair.models())
+    assert eager is not None and planned is not None and not torch.equal(eager, planned)
+
+
+def test_a_buffer_that_is_written_as_an_input() -> None:
+    """It stands in docs/limits.md: eager's version check sees it, a planned step goes on."""
+    source = model_source(
+        "y = self.body(x)\nself.queue.copy_(y.detach())\nreturn self.head(y).square().mean()",
+        init="self.register_buffer('queue', torch.randn(6, 8))",
+    )
+    eager, planned = make_pair_of(source).models()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        _step(eager, (eager.queue,))
+    _step(planned, (planned.queue,))
+
+
+def test_data_that_is_replaced_before_backward() -> None:
+    """It stands in docs/limits.md: backward reads the new numbers, eager's some of the old ones."""
+    pair = make_pair_of(model_source("return self.head(self.body(x)).square().mean()"))
+    args, _ = pair.inputs()
+    gradients = []
+    for model in pair.models():
+        torch.manual_seed(0)
+        loss = model(*args)
+        model.layers[0].down.weight.data = 2 * model.layers[0].down.weight.data
+        loss.backward()
+        gradients.append(model.layers[0].up.weight.grad)
+    assert not torch.equal(*gradients)
+
+
+def test_hooks_for_all_modules() -> None:
+    """It stands in docs/limits.md: a planned step calls no submodule."""
+    pair = make_pair_of(model_source("return self.head(self.body(x)).square().mean()"))
+    args, _ = pair.inputs()
+    called: list[list[nn.Module]] = []
+    for model in pair.models():
+        called.append([])
+        handle = register_module_forward_hook(lambda m, *_, into=called[-1]: into.append(m))
+        model(*args)
+        handle.remove()
+        assert called[-1][-1] is model
+    assert len(called[0]) > len(called[1]) == 1
