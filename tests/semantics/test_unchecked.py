@@ -164,18 +164,6 @@ def test_what_forward_asks_of_a_tensor() -> None:
     assert eager is not None and planned is not None and not torch.equal(eager, planned)
 
 
-def test_a_buffer_that_is_written_as_an_input() -> None:
-    """It stands in docs/limits.md: eager's version check sees it, a planned step goes on."""
-    source = model_source(
-        "y = self.body(x)\nself.queue.copy_(y.detach())\nreturn self.head(y).square().mean()",
-        init="self.register_buffer('queue', torch.randn(6, 8))",
-    )
-    eager, planned = make_pair_of(source).models()
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        _step(eager, (eager.queue,))
-    _step(planned, (planned.queue,))
-
-
 def test_data_that_is_replaced_before_backward() -> None:
     """It stands in docs/limits.md: backward reads the new numbers, eager's some of the old ones."""
     pair = make_pair_of(model_source("return self.head(self.body(x)).square().mean()"))
