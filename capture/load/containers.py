@@ -15,11 +15,13 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
 
+ALL = object()  # in place of a key
+
 
 class ByKey(Mapping[Any, Any]):
     """Stands for a dict; it is none, and can be asked for what stands at a key, not for all.
 
-    `asked` are the keys that it was asked for, also those that are not there.
+    `asked` are the keys that it was asked for, also those that are not there; `ALL` for all.
     """
 
     def __init__(self, held: dict[Any, Any], asked: dict[Any, None]) -> None:
@@ -30,10 +32,12 @@ class ByKey(Mapping[Any, Any]):
         return self.held[key]
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError("the order of what is inside is not to be asked for")
+        self.asked[ALL] = None
+        return iter(self.held)
 
     def __len__(self) -> int:
-        raise TypeError("how much is inside is not to be asked for")
+        self.asked[ALL] = None
+        return len(self.held)
 
 
 pytree.register_pytree_node(
@@ -49,6 +53,11 @@ class Others:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @property
+    def asked_for_all(self) -> bool:
+        """Tell whether a dict was asked for its keys, or how many there are."""
+        return any(ALL in stands.asked for stands in _dicts((self.args, self.kwargs)))
 
     @property
     def asked(self) -> tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]]:
@@ -76,6 +85,16 @@ def _other(value: Any) -> Any:
         items = map(_other, value)
         return list(items) if isinstance(value, tuple) else tuple(items)
     return value
+
+
+def _dicts(value: Any) -> Iterator[ByKey]:
+    """Yield what stands for dicts, at any depth."""
+    if isinstance(value, ByKey):
+        yield value
+        value = value.held
+    inside = value.values() if isinstance(value, dict) else value
+    for item in inside if isinstance(value, (dict, list, tuple)) else ():
+        yield from _dicts(item)
 
 
 def _asked(value: Any) -> tuple[Any, ...]:

@@ -110,6 +110,9 @@ def run_on_fakes(
 
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
+    for place, leaf in enumerate(pytree.tree_leaves((args, kwargs))):
+        if isinstance(leaf, FakeTensor):
+            leaf.place = place  # type: ignore[attr-defined]  # to be told from one laid out alike
     given = _given(fakes, args, kwargs)
     plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
     hooks = [(t, _hooks_of(t)) for t in pytree.tree_leaves((fakes, args, kwargs))]

@@ -103,7 +103,7 @@ class Reached:
         return of_torch or id(value) in self._own
 
     def _reach_attributes(self, held: Any, path: str, *, of_module: bool) -> Any:
-        made = held, ReadAttributes(held, self, _OF_MODULES if of_module else ())
+        made = held, ReadAttributes(held, self, _OF_MODULES - {"training"} if of_module else ())
         _, stands = self._reached.setdefault(id(held), made)
         stands.paths[path] = None
         return stands if self._stand_ins else stands.whole()

@@ -179,8 +179,8 @@ def _read_twice(
         )
     reads = _reads(file, before, settled)
 
-    def differs(other: Callable[[], R]) -> bool:
-        return _differs(other, recorder, again.found, result)
+    def differs(other: Callable[[], R], *, places: bool = False) -> bool:
+        return _differs(other, recorder, again, result, places=places)
 
     return result, replace(
         reads,
@@ -188,19 +188,25 @@ def _read_twice(
         in_backward=recorder.acts_in_backward,
         unmaterialised=recorder.asks_for_none,
         asks_identity=as_one is not None and differs(as_one),
-        asks_containers=in_others is None or differs(in_others),
+        asks_containers=in_others is None or differs(in_others, places=True),
     )
 
 
-def _differs(run: Callable[[], R], recorder: Recorder, expected: list[object], result: R) -> bool:
-    """Tell whether a run does or returns something else than expected, or raises."""
-    other = _Operations(expected)
+def _differs(
+    run: Callable[[], R], recorder: Recorder, expected: _Operations, result: R, *, places: bool
+) -> bool:
+    """Tell whether a run does or returns something else than expected, or raises.
+
+    With `places` also whether it does so with other inputs, which may be laid out alike.
+    """
+    other = _Operations(expected.found)
     try:
         with recorder.caches.emptied(), other:
             found = _step(run, recorder)
     except Exception:  # the user's own
         return True
-    return other.differs or _structure(found) != _structure(result)
+    same = not other.differs and _structure(found) == _structure(result)
+    return not same or (places and other.places != expected.places)
 
 
 def _structure(result: object) -> pytree.TreeSpec:
@@ -279,6 +285,7 @@ class _Operations(TorchDispatchMode):
     def __init__(self, expected: list[object] | None = None) -> None:
         TorchDispatchMode.__init__(self)
         self.found: list[object] = []
+        self.places: list[int] = []  # of the inputs that operations read
         self.constants: dict[int, tuple[torch.Tensor, str]] = {}  # read, and views of them
         self.place = ""  # of the first other one
         self._expected = expected
@@ -299,6 +306,7 @@ class _Operations(TorchDispatchMode):
         if getattr(func, "namespace", "") == "prim":
             return func(*args, **(kwargs or {}))
         leaves = pytree.tree_leaves((args, kwargs))
+        self.places += [leaf.place for leaf in leaves if hasattr(leaf, "place")]
         self.found.append((str(func), *(self._said(leaf, func) for leaf in leaves)))
         if self._expected is not None and not self.place:
             at = len(self.found) - 1

@@ -132,7 +132,9 @@ def _on_fakes(
             f"the example gives one tensor as {' and '.join(call.same)}, and forward does "
             "something else then: let it take that once, as in forward(x), or give a clone() of it"
         )
-    if others and not reads.asks_containers:
+    if others and others.asked_for_all:
+        reads = replace(reads, asks_containers=True)
+    elif others and not reads.asks_containers:
         reads = replace(reads, keys=others.asked)
     if looks is not None:
         reads = reads.without(looks.left)

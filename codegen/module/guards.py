@@ -39,7 +39,7 @@ from remat_gen.ir.size import Length
 def describe_argument(value: object) -> str:
     """Describe an argument as it is compared: `float32[8, 128] on cpu, requires grad`."""
     kind = type(value).__name__
-    if isinstance(value, dict):  # in order: forward may ask for its values
+    if isinstance(value, Mapping):  # in order: forward may ask for its values
         items = ", ".join(f"{key!r}: {describe_argument(item)}" for key, item in value.items())
         return f"{{{items}}}" if kind == "dict" else f"{kind} {{{items}}}"
     if isinstance(value, list | tuple):

@@ -139,6 +139,12 @@ def test_a_mode_that_forward_asks_for_is_compared(
     _named(asking, lambda m: m.get_submodule(part).eval(), says, behind=behind)
 
 
+def test_a_mode_that_is_read_past_the_module_is_compared() -> None:
+    source = model_source("return self.head(self.body(x)).mean() * vars(self.head)['training']")
+    says = r"head\.training is False, planned for True"
+    _named(make_pair_of(source), lambda m: m.head.eval(), says, behind=True)
+
+
 @pytest.mark.parametrize("again", ["", "\nself.drop.train()"], ids=["left", "put back"])
 def test_a_mode_that_forward_itself_switches(again: str) -> None:
     source = model_source(
@@ -290,6 +296,7 @@ def test_what_forward_asks_of_containers_is_compared(by_key: Pair, given: Any, s
         "len([*parts])",
         "len({**parts})",
         "sum(1 for _ in parts.items())",
+        "2 - (tuple(parts) == ('a', 'b'))",
     ],
 )
 def test_a_forward_that_asks_for_all_of_a_dict_gets_that_alone(asks: str) -> None:
@@ -317,6 +324,19 @@ def test_a_named_tuple_is_read_by_its_names() -> None:
     assert_right(pair)
     (given,), _ = pair.inputs()
     with pytest.raises(ValueError, match=r"pair is \[float32.*planned for Both\(float32"):
+        pair.models()[1]([*given])
+
+
+def test_other_inputs_of_the_same_layout_are_told_apart() -> None:
+    source = model_source(
+        "x, y = pair if isinstance(pair, tuple) else pair[::-1]\n"
+        "return self.head(self.body(x) * y).square().mean()",
+        arguments="self, pair",
+        inputs="((torch.randn(4, 8), torch.randn(4, 8)),)",
+    )
+    pair = make_pair_of(source)
+    (given,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for \(float32"):
         pair.models()[1]([*given])
 
 
