@@ -201,7 +201,7 @@ def _is_plainly_asked(frame: types.FrameType) -> bool:
     """Tell whether a function of torch's is called as without arguments."""
     there = frame.f_globals.get(frame.f_code.co_name)
     is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
-    if not is_torchs or getattr(there, "__code__", None) is not frame.f_code:
+    if not (is_torchs and callable(there)) or getattr(there, "__code__", None) is not frame.f_code:
         return False
     defaults = {name: p.default for name, p in inspect.signature(there).parameters.items()}
     return frame.f_locals == defaults
