@@ -7,6 +7,7 @@ stands at others are nothing to a plan.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,15 @@ class ByKey(Mapping[Any, Any]):
     def __init__(self, held: dict[Any, Any], asked: dict[Any, None]) -> None:
         self.held, self.asked = held, asked
 
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] != "__":  # a library's dict may have it
+            self.asked[ALL] = None
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        self.asked[ALL] = None
+        return repr(self.held)
+
     def __getitem__(self, key: Any) -> Any:
         self.asked[key] = None
         return self.held[key]
@@ -40,9 +50,18 @@ class ByKey(Mapping[Any, Any]):
         return len(self.held)
 
 
+def _flatten(stands: ByKey) -> tuple[list[Any], tuple[Any, ...]]:
+    frame: Any = sys._getframe(1)
+    while frame.f_globals.get("__name__") == pytree.__name__:
+        frame = frame.f_back
+    if str(frame.f_globals.get("__name__")).partition(".")[0] != "remat_gen":
+        stands.asked[ALL] = None
+    return [*stands.held.values()], (stands.held.keys(), stands.asked)
+
+
 pytree.register_pytree_node(
     ByKey,
-    lambda stands: ([*stands.held.values()], (stands.held.keys(), stands.asked)),
+    _flatten,
     lambda values, told: ByKey(dict(zip(told[0], values, strict=True)), told[1]),
 )
 

@@ -138,7 +138,7 @@ def fetch(model: nn.Module, path: str, file: Any) -> Any:
         root = import_module(place) if place else file if colon else model
         found = Formatter().get_field(f"root.{name.removesuffix('()')}", (), {"root": root})[0]
         return found() if name.endswith("()") else found
-    except (AttributeError, ImportError, LookupError, TypeError):
+    except (AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError):
         return NOT_SET
 
 

@@ -110,9 +110,8 @@ def run_on_fakes(
 
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
-    for place, leaf in enumerate(pytree.tree_leaves((args, kwargs))):
-        if isinstance(leaf, FakeTensor):
-            leaf.place = place  # type: ignore[attr-defined]  # to be told from one laid out alike
+    name_places(fakes)
+    name_places(dict(enumerate(pytree.tree_leaves((args, kwargs)))))
     given = _given(fakes, args, kwargs)
     plain = [t for t in pytree.tree_leaves((args, kwargs)) if not _requires_grad(t)]
     hooks = [(t, _hooks_of(t)) for t in pytree.tree_leaves((fakes, args, kwargs))]
@@ -150,6 +149,18 @@ def run_on_fakes(
         asked=asked,
         masks=masks,
     )
+
+
+def name_places(tensors: Mapping[Any, object]) -> None:
+    """Let fakes be told from others that are laid out alike: by where they stand, or were made."""
+    for place, tensor in tensors.items():
+        if isinstance(tensor, FakeTensor) and not hasattr(tensor, "place"):
+            tensor.place = place  # type: ignore[attr-defined]
+
+
+def places_of(value: object) -> list[object]:
+    """Return the places of the tensors in a value, in the order of torch's pytree."""
+    return [leaf.place for leaf in pytree.tree_leaves(value) if hasattr(leaf, "place")]
 
 
 def _requires_grad(leaf: object) -> bool:

@@ -67,7 +67,7 @@ class Reached:
     def _asked(self, owner: Any, path: str, name: str, value: Any) -> Any:
         """Note an attribute that forward asked for; return what stands for it."""
         frame = sys._getframe(2)
-        if name == "training" and path and id(owner) in self._own and _asks_mode(frame):
+        if path and id(owner) in self._own and _asks_mode(frame, name):
             self._note(f"{path}.training", self._modes[id(owner)])
         if not acts_for_forward(frame):
             return value
@@ -225,10 +225,12 @@ def is_librarys(value: Any) -> bool:
     return isinstance(value, _FUNCTIONS) and is_of_library(value)
 
 
-def _asks_mode(frame: types.FrameType) -> bool:
-    """Tell whether forward or a layer of torch's asks for a mode: not what switches it."""
-    name = str(frame.f_globals.get("__name__"))
-    return is_for_forward(name) or (name[:5] == "torch" and name != nn.Module.__module__)
+def _asks_mode(frame: types.FrameType, name: str) -> bool:
+    """Tell whether forward or a layer of torch's asks for a mode, or all: not what switches it."""
+    by = str(frame.f_globals.get("__name__"))
+    if name == "training":
+        return is_for_forward(by) or (by[:5] == "torch" and by != nn.Module.__module__)
+    return name == "__dict__" and acts_for_forward(frame)
 
 
 def _is_tensor(value: Any) -> bool:

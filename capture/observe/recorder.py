@@ -192,9 +192,14 @@ class Recorder(Reached):
     def _note_answers(self) -> None:
         """Note what the process answers around forward, which itself may change that within."""
         for path, question in self._questions.items():
-            with contextlib.suppress(TypeError):  # it wants to know of what
-                if is_plain(answer := question()):
-                    self._note(path, answer)
+            try:
+                answer = question()
+            except TypeError:  # it wants to know of what
+                continue
+            except (RuntimeError, ValueError):  # there is no group of processes, say
+                answer = NOT_SET
+            if is_plain(answer):
+                self._note(path, answer)
 
 
 def _is_plainly_asked(frame: types.FrameType) -> bool:

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from remat_gen.capture.observe.assumed import File, fetch
+from remat_gen.capture.observe.outputs import name_places, places_of
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.caches import Caches
@@ -197,7 +198,7 @@ def _differs(
 ) -> bool:
     """Tell whether a run does or returns something else than expected, or raises.
 
-    With `places` also whether it does so with other inputs, which may be laid out alike.
+    With `places` also whether it does so with other tensors, which may be laid out alike.
     """
     other = _Operations(expected.found)
     try:
@@ -206,11 +207,17 @@ def _differs(
     except Exception:  # the user's own
         return True
     same = not other.differs and _structure(found) == _structure(result)
-    return not same or (places and other.places != expected.places)
+    if same and places:
+        same = other.places == expected.places and _places(found) == _places(result)
+    return not same
 
 
 def _structure(result: object) -> pytree.TreeSpec:
     return pytree.tree_structure(getattr(result, "value", None))
+
+
+def _places(result: object) -> list[object]:
+    return places_of(getattr(result, "value", None))
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:
@@ -285,7 +292,7 @@ class _Operations(TorchDispatchMode):
     def __init__(self, expected: list[object] | None = None) -> None:
         TorchDispatchMode.__init__(self)
         self.found: list[object] = []
-        self.places: list[int] = []  # of the inputs that operations read
+        self.places: list[object] = []  # of the tensors that operations read
         self.constants: dict[int, tuple[torch.Tensor, str]] = {}  # read, and views of them
         self.place = ""  # of the first other one
         self._expected = expected
@@ -306,7 +313,7 @@ class _Operations(TorchDispatchMode):
         if getattr(func, "namespace", "") == "prim":
             return func(*args, **(kwargs or {}))
         leaves = pytree.tree_leaves((args, kwargs))
-        self.places += [leaf.place for leaf in leaves if hasattr(leaf, "place")]
+        self.places += places_of(leaves)
         self.found.append((str(func), *(self._said(leaf, func) for leaf in leaves)))
         if self._expected is not None and not self.place:
             at = len(self.found) - 1
@@ -316,8 +323,10 @@ class _Operations(TorchDispatchMode):
         if constants:
             self._refuse_write(func, args)
         result = func(*args, **(kwargs or {}))
+        made = pytree.tree_leaves(result)
+        name_places({(len(self.found), i): tensor for i, tensor in enumerate(made)})
         if constants and any(returned.alias_info for returned in func._schema.returns):
-            views = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+            views = [t for t in made if isinstance(t, torch.Tensor)]
             self.constants |= {id(view): (view, constants[0][1]) for view in views}
         return result
 

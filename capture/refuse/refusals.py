@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.ir.errors import TraceError
 
 
@@ -58,14 +59,19 @@ def _holds_nothing_beside(hook: Any, model: nn.Module) -> bool:
 
 
 def refuse_other_self(model: nn.Module) -> None:
-    """Refuse a forward whose first parameter is not called `self`, as the planned one's is.
+    """Refuse a forward whose first parameter is not `self`, as the planned one's is; a `__call__`.
 
     Raises:
-        TraceError: it is not.
+        TraceError: it is not, or the class has a call of its own, which a trace would go through.
     """
     first, *_ = (*inspect.signature(type(model).forward).parameters, "")
     if first != "self":
         raise TraceError(f"forward's first parameter is called {first!r}: rename it to self")
+    if not is_of_library(type(model).__call__):
+        raise TraceError(
+            f"{type(model).__name__} has a __call__ of its own, which would run around the planned "
+            "forward, and in it: put what it does into forward"
+        )
 
 
 def refuse_lazy(model: nn.Module) -> None:

@@ -75,7 +75,7 @@ def in_any_container(value: Any, *keys: Any) -> Any:
     if isinstance(value, Mapping):
         there = sorted((key for key in value if not keys or key in keys), key=repr)
         return {key: in_any_container(value[key]) for key in there}
-    return [*map(in_any_container, value)] if isinstance(value, (list, tuple)) else value
+    return [*map(in_any_container, value)] if type(value) in (list, tuple) else value
 
 
 def sources(*, held: bool, fixed: bool = False, sets: bool = True, containers: bool = True) -> str:

@@ -82,9 +82,15 @@ class ForwardWriter:
     def _apart(self) -> str:
         """Return the call that refuses inputs that are one, where forward does something else."""
         graph = self.traced.graph
-        paths = [given.path for given in graph.inputs if given.kind is Kind.INPUT]
-        writes = written_inputs(graph)
-        if len(paths) < 2 or not (writes or self.traced.reads.asks_identity):
+        asks, writes = self.traced.reads.asks_identity, written_inputs(graph)
+        read = {storage for operation in graph.operations for storage in graph.reads(operation)}
+        paths = [
+            given.path
+            for given in graph.inputs
+            if given.kind is Kind.INPUT
+            and (asks or given.path in writes or graph.storage_of(given.tensor).name in read)
+        ]
+        if len(paths) < 2 or not (writes or asks):
             return ""
         are_one = "share_memory" if writes else "operator.is_"
         rows = ", ".join(f"{quoted(path)}: {path}" for path in paths)

@@ -297,6 +297,9 @@ def test_what_forward_asks_of_containers_is_compared(by_key: Pair, given: Any, s
         "len({**parts})",
         "sum(1 for _ in parts.items())",
         "2 - (tuple(parts) == ('a', 'b'))",
+        "(2 if 'c' in str(parts) else 1)",
+        "getattr(parts, 'scale', 1)",  # as a library's dict may have one
+        "len(torch.utils._pytree.tree_leaves(parts))",
     ],
 )
 def test_a_forward_that_asks_for_all_of_a_dict_gets_that_alone(asks: str) -> None:
@@ -327,10 +330,19 @@ def test_a_named_tuple_is_read_by_its_names() -> None:
         pair.models()[1]([*given])
 
 
-def test_other_inputs_of_the_same_layout_are_told_apart() -> None:
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x, y = pair if isinstance(pair, tuple) else pair[::-1]",
+        "f, g = self.layers if isinstance(pair, tuple) else self.layers[::-1]\n"
+        "x, y = f(pair[0]), g(pair[1])",
+        "x, y = pair[0].sin(), pair[0].cos()\nx, y = (x, y) if isinstance(pair, tuple) else (y, x)",
+    ],
+    ids=["inputs", "weights", "what is computed"],
+)
+def test_other_tensors_of_the_same_layout_are_told_apart(forward: str) -> None:
     source = model_source(
-        "x, y = pair if isinstance(pair, tuple) else pair[::-1]\n"
-        "return self.head(self.body(x) * y).square().mean()",
+        f"{forward}\nreturn self.head(self.body(x) - y).square().mean()",
         arguments="self, pair",
         inputs="((torch.randn(4, 8), torch.randn(4, 8)),)",
     )
@@ -415,6 +427,18 @@ def test_memory_that_is_written_is_one_inputs_alone() -> None:
     with pytest.raises(ValueError, match="y is the same as x"):
         pair.models()[1](x, x.view(4, 8))
     pair.models()[1](*torch.cat((x, x)).chunk(2))  # apart in one memory
+
+
+@pytest.mark.limit(
+    "a class with a `__call__` of its own",
+    "refused: it would run around the planned `forward`, and in it",
+)
+def test_a_call_of_its_own_is_refused() -> None:
+    call = "def __call__(self, x):\n        return super().__call__(x * 2)\n\n    def forward("
+    source = model_source("return self.head(self.body(x)).mean()")
+    head, _, tail = source.rpartition("def forward(")
+    with pytest.raises(TraceError, match=r"Model has a __call__ of its own.* put what it does into"):
+        make_pair_of(head + call + tail)
 
 
 @pytest.mark.limit(
