@@ -437,7 +437,7 @@ def test_a_call_of_its_own_is_refused() -> None:
     call = "def __call__(self, x):\n        return super().__call__(x * 2)\n\n    def forward("
     source = model_source("return self.head(self.body(x)).mean()")
     head, _, tail = source.rpartition("def forward(")
-    with pytest.raises(TraceError, match=r"Model has a __call__ of its own.* put what it does into"):
+    with pytest.raises(TraceError, match=r"Model has a __call__ of its own.*into forward"):
         make_pair_of(head + call + tail)
 
 
