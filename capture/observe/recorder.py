@@ -208,8 +208,8 @@ def _is_plainly_asked(frame: types.FrameType) -> bool:
     is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
     if not (is_torchs and callable(there)) or getattr(there, "__code__", None) is not frame.f_code:
         return False
-    defaults = {name: p.default for name, p in inspect.signature(there).parameters.items()}
-    return frame.f_locals == defaults
+    given, parameters = frame.f_locals, inspect.signature(there).parameters.values()
+    return all(given.get(p.name) is p.default for p in parameters)  # by identity: `==` is traced
 
 
 def _draws_for_forward(frame: types.FrameType) -> bool:
