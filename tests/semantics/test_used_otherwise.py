@@ -58,6 +58,25 @@ def _named(pair: Pair, change: Callable[[Any], object], says: str, *, behind: bo
         model(*args, **kwargs)
 
 
+def _assert_alike(pair: Pair, *args: Any, **kwargs: Any) -> None:
+    """Call both models otherwise than planned: their losses and gradients are the same."""
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        loss = model(*args, **kwargs)
+        loss.backward()
+        found.append([loss.detach(), *(p.grad for p in model.parameters())])
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def _list_is_named(source: str) -> None:
+    """Give a model that is planned for a tuple a list."""
+    pair = make_pair_of(source)
+    (given,), _ = pair.inputs()
+    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for \(float32"):
+        pair.models()[1]([*given])
+
+
 CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a buffer that requires grad": (
         lambda m: m.gate.requires_grad_(),
@@ -261,13 +280,7 @@ def by_key() -> Pair:
 def test_containers_may_be_others_where_forward_does_not_ask(by_key: Pair, case: str) -> None:
     """A loader makes lists of tuples, and has more in its dicts than a model reads."""
     args, _ = by_key.inputs()
-    losses = []
-    for model in by_key.models():
-        torch.manual_seed(3)
-        loss = model(*CONTAINERS[case](*args))
-        loss.backward()
-        losses.append([loss.detach(), *(p.grad for p in model.parameters())])
-    assert all(torch.equal(one, two) for one, two in zip(*losses, strict=True))
+    _assert_alike(by_key, *CONTAINERS[case](*args))
 
 
 @pytest.mark.parametrize(
@@ -346,10 +359,7 @@ def test_other_tensors_of_the_same_layout_are_told_apart(forward: str) -> None:
         arguments="self, pair",
         inputs="((torch.randn(4, 8), torch.randn(4, 8)),)",
     )
-    pair = make_pair_of(source)
-    (given,), _ = pair.inputs()
-    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for \(float32"):
-        pair.models()[1]([*given])
+    _list_is_named(source)
 
 
 def test_a_container_that_is_returned_is_the_callers() -> None:
@@ -358,10 +368,7 @@ def test_a_container_that_is_returned_is_the_callers() -> None:
         arguments="self, pair",
         inputs="((torch.randn(4, 8), torch.randn(4, 8)),)",
     )
-    pair = make_pair_of(source)
-    (given,), _ = pair.inputs()
-    with pytest.raises(ValueError, match=r"pair is \[float32.*planned for \(float32"):
-        pair.models()[1]([*given])
+    _list_is_named(source)
 
 
 def test_what_forward_never_reads_may_be_anything() -> None:
@@ -369,11 +376,7 @@ def test_what_forward_never_reads_may_be_anything() -> None:
     pair = make_pair_of(_UNREAD)
     assert_right(pair)
     (x, _), _ = pair.inputs()
-    losses = []
-    for model in pair.models():
-        torch.manual_seed(3)
-        losses.append(model(x, 1, "a", None, note=2))
-    assert torch.equal(*losses)
+    _assert_alike(pair, x, 1, "a", None, note=2)
 
 
 @pytest.mark.parametrize("reads", ["locals()", "(lambda: index)()", "[index for _ in ()]", "f(x)"])
@@ -400,13 +403,7 @@ def test_one_tensor_for_two_runs_where_forward_does_not_ask() -> None:
     forward = "return self.head(self.body(x) * y).square().mean()"
     pair = make_pair_of(model_source(forward, arguments="self, x, y", inputs=_TWO))
     (x, _), _ = pair.inputs()
-    losses = []
-    for model in pair.models():
-        torch.manual_seed(3)
-        loss = model(x, x)
-        loss.backward()
-        losses.append([loss.detach(), *(p.grad for p in model.parameters())])
-    assert all(torch.equal(one, two) for one, two in zip(*losses, strict=True))
+    _assert_alike(pair, x, x)
 
 
 @pytest.mark.limit(
