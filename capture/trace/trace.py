@@ -161,8 +161,12 @@ def trace(
         source = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, reads, source, stands_for, looks, first)
         there = first.held() if first else nullcontext()
-        masks = masks_of_eager(returned.positions), looks_of_eager(returned.masks)
-        with there, masks[0], masks[1], anomaly_as_outside():
+        with (
+            there,
+            masks_of_eager(returned.positions),
+            looks_of_eager(returned.masks),
+            anomaly_as_outside(),
+        ):
             return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
 
 
