@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
@@ -42,15 +43,16 @@ class UnitCall:
 class BoundaryRun:
     """One step at its units' boundaries: `inside` is entered while a unit runs.
 
-    `begins` hears of each call before it runs, `ends` of what it returns. `phases` are those of the
-    step, in order, `incoming` are the strides of gradients that came into each call's results.
+    `begins` hears of each call before it runs, `ends` of what it returns, and how many gradients
+    are added up for each leaf of its arguments. `phases` are those of the step, in order,
+    `incoming` are the strides of gradients that came into each call's results.
     `shared_bytes` are those of the units' parameters that eager reads as well.
     """
 
     units: Mapping[str, nn.Module]
     inside: Callable[[Phase], AbstractContextManager[object]]
     begins: Callable[[UnitCall], object] = lambda _: None
-    ends: Callable[[object], object] = lambda _: None
+    ends: Callable[[object, Mapping[int, int]], object] = lambda *_: None
     phases: list[Phase] = field(default_factory=list)
     calls: int = 0
     running: set[str] = field(default_factory=set)
@@ -85,7 +87,7 @@ class BoundaryRun:
         call = _Call(self, self.calls, path, forward, *pytree.tree_flatten((args, kwargs)))
         self.calls += 1
         returned = call.run()
-        self.ends(returned)
+        self.ends(returned, call.summands)
         return returned
 
 
@@ -101,6 +103,7 @@ class _Call:
     structure: Any
     returned: Any = None
     values: list[Any] = field(default_factory=list)
+    summands: dict[int, int] = field(default_factory=dict)
     autocast: tuple[str, torch.dtype, bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +147,12 @@ class _Call:
 
     def first(self, tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, bool]]:
         """Return the results, without what leads to them, and whether they require grad."""
-        return [(t.detach(), t.requires_grad) for t in self.results(_apart(tensors))]
+        given = _apart(tensors)
+        results = self.results(given)
+        counts = edges_behind(results)
+        at = (number for number, leaf in enumerate(self.leaves) if _is_tensor(leaf))
+        self.summands = {n: counts[edge_of(t)] for n, t in zip(at, given, strict=True)}
+        return [(t.detach(), t.requires_grad) for t in results]
 
     def gradients(
         self, tensors: Sequence[torch.Tensor], incoming: Sequence[torch.Tensor | None]

@@ -8,9 +8,8 @@ the last bit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import torch
 from torch.utils import _pytree as pytree
@@ -25,24 +24,24 @@ from remat_gen.ir.graph import (
     Phase,
     Ref,
     Storage,
-    refs_in,
 )
 
 _ADD = "aten.add.Tensor"
 _SUMMANDS = (Kind.GRADIENT, Kind.TANGENT)
 
 
-def sums_apart(graph: Graph, inputs: Collection[str]) -> Graph:
+def sums_apart(graph: Graph, most: Mapping[str, int]) -> Graph:
     """Return a graph with a gradient for each summand of some inputs' gradients.
 
-    An input then stands once more for each, behind itself: nobody reads it there.
+    `most` has for each input how many autograd adds up: a sum of more was added up elsewhere,
+    behind `x + 1` it is one before it is x's. An input then stands once more for each summand,
+    behind itself: nobody reads it there.
     """
     found = _Sums.of(graph)
-    uses = _uses(graph)
     parts = {
-        gradient.of: found.summands(gradient.tensor, uses[gradient.of])
+        gradient.of: found.summands(gradient.tensor, most[gradient.of])
         for gradient in graph.gradients
-        if gradient.tensor and gradient.of in inputs
+        if gradient.tensor and gradient.of in most
     }
     for name, summands in parts.items():
         graph = _apart(graph, name, summands)
@@ -99,16 +98,6 @@ class _Sums:
         return same and self.graph.storage_of(summand.name).kind in _SUMMANDS
 
 
-def _uses(graph: Graph) -> Counter[str]:
-    """Count how often forward uses each tensor: as often its gradient is added to.
-
-    A sum of more was added up elsewhere: behind `x + 1` autograd has it in one before it is x's.
-    """
-    forward = (o for o in graph.operations if o.phase is Phase.FORWARD)
-    read = (name for o in forward for name in refs_in((o.args, *(v for _, v in o.kwargs))))
-    return Counter(chain(read, (view.base for view in graph.views)))
-
-
 def _apart(graph: Graph, of: str, summands: list[str]) -> Graph:
     """Put the summands in place of an input's gradient."""
     (given,) = (i for i in graph.inputs if i.tensor == of)
@@ -155,11 +144,8 @@ def edge_of(tensor: torch.Tensor) -> Edge | None:
     """Return where a tensor's gradient goes; None where it needs none."""
     if not tensor.requires_grad:
         return None
-    if tensor.grad_fn is None:
-        view = tensor.view_as(tensor)
-        assert view.grad_fn is not None
-        return view.grad_fn.next_functions[0]
-    return tensor.grad_fn, tensor.output_nr
+    edge = torch.autograd.graph.get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
 
 
 def readers_of(returned: object) -> dict[Edge, set[object]]:
@@ -169,6 +155,11 @@ def readers_of(returned: object) -> dict[Edge, set[object]]:
         for edge in _edges(node):
             readers.setdefault(edge, set()).add(node)
     return readers
+
+
+def edges_behind(results: Iterable[object]) -> Counter[Edge | None]:
+    """Count how many gradients autograd adds up at each edge for some results."""
+    return Counter(edge for node in nodes_behind(results) for edge in _edges(node))
 
 
 def _edges(node: object) -> Iterator[Edge]:

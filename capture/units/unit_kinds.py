@@ -6,6 +6,7 @@ Units are of one kind where they are called alike, are made of the same, and rea
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,14 +31,15 @@ from remat_gen.ir.graph import Kind as InputKind
 class Example:
     """How a unit is called: the layout of its arguments, and copies of the first such call's.
 
-    `shared` are the leaves of the arguments that something else reads as well, in one such call.
+    `shared` has the leaves of the arguments that something else reads as well, in one such call,
+    and how many gradients the unit adds up for each.
     """
 
     path: str
     layout: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    shared: frozenset[int] = frozenset()
+    shared: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class Examples:
     _kept: dict[tuple[type, str], Example] = field(default_factory=dict)
     _edges: list[dict[int, Edge]] = field(default_factory=list)  # of the arguments' leaves, by call
     _nodes: dict[int, object] = field(default_factory=dict)
+    _summands: dict[str, Counter[int]] = field(default_factory=dict)  # of leaves, the most
 
     def note(self, call: UnitCall) -> None:
         """Note a call before it runs.
@@ -88,8 +91,9 @@ class Examples:
         self._edges.append(edges)
         self.calls.append(call.path)
 
-    def note_returned(self, returned: object) -> None:
-        """Note what the last call returned."""
+    def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
+        """Note what the last call returned, and what it adds up for leaves of its arguments."""
+        self._summands.setdefault(self.calls[-1], Counter()).__ior__(Counter(summands))
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
             if isinstance(leaf, torch.Tensor):
                 self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))
@@ -105,7 +109,9 @@ class Examples:
             found = {leaf for leaf, edge in edges.items() if readers.get(edge, own) - own}
             shared.setdefault(alike[self.calls[call]], set()).update(found)
         for path, example in self.by_path.items():
-            self.by_path[path] = replace(example, shared=frozenset(shared[alike[path]]))
+            summands = self._summands[path]
+            both = {leaf: summands[leaf] for leaf in sorted(shared[alike[path]])}
+            self.by_path[path] = replace(example, shared=both)
         self._edges.clear()
         self._nodes.clear()
 
@@ -190,9 +196,10 @@ def _trace(loaded: Loaded, example: Example, unit: nn.Module, static: bool) -> T
             traced = _as_dynamic_as_possible(loaded, example, unit, static)
         except TraceError as error:
             raise TraceError(f"{example.path}, as a unit: {error}") from error
-    paths = {traced.call.leaves[leaf].path for leaf in example.shared}
-    inputs = [i for i in traced.graph.inputs if i.kind is InputKind.INPUT and i.path in paths]
-    return replace(traced, graph=sums_apart(traced.graph, [i.tensor for i in inputs]))
+    most = {traced.call.leaves[leaf].path: count for leaf, count in example.shared.items()}
+    inputs = [i for i in traced.graph.inputs if i.kind is InputKind.INPUT and i.path in most]
+    summands = {i.tensor: most[i.path] for i in inputs}
+    return replace(traced, graph=sums_apart(traced.graph, summands))
 
 
 def _as_dynamic_as_possible(

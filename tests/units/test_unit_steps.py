@@ -131,7 +131,14 @@ def test_an_input_of_a_unit_that_is_written_into_is_refused(tmp_path: Path) -> N
         plan(tmp_path, "deep", "90%", changes)
 
 
-@pytest.mark.parametrize("first", ["x = x + 1.0", "x = (x + 1.0) * x.sum(-1, keepdim=True)"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "x = x + 1.0",
+        "x = (x + 1.0) * x.sum(-1, keepdim=True)",
+        "on, z, h = x.detach() != 0, self.ln(x).tanh(), x + 1; x = (h.cos() + h.tanh() + z) * on",
+    ],
+)
 def test_what_a_unit_adds_up_behind_its_input_is_one_summand(tmp_path: Path, first: str) -> None:
     """Autograd adds it to what comes from elsewhere as a whole."""
     changes = {"q, k, v =": f"{first}\n        q, k, v =", "x = layer(x)": "x = layer(x) * x.cos()"}
