@@ -12,6 +12,7 @@ import linecache
 import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from remat_gen.capture.observe.assumed import File, fetch
+from remat_gen.capture.observe.as_good import as_good
+from remat_gen.capture.observe.assumed import File, describe, fetch
 from remat_gen.capture.observe.outputs import name_places, places_of
 from remat_gen.capture.observe.recorder import Recorder
 from remat_gen.capture.observe.states import State, words_of
@@ -43,8 +45,9 @@ class Reads:
     """The paths that a forward read (see `assumed`); `file` are the globals of its file.
 
     Of tensors that are `attributes` the paths are those of their layout, not of their numbers.
-    `changed` has how some were described before the first run and behind it: forward itself makes
-    another of them, and does the same with both. `caches` are those that a run may fill.
+    `changed` has how some were described, and how else they may be: before the first run and behind
+    it, where forward itself makes another of them, or in another file (see `as_good`); it does the
+    same with both. `caches` are those that a run may fill.
     `in_backward` where hooks and autograd functions run there, `unmaterialised` where some of these
     ask for gradients that do not come as None. `asks_identity` where forward does something else
     if two of its inputs are the same tensor, `asks_containers` where it may with other kinds of
@@ -183,8 +186,11 @@ def _read_twice(
     def differs(other: Callable[[], R], *, places: bool = False) -> bool:
         return _differs(other, recorder, again, result, places=places)
 
+    steady = [path for path in reads.paths if path not in reads.changed]
+    others = as_good(model, steady, partial(differs, run, places=True))
     return result, replace(
         reads,
+        changed=reads.changed | {p: (before[p].words, describe(o)) for p, o in others.items()},
         caches=recorder.caches,
         in_backward=recorder.acts_in_backward,
         unmaterialised=recorder.asks_for_none,
@@ -333,12 +339,13 @@ class _Operations(TorchDispatchMode):
     def _said(self, leaf: Any, func: Any) -> object:
         """Return what of an argument must be the same again: numbers, and those of constants."""
         if not isinstance(leaf, torch.Tensor):
-            return repr(leaf)
+            same = type(leaf) in (int, float) and leaf == leaf  # 1 and 1.0 are one number
+            return leaf if same else repr(leaf)
         among_fakes = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
         known = among_fakes or id(leaf) in self.constants or "lift_fresh" in str(func)
         constant = known and _is_constant(leaf)  # a view of one is fake, among fakes
         if not constant or leaf.is_meta or leaf.numel() > _CONSTANT:
-            return tuple(leaf.shape)
+            return leaf.dtype, *leaf.shape
         with _disable_current_modes():
             return words_of(leaf)
 

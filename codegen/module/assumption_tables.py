@@ -34,8 +34,8 @@ class Tables:
     """What a plan takes for granted, as lines of Python dicts by the paths of modules.
 
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
-    describes the rest; `also` what forward itself makes of some. `fresh` describes what is another
-    thing until forward has run once.
+    describes the rest; `also` how else some may be. `fresh` describes what is another thing until
+    forward has run once.
     `filled` are the buffers that it gives other numbers then; `attributes` tells of tensors that
     are described by their layout.
     """
@@ -43,7 +43,7 @@ class Tables:
     modules: list[str]
     values: list[str]
     held: list[str]
-    also: list[tuple[str, str]]
+    also: list[str]
     fresh: list[str] = field(default_factory=list)
     filled: list[str] = field(default_factory=list)
     attributes: bool = False
@@ -74,6 +74,7 @@ class Tables:
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
         plain: dict[str, dict[str, str]] = {}
         held: dict[str, dict[str, str]] = {}
+        others: dict[str, dict[str, str]] = {}
         for path in sorted(words.keys() - modules):
             owner = _owner(path, modules)
             name = path.removeprefix(f"{owner}.") if owner else path
@@ -82,6 +83,8 @@ class Tables:
                 plain.setdefault(owner, {})[name] = _literal(value)
             else:
                 held.setdefault(owner, {})[name] = quoted(words[path])
+            if path in also:
+                others.setdefault(owner, {})[name] = quoted(also[path])
         return cls(
             _lines(
                 modules,
@@ -89,7 +92,7 @@ class Tables:
             ),
             _lines(modules, {p: _dict_of(plain[p]) for p in modules if p in plain}),
             _lines(modules, {p: _dict_of(held[p]) for p in modules if p in held}),
-            [(quoted(path), quoted(other)) for path, other in also.items()],
+            _lines(modules, {p: _dict_of(others[p]) for p in modules if p in others}),
             attributes=any(reads.attributes for reads in units.values()),
         )
 

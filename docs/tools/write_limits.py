@@ -87,8 +87,6 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.
-- Units: an input that something outside reads as well, and the unit without a gradient, too
-  (`x.detach() != 0`): what is added up behind it may be added in another order.
 - A batch of 1, where a reshape in front of a product is a view and else a copy: autograd chooses
   by strides which product its gradient is.
 - The gradient of `x.prod(dim)`, and that of a tensor as the value of `masked_fill`: eager's looks
