@@ -6,7 +6,6 @@ import builtins
 import keyword
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import word_list
@@ -87,7 +86,9 @@ class Writer:
     def write(self, name: str, title: str) -> BlockText:
         """Return the text of the class."""
         body = self.block_class.body
-        early = {*chain(*body.backward.turns)}
+        left = {m.name for m in body.backward.marks() if m.kind == "leaving"}.union(
+            *body.backward.turns
+        )
         return BlockText(
             name=name,
             title=title,
@@ -102,7 +103,7 @@ class Writer:
             gradients=tuple(
                 f"g.{self.names[argument]} = {self.fill(text)}"
                 for argument, text in body.backward.returns.items()
-                if argument not in self.gradient_of.values() and argument not in early
+                if argument not in self.gradient_of.values() and argument not in left
             ),
             turns=tuple(
                 word_list([self.names[argument] for argument in turn])

@@ -144,7 +144,7 @@ class BodyWriter:
         if segment == self.schedule.block_count - 1:
             self.statements += self.leaving.outputs()
         if segment >= self.schedule.block_count:
-            self.leaving.rest(segment)
+            self.statements += self.leaving.rest(segment)
             self._release_held(segment)
         statements = list(self.statements)
         while statements and _only_locals_die(statements[-1]):
@@ -152,8 +152,8 @@ class BodyWriter:
         return Function(tuple(statements), dict(self.leaving.returns), tuple(self.leaving.turns))
 
     def _release_held(self, segment: int) -> None:
-        """Let go of incoming gradients that were kept for a later block, after their last use."""
-        for v in self.problem.given:
+        """Let go of gradients that were kept for a later block, after their last use."""
+        for v in (*self.problem.given, *self.now.lifetimes.waits):
             lifetime = self.now.lifetime(v)
             if lifetime.crosses and lifetime.end_segment == segment:
                 self._free(v)

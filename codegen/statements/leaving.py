@@ -62,8 +62,8 @@ class Leaving:
             if kept:
                 yield Statement(f"{mark}{VERSION} = {mark}._version")
 
-    def rest(self, segment: int) -> None:
-        """Let all gradients go that leave as a segment ends."""
+    def rest(self, segment: int) -> Iterator[Statement]:
+        """Let all gradients go that leave as a segment ends; yield what hands over kept ones."""
         copied: set[str] = set()  # storages that leave as a gradient already
         for gradient, tensor in self._waiting():
             storage = self.graph.storage_of(tensor)
@@ -73,6 +73,8 @@ class Leaving:
                     text += ".clone()"  # two parameters must not share one gradient
                 copied.add(storage.name)
                 self.returns[gradient.of] = text + self._if_it_came(gradient)
+                if self.now.index.get(storage.name) in self.now.lifetimes.waits:  # freed behind it
+                    yield Statement(f"{leaving(gradient.of)} = {self.returns[gradient.of]}")
 
     def hand_over(self, gradients: Collection[int]) -> Iterator[Statement]:
         """Let autograd have gradients of parameters, by their values: both are read no more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from remat_gen.solver.law.hand_overs import hand_overs
+from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
 
@@ -39,10 +39,12 @@ class Lifetimes:
     schedule: Schedule
     by_value: dict[int, list[Lifetime]] = field(default_factory=dict)
     run_counts: dict[int, int] = field(default_factory=dict)
+    waits: dict[int, int] = field(init=False)  # gradients, for their parameters' last segments
     _open: dict[int, Lifetime] = field(default_factory=dict)
     _home: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.waits = waiting_gradients(self.problem, self.schedule)
         last_forward = self.schedule.block_count - 1
         moment = 0
         for moment, segment, step in moments(self.schedule):
@@ -76,7 +78,8 @@ class Lifetimes:
         operation = self.problem.operations[p]
         home = self._home.setdefault(p, self.schedule.segments[segment].block)
         self.run_counts[p] = self.run_counts.get(p, 0) + 1
-        for v in operation.inputs:
+        waiting = (v for v in operation.keeps if v in self.waits and v in self._open)
+        for v in (*operation.inputs, *waiting):
             self._touch(v, moment, segment)
         for v in operation.outputs:
             if v not in self._open:
@@ -103,11 +106,12 @@ def moments(schedule: Schedule) -> Iterator[tuple[int, int, Step | None]]:
 def hand_over_moments(problem: Problem, schedule: Schedule) -> dict[int, frozenset[int]]:
     """Return the gradients that leave in the middle of a backward segment, by the moment behind."""
     starts: dict[int, int] = {}
+    waits = waiting_gradients(problem, schedule)
     for moment, segment, _ in moments(schedule):
         starts.setdefault(segment, moment)
     return {
         starts[index] + i: gradients
         for index, segment in enumerate(schedule.segments)
         if segment.backward
-        for i, gradients in hand_overs(problem, segment.steps).items()
+        for i, gradients in hand_overs(problem, segment.steps, waits).items()
     }

@@ -91,8 +91,12 @@ class Now:
         return {v for segment in range(n, 2 * n) for v in self.outputs_read_in(segment)}
 
     def leaves_in(self, gradient: str, segment: int) -> bool:
-        """Tell whether a gradient is made in this segment (for the step's first block: given)."""
+        """Tell whether a gradient is made in this segment (for the step's first block: given).
+
+        Or its parameter read last.
+        """
         if gradient not in self.index:
             return segment == 2 * self.schedule.block_count - 1
-        first = self.lifetimes.by_value[self.index[gradient]][0].begin_segment
-        return max(first, self.schedule.block_count) == segment
+        value = self.index[gradient]
+        first = self.lifetimes.by_value[value][0].begin_segment
+        return max(first, self.schedule.block_count, self.lifetimes.waits.get(value, 0)) == segment

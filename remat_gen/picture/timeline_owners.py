@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from remat_gen.solver.law.hand_overs import hand_overs
+from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.replay import freed_next
@@ -116,12 +116,14 @@ class _Walk:
 
     def walk(self) -> Residence:
         last_use = dict(_last_reads_of_held(self.problem, self.schedule))
+        waits = waiting_gradients(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
                 self.backward_at = len(self.runs)
                 for v in self.problem.given:
                     self._begin(v, None, again=False)
-            leaving = hand_overs(self.problem, segment.steps) if segment.backward else {}
+            waiting = {v for v, until in waits.items() if until > index}
+            leaving = hand_overs(self.problem, segment.steps, waiting) if segment.backward else {}
             for position, step in enumerate(segment.steps):
                 for v in leaving.get(position, frozenset()) & self.open.keys():
                     self._free(v)
@@ -140,7 +142,7 @@ class _Walk:
                         first = next(stay for stay in self.stays if stay.value == v)
                         self.open[v] = Stay(v, first.producer, len(self.runs), -1, False, True)
             if segment.backward:
-                self._release(index, last_use)
+                self._release(index, last_use, waiting)
         for v in list(self.open):
             self._free(v)
         ordered = sorted(self.stays, key=lambda stay: (stay.begin, stay.value))
@@ -174,8 +176,9 @@ class _Walk:
         stay = self.open.pop(v)
         self.stays.append(replace(stay, end=len(self.runs)))
 
-    def _release(self, index: int, last_use: dict[int, int]) -> None:
-        held = [v for v in self.open if self.problem.values[v].held is Held.SEGMENT]
+    def _release(self, index: int, last_use: dict[int, int], waiting: set[int]) -> None:
+        there = self.open.keys() - waiting
+        held = [v for v in there if self.problem.values[v].held is Held.SEGMENT]
         for v in held:
             if last_use.get(v, -1) <= index:
                 self._free(v)

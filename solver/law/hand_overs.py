@@ -5,24 +5,40 @@ several nodes, so that they are accumulated, and their memory is free, as soon a
 and DistributedDataParallel sends its buckets as soon. A node costs the host some 20 µs: gradients
 that are smaller than the least bucket wait for a larger one, or for the block's end. So do those
 whose parameter is still to be read: it may change as its gradient comes, where an optimizer steps
-in a hook.
+in a hook. Where another block reads it, they wait for that one's end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.schedule import Run, Step
+from remat_gen.solver.law.schedule import Run, Schedule, Step
 
 LARGE_BYTES = 1 << 20  # DistributedDataParallel's first bucket: no other of the default is smaller
 
 
-def hand_overs(problem: Problem, steps: Sequence[Step]) -> dict[int, frozenset[int]]:
+def waiting_gradients(problem: Problem, schedule: Schedule) -> dict[int, int]:
+    """Return by gradient the last segment that reads its parameter, where that is another one."""
+    made: dict[int, int] = {}
+    waits: dict[int, int] = {}
+    for index in range(schedule.block_count, len(schedule.segments)):
+        for step in schedule.segments[index].steps:
+            if isinstance(step, Run):
+                operation = problem.operations[step.operation]
+                waits |= {v: index for v in operation.keeps if made.get(v, index) < index}
+                for v in operation.outputs:
+                    made.setdefault(v, index)
+    return waits
+
+
+def hand_overs(
+    problem: Problem, steps: Sequence[Step], waiting_on: Collection[int] = ()
+) -> dict[int, frozenset[int]]:
     """Return the gradients that leave, by the run before which they do among a backward segment's.
 
     They leave behind operations that follow each other and make gradients, one of them large; the
-    last such ones of a segment leave with its end.
+    last such ones of a segment leave with its end. Those that are `waiting_on` do so in another.
     """
     runs = [(i, problem.operations[s.operation]) for i, s in enumerate(steps) if isinstance(s, Run)]
     read = {v: i for i, operation in runs for v in operation.keeps}  # their parameter, last
@@ -30,7 +46,7 @@ def hand_overs(problem: Problem, steps: Sequence[Step]) -> dict[int, frozenset[i
     last = -1
     waiting: list[int] = []
     for i, operation in runs:
-        made = [v for v in operation.outputs if problem.values[v].leaves]
+        made = [v for v in operation.outputs if problem.values[v].leaves and v not in waiting_on]
         ready = [v for v in waiting if operation.outside or read.get(v, -1) < i]
         if operation.outside and ready:
             found[i] = frozenset(ready)

@@ -8,7 +8,7 @@ The memory model is that of the emitted code on the device's allocator:
 - `Free` takes effect at once; only FREE-held values can be freed, and none twice;
 - SEGMENT-held values need no `Free`: each is released when a backward segment ends, the first that
   ends after it was made (a given one: the first of all) and after its last use; those that leave,
-  behind the next `hand_overs`;
+  behind the next `hand_overs`, or at the end of the segment that they wait for;
 - STEP-held values are never freed;
 - `ordered` operations run first in the order in which they stand;
 - a value that travels is sent in forward and fetched in backward (see `host_copies`): the time is
@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from remat_gen.solver.law.hand_overs import hand_overs
+from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Operation, Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send
@@ -108,12 +108,14 @@ class _Machine:
 
     def run(self) -> Replay:
         last_use = _last_use_of_held(self.problem, self.schedule)
+        waits = waiting_gradients(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
                 self._refuse_kept()
                 self.retained = self.nbytes
                 self._add(self.problem.given)
-            leaving = hand_overs(self.problem, segment.steps) if segment.backward else {}
+            waiting = {v for v, until in waits.items() if until > index}
+            leaving = hand_overs(self.problem, segment.steps, waiting) if segment.backward else {}
             for position, step in enumerate(segment.steps):
                 self._hand_over(leaving.get(position, frozenset()))
                 match step:
@@ -126,7 +128,7 @@ class _Machine:
                     case Fetch(v):
                         self._fetch(v, segment)
             if segment.backward:
-                self._release_held(index, last_use)
+                self._release_held(index, last_use, waiting)
         return self._result()
 
     def _run(self, index: int, position: int, p: int, segment: Segment) -> None:
@@ -209,8 +211,8 @@ class _Machine:
         self.copies.fetch(v, value.nbytes, self.time_us)
         self._add((v,))
 
-    def _release_held(self, index: int, last_use: dict[int, int]) -> None:
-        for v in sorted(self.resident):
+    def _release_held(self, index: int, last_use: dict[int, int], waiting: set[int]) -> None:
+        for v in sorted(self.resident - waiting):
             held = self.problem.values[v].held is Held.SEGMENT
             if held and last_use.get(v, -1) <= index and not self._kept(v, last_use):
                 self._drop(v)

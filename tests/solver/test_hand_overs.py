@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from remat_gen.solver.law.hand_overs import LARGE_BYTES, hand_overs
+from remat_gen.solver.law.hand_overs import LARGE_BYTES, hand_overs, waiting_gradients
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
@@ -81,6 +81,29 @@ def test_a_gradient_waits_while_its_parameter_is_read() -> None:
 def _schedule(problem: Problem) -> Schedule:
     backward = Segment(0, True, tuple(_steps(problem)))
     return Schedule((Segment(0, False, (Run(0),)), backward))
+
+
+def test_it_waits_for_another_block_that_reads_its_parameter() -> None:
+    problem = _problem(LARGE, 0, LARGE, 0)
+    steps = _steps(problem)
+    operations = list(problem.operations)
+    operations[4] = replace(operations[4], keeps=(0,))
+    kept = replace(problem, operations=tuple(operations))
+    (forward, backward) = _schedule(problem).segments
+    cut = next(i for i, step in enumerate(steps) if step == Run(3))
+    two = Schedule(
+        (
+            forward,
+            Segment(1, False, ()),
+            Segment(1, True, backward.steps[:cut]),
+            Segment(0, True, backward.steps[cut:]),
+        )
+    )
+    assert waiting_gradients(problem, two) == {}
+    assert waiting_gradients(kept, two) == {0: 3}
+    apart = [m.nbytes for m in replay(problem, two).timeline]
+    longer = [m.nbytes for m in replay(kept, two).timeline]
+    assert [b - a for a, b in zip(apart, longer, strict=True)] == [0, 0, 0, LARGE, LARGE]
 
 
 def test_what_has_left_is_not_there() -> None:
