@@ -50,6 +50,11 @@ _REASONS = (
         "torch.library.register_fake",
     ),
     (
+        r"a leaf Variable that requires grad is being used in an in-place",
+        "forward writes into an input that requires grad, where a step begins: write into a "
+        "clone() of it",
+    ),
+    (
         r"Observed exception[\s\S]*raised exception ([^\n]*)",
         "forward raises {0}",
     ),

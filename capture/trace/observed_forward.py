@@ -109,7 +109,12 @@ def _on_fakes_as_told(
 def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
     model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
     with refused_side_effects(model):
-        return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+        try:
+            return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+        except TraceError:
+            raise
+        except Exception as error:  # of the user's code, where a tracer goes on
+            raise TraceError(explain(error)) from error
 
 
 def _on_fakes(

@@ -29,13 +29,15 @@ _CONVOLUTION = "aten.convolution_backward.default"
 _NO_BIAS = (True, True, False)
 
 
-def _with_only_read(bodies: Iterable[Body]) -> tuple[Body, ...]:
-    """Find the arguments of each block that a later one has the gradient of."""
+def _with_only_read(bodies: Iterable[Body], graph: Graph) -> tuple[Body, ...]:
+    """Find the arguments of each block that a later one has the gradient of, or that have none."""
     bodies = tuple(bodies)
+    without = {gradient.of for gradient in graph.gradients if gradient.tensor is None}
     returned = {name: body.block for body in bodies for name in body.backward.returns}
 
     def only_read(body: Body) -> frozenset[str]:
-        return frozenset(a for a in body.arguments() if returned.get(a, -1) > body.block)
+        later = (a for a in body.arguments() if returned.get(a, -1) > body.block)
+        return without.intersection(body.arguments()).union(later)
 
     return tuple(replace(body, only_read=only_read(body)) for body in bodies)
 
@@ -102,15 +104,18 @@ class BodyWriter:
         functions.append(self._end_segment(current))
         tangents = tuple(dict.fromkeys(o.tangent for o in self.graph.outputs if o.tangent))
         return _with_only_read(
-            Body(
-                block=k,
-                forward=functions[k],
-                backward=functions[2 * count - 1 - k],
-                operations=self._operations(k),
-                tangents=tangents if k == count - 1 else (),
-                last=k == count - 1,
-            )
-            for k in range(count)
+            (
+                Body(
+                    block=k,
+                    forward=functions[k],
+                    backward=functions[2 * count - 1 - k],
+                    operations=self._operations(k),
+                    tangents=tangents if k == count - 1 else (),
+                    last=k == count - 1,
+                )
+                for k in range(count)
+            ),
+            self.graph,
         )
 
     def _operations(self, block: int) -> tuple[Operation, ...]:

@@ -81,8 +81,8 @@ class Body:
 
     `operations` are the forward operations it runs first, `tangents` the incoming gradients of the
     model's outputs (the last block's only). `only_read` are the arguments whose gradients a later
-    block has: autograd, which sums what all blocks return, would hold those until this block's
-    backward has run as well.
+    block has, or none: autograd, which sums what all blocks return, would hold those until this
+    block's backward has run as well, and call hooks where no gradient comes.
     """
 
     block: int

@@ -134,6 +134,23 @@ def test_the_last_schedule_s_error_is_raised(
         made.steps(made.planned, **lengths)
 
 
+def test_memory_may_run_out_as_a_step_is_recorded(
+    made: Rungs,
+    lengths: dict[str, int],
+    programs: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kind = vars(made.planned.module)["NextIfOutOfMemory"]
+    record = kind.record
+
+    def fails(recording: Any) -> None:
+        record(recording)
+        raise torch.OutOfMemoryError("no memory is left")
+
+    monkeypatch.setattr(kind, "record", fails)
+    assert assert_as_eager(made, lengths, set()) == 2 * programs[-1]
+
+
 def test_memory_that_runs_out_in_backward_is_named(made: Rungs, lengths: dict[str, int]) -> None:
     with (
         out_of_memory(made, {0}, "backward") as ran,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
+from functools import partial
 
 import pytest
 import torch
-from pairs import Pair
+from pairs import Pair, make_pair_of
+from sources import model_source
 from steps import kept_for_backward, same
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 
 def _forward(model: nn.Module, pair: Pair, seed: int = 5) -> Tensor:
@@ -62,6 +66,47 @@ def test_gradient_of_an_unused_parameter_is_none(mixed: Pair) -> None:
     loss = _forward(planned, mixed)
     (gradient,) = torch.autograd.grad(loss, [planned.unused.weight], allow_unused=True)
     assert gradient is None
+
+
+class _Stop(torch.autograd.Function):
+    """Lets no gradient through."""
+
+    @staticmethod
+    def forward(_ctx: object, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_ctx: object, _gradient: Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize("name", ["deep", "open_ended", "wide"])
+def test_where_no_gradient_comes_there_are_none(name: str, request: pytest.FixtureRequest) -> None:
+    """Zeros would move weights: an optimizer lets them decay."""
+    pair: Pair = request.getfixturevalue(name)
+    for model in pair.models():
+        outputs = pytree.tree_leaves(model(*pair.inputs()[0]))
+        sum(_Stop.apply(output).sum() for output in outputs).backward()
+        assert all(p.grad is None for p in model.parameters())
+
+
+def test_hooks_of_parameters_that_get_no_gradient_are_not_called() -> None:
+    """The target of self-supervision, say, behind a `detach()`."""
+    pair = make_pair_of(
+        model_source(
+            "return (self.head(self.body(x)) - self.target(x).detach()).square().mean()",
+            init="        self.target = nn.Linear(8, 4)",
+        )
+    )
+    for model in pair.models():
+        called = Counter[str]()
+        for name, p in model.named_parameters():
+            hook = partial(called.update, [name])
+            p.register_hook(lambda _, hook=hook: hook())
+            p.register_post_accumulate_grad_hook(lambda _, hook=hook: hook())
+        model(*pair.inputs()[0]).backward()
+        trained = (n for n, _ in model.named_parameters() if not n.startswith("target"))
+        assert called == dict.fromkeys(trained, 2)
 
 
 def test_inputs_of_backward(deep: Pair) -> None:

@@ -9,6 +9,7 @@ from sources import model_source
 from steps import assert_right
 
 from remat_gen.ir.errors import TraceError
+from remat_gen.verification.peak import model_peak
 
 H = "h = self.head(self.body(x))\n"
 CASES = {
@@ -147,6 +148,21 @@ def test_no_gradient_into_an_output_of_other_strides() -> None:
     pair = make_pair_of(source, "1GB", "per-layer")
     for chosen in (0, 1):
         assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].square().sum().backward())
+
+
+def test_a_gradient_into_a_part_of_a_larger_value_takes_its_own_bytes() -> None:
+    """Keys that are handed out as a cache, say: an output has the strides of what it is a part."""
+    source = model_source(
+        "y = self.body(x).repeat(1, 64).tanh()\n"
+        "return self.head(y[:, :8]), y.view(-1, 64, 8)[:, :2].mT"
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    assert_right(pair)
+    for chosen in (0, 1):
+        assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].square().sum().backward())
+    (_, planned), (args, kwargs) = pair.models(), pair.inputs()
+    peak = model_peak(planned, args, kwargs, torch.device("cpu")).peak_bytes
+    assert peak == pair.plan.predicted.peak_bytes
 
 
 def test_expanded_gradients(open_ended: Pair) -> None:
