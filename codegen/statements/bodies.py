@@ -37,7 +37,7 @@ def _with_only_read(bodies: Iterable[Body], graph: Graph) -> tuple[Body, ...]:
 
     def only_read(body: Body) -> frozenset[str]:
         later = (a for a in body.arguments() if returned.get(a, -1) > body.block)
-        return without.intersection(body.arguments()).union(later)
+        return frozenset(without.intersection(body.arguments()).union(later))
 
     return tuple(replace(body, only_read=only_read(body)) for body in bodies)
 
