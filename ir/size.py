@@ -108,6 +108,21 @@ def evaluate(operand: Operand, lengths: Mapping[str, int]) -> int | float:
     return result
 
 
+def may_fall(operand: object) -> bool:
+    """Tell whether a size may be the larger the shorter the lengths are: `9 - batch` is."""
+    if not isinstance(operand, Size):
+        return False
+    first, *rest = operand.operands
+    numbers = [item for item in operand.operands if isinstance(item, (int, float))]
+    falls = {
+        "*": any(number < 0 for number in numbers),
+        "//": any(lengths_in(tuple(rest))),
+        "/": any(lengths_in(tuple(rest))),
+        "%": True,
+    }
+    return falls.get(operand.operator, False) or any(map(may_fall, (first, *rest)))
+
+
 def divisor(operand: Operand) -> int:
     """Return a number by which a size can be divided whatever the lengths are: 8 of `8 * batch`."""
     if isinstance(operand, int):

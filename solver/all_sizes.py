@@ -106,7 +106,7 @@ class AllSizesSolver:
                 raise
             raise self._infeasible(proved=error.proved) from error
         for found in self._candidates(first, budget_bytes):
-            peak = self._peak(found)
+            peak = self._peak(found.schedule)
             if peak.nbytes <= budget_bytes:
                 return AllSizesSolution(found, peak)
         raise self._infeasible(proved=False)
@@ -118,7 +118,7 @@ class AllSizesSolver:
             yield from self._nearer(first, budget_bytes)
         with contextlib.suppress(InfeasibleError):
             yield self._judged(self.make(self._roomy()).solve(budget_bytes), first)
-        yield self._judged(self._least(), first)
+        yield from (self._judged(found, first) for found in self._least())
 
     def _nearer(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
         """Yield schedules of problems with as much more workspace as the last one lacked.
@@ -151,24 +151,16 @@ class AllSizesSolver:
     def _roomy(self) -> Problem:
         return roomy(self.solver.problem, self.elsewhere)
 
-    def _least(self) -> Solution:
-        """Return the schedule within the smallest budget, the same whatever was searched before."""
-        solver = self.make(self.solver.problem)
-        return solver.solve(solver.smallest_budget().nbytes)
+    def _least(self) -> Iterator[Solution]:
+        """Yield schedules within smallest budgets, the same whatever was searched before."""
+        for problem in (self._roomy(), self.solver.problem):
+            solver = self.make(problem)
+            yield solver.solve(solver.smallest_budget().nbytes)
 
-    def _peak(self, found: Solution) -> Peak:
-        return highest_peak(found.replay, found.schedule, self.elsewhere)
+    def _peak(self, schedule: Schedule) -> Peak:
+        return highest_peak(replay(self.solver.problem, schedule), schedule, self.elsewhere)
 
     def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
-        least = self._peak(self._least())
-        room = self.make(self._roomy()).smallest_budget()
-        own = self.solver.smallest_budget()  # the search of the roomy problem may do better
-        found = max(room, own, key=lambda budget: budget.nbytes)
-        if found.nbytes < least.nbytes:
-            least = Peak(found.nbytes, found.operation, self._most_room(found.operation))
+        peaks = (self._peak(found.schedule) for found in self._least())
+        least = min(peaks, key=lambda peak: peak.nbytes)
         return InfeasibleElsewhereError(least, self.solver.strategy, proved=proved)
-
-    def _most_room(self, p: int) -> str:
-        """Return where an operation needs the most room; "" at the example's sizes."""
-        here = Elsewhere("", self.solver.problem)
-        return max((here, *self.elsewhere), key=lambda other: other.problem.room_bytes(p)).where

@@ -10,9 +10,10 @@ from itertools import product, zip_longest
 import torch
 
 from remat_gen.ir.graph import Argument, Graph, Operation, Storage, Tensor
-from remat_gen.ir.size import Layout, Length, Size, evaluate
+from remat_gen.ir.size import Layout, Length, Size, evaluate, lengths_in, may_fall
 
 _MOST = 64  # combinations of lengths
+_TRIED = 1024  # numbers of a length
 
 
 def smaller_lengths(lengths: Iterable[Length]) -> tuple[tuple[int, ...], ...]:
@@ -28,6 +29,35 @@ def smaller_lengths(lengths: Iterable[Length]) -> tuple[tuple[int, ...], ...]:
         found = [*_one_by_one(halved), *_together(halved)]
     largest = tuple(numbers[0] for numbers in halved)
     return tuple(dict.fromkeys(numbers for numbers in found if numbers != largest))
+
+
+def lengths_to_look_at(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """Return its smaller lengths, and those at which what may grow there takes most.
+
+    One length varies then, the others are the example's.
+    """
+    largest = {length.name: length.maximum for length in graph.lengths}
+    shapes = {layout.shape for layout in graph.layouts.values() if any(map(may_fall, layout.shape))}
+    found = dict.fromkeys(smaller_lengths(graph.lengths))
+    for shape in sorted(shapes, key=repr):
+        for length in graph.lengths:
+            if length.name in lengths_in(shape):
+                found[*(largest | {length.name: _most_at(shape, length, largest)}).values()] = None
+    found.pop(tuple(largest.values()), None)
+    return tuple(found)
+
+
+def _most_at(shape: tuple[Size | int, ...], length: Length, largest: Mapping[str, int]) -> int:
+    """Return the number for a length with which a shape has most elements, of many a sample."""
+
+    def elements(number: int) -> float:
+        try:
+            return math.prod(evaluate(s, {**largest, length.name: number}) for s in shape)
+        except ArithmeticError:  # the step fails there
+            return 0
+
+    span = length.maximum - length.minimum
+    return max(range(length.maximum, length.minimum - 1, -(span // _TRIED + 1)), key=elements)
 
 
 def _halvings(length: Length) -> list[int]:

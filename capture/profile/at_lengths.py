@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from remat_gen.capture.lower.shorter_steps import sized, smaller_lengths
+from remat_gen.capture.lower.shorter_steps import lengths_to_look_at, sized
 from remat_gen.capture.lower.signature import signature
 from remat_gen.capture.profile.synthesize import Synthesizer
 from remat_gen.ir.costs import Smaller
@@ -57,7 +57,7 @@ def at_all_lengths(
     """
     example = at_lengths(graph, tuple(length.maximum for length in graph.lengths), examples)
     smaller = []
-    for numbers in smaller_lengths(graph.lengths):
+    for numbers in lengths_to_look_at(graph):
         try:
             smaller.append(at_lengths(sized(graph, numbers), numbers, {}))
         except (ArithmeticError, ValueError):

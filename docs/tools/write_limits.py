@@ -45,10 +45,6 @@ _TAIL = """
 
 ## What no error tells
 
-- Values that grow as a batch or length shrinks (padding up to a fixed size): the peak is predicted
-  at the example's sizes and at halves of them, and a step between may take some percent more, since
-  what is written over what was chosen at the example's. (Batch 1 of such a model took 4 % more than
-  its budget, a length of 22 of 44 5 %.)
 - A hook of a parameter from which nothing leads to the outputs that the loss is made of is called
   with None, where eager does not call it.
 - `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind

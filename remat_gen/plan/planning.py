@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.lower.shorter_steps import smaller_lengths
+from remat_gen.capture.lower.shorter_steps import lengths_to_look_at
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
@@ -179,7 +179,7 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
 
 def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
     """Tell whether costs were measured at lengths of this graph: a pinned one has none."""
-    return measured_at <= set(smaller_lengths(graph.lengths))
+    return measured_at <= set(lengths_to_look_at(graph))
 
 
 def known_schedule(plan_file: Path, strategy: str) -> Committed | None:

@@ -89,7 +89,7 @@ def _highest(predicted: Predicted) -> list[str]:
     if not predicted.highest_at:
         return []
     peak, where = size(predicted.highest_bytes), predicted.highest_at
-    return [f"            {peak} at {where}, where kernels need more workspace"]
+    return [f"            {peak} at {where}, where values or workspace are larger"]
 
 
 def _rungs(plan: Plan) -> list[str]:

@@ -128,7 +128,7 @@ def test_people_are_told_where_the_peak_is() -> None:
     planned = generated("100%")
     most = size(planned.plan.predicted.highest_bytes)
     said = [line for line in summary_lines(planned) if "at a batch of 1" in line]
-    assert said == [f"            {most} at a batch of 1, where kernels need more workspace"]
+    assert said == [f"            {most} at a batch of 1, where values or workspace are larger"]
     assert re.search(f"^#   at most +{most}     at a batch of 1$", planned.text, re.MULTILINE)
 
 
