@@ -223,7 +223,10 @@ def _structure(result: object) -> pytree.TreeSpec:
 
 
 def _places(result: object) -> list[object]:
-    return places_of(getattr(result, "value", None))
+    """Return where tensors in a result were made, and what else is in it."""
+    value = getattr(result, "value", None)
+    others = (x for x in pytree.tree_leaves(value) if not isinstance(x, torch.Tensor))
+    return [*places_of(value), *map(repr, others)]
 
 
 def _step(run: Callable[[], R], recorder: Recorder) -> R:

@@ -95,3 +95,13 @@ def test_kinds_of_which_one_makes_a_difference_are_named(
     _CHANGES[kind](model)
     with pytest.raises(ValueError, match=says):
         model(*pair.inputs()[0])
+
+
+def test_what_forward_returns_of_it_is_the_same() -> None:
+    forward = "return self.head(self.body(x)).square().mean(), self.scale"
+    pair = make_pair_of(model_source(forward, init="        self.scale = 1.0"))
+    model = pair.models()[1]
+    model(*pair.inputs()[0])[0].backward()
+    model.scale = 1
+    with pytest.raises(ValueError, match=r"scale is 1, planned for 1\.0"):
+        model(*pair.inputs()[0])
