@@ -125,6 +125,8 @@ class Found:
     def assert_same(self, folder: Path, text: str) -> None:
         """Compare the graph with that of a trace of all layers, names and order included."""
         found = traced(folder, text).graph
+        if not self.lists:  # it is one
+            return
         with self.monkeypatch.context() as patch:
             patch.setattr(tracing_module._Step, "repeated_layers", lambda _: ())
             assert traced(folder, text).graph == verify(found)
