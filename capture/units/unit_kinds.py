@@ -93,7 +93,8 @@ class Examples:
 
     def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
         """Note what the last call returned, and what it adds up for leaves of its arguments."""
-        self._summands.setdefault(self.calls[-1], Counter()).__ior__(Counter(summands))
+        path = self.calls[-1]
+        self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
             if isinstance(leaf, torch.Tensor):
                 self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))

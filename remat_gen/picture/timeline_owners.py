@@ -9,14 +9,14 @@ of `solver/law/replay.py`: a test holds them to it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.replay import freed_next
+from remat_gen.solver.law.replay import freed_next, last_use_of_held
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send
 
 
@@ -115,7 +115,7 @@ class _Walk:
         self.copies = Copies(self.problem.link)
 
     def walk(self) -> Residence:
-        last_use = dict(_last_reads_of_held(self.problem, self.schedule))
+        last_use = last_use_of_held(self.problem, self.schedule)
         waits = waiting_gradients(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
@@ -182,16 +182,6 @@ class _Walk:
         for v in held:
             if last_use.get(v, -1) <= index:
                 self._free(v)
-
-
-def _last_reads_of_held(problem: Problem, schedule: Schedule) -> Iterator[tuple[int, int]]:
-    """Yield each segment that reads a value which a block's backward holds, in order."""
-    for index, segment in enumerate(schedule.segments):
-        for step in segment.steps:
-            if isinstance(step, Run):
-                for v in problem.operations[step.operation].inputs:
-                    if problem.values[v].held is Held.SEGMENT:
-                        yield v, index
 
 
 def bytes_by_run(residence: Residence, stays: Sequence[Stay]) -> list[int]:

@@ -107,7 +107,7 @@ class _Machine:
         self.copies = Copies(self.problem.link)
 
     def run(self) -> Replay:
-        last_use = _last_use_of_held(self.problem, self.schedule)
+        last_use = last_use_of_held(self.problem, self.schedule)
         waits = waiting_gradients(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
@@ -254,7 +254,7 @@ class _Machine:
         )
 
 
-def _last_use_of_held(problem: Problem, schedule: Schedule) -> dict[int, int]:
+def last_use_of_held(problem: Problem, schedule: Schedule) -> dict[int, int]:
     """Return for each SEGMENT-held value that an operation reads the last segment that does."""
     return {
         v: index
