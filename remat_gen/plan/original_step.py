@@ -41,7 +41,7 @@ from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match
 from remat_gen.verification.followed_step import followed
 from remat_gen.verification.noise import compare_repeats
-from remat_gen.verification.outcome import State, left_as_it_was, run_steps
+from remat_gen.verification.outcome import State, left_as_it_was, repeat_step
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.repeated_steps import told
 from remat_gen.verification.report import as_predicted
@@ -81,38 +81,48 @@ def kept_original(loaded: Loaded, filled: Sequence[str]) -> Iterator[State]:
         yield state
 
 
-def run_twice(loaded: Loaded, eager_peak_bytes: int, filled: Sequence[str] = ()) -> str:
+def run_twice(
+    loaded: Loaded, predicted: int, filled: Sequence[str] = (), in_flight: int = 1
+) -> tuple[str, int | None]:
     """Run the original's step twice on the CPU; return what there is to say of that, mostly "".
 
-    Its first step fills the buffers that are `filled`.
+    Beside it stands its activation peak, in bytes, None where it did not run. Its first step fills
+    the buffers that are `filled`.
 
     Raises:
         TraceError: the second run is off by more than additions in another order explain.
     """
-    need = need_to_run(loaded, eager_peak_bytes)
+    need = need_to_run(loaded, predicted)
     if need is None:
-        return ""
+        return "", None
     if not need.fits:
         needed = size(need.nbytes)
-        return f"was not run twice: it needs {needed}; whether it repeats itself is not known"
+        return f"was not run twice: it needs {needed}; whether it repeats itself is not known", None
     try:
-        unlike = _unlike(loaded, filled)
+        found, peak = _two_runs(loaded, filled, in_flight)
     except Exception as error:  # of the user's own code
-        return f"has a step of its own that fails: {type(error).__name__}: {said(error)[:200]}"
+        failed = f"{type(error).__name__}: {said(error)[:200]}"
+        return f"has a step of its own that fails: {failed}", None
+    unlike = sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
     if any(c.match is Match.DIFFERENT for c in unlike):
         raise TraceError(f"the original does not repeat itself: {told(unlike[0], loaded.device)}")
-    return f"does not repeat itself to the bit: {told(unlike[0], loaded.device)}" if unlike else ""
+    return (_NOT_BITWISE.format(told(unlike[0], loaded.device)) if unlike else ""), peak
 
 
-def _unlike(loaded: Loaded, filled: Sequence[str]) -> list[Comparison]:
-    """Compare two runs of one step; return what is not the same bits."""
+_NOT_BITWISE = "does not repeat itself to the bit: {}"
+
+
+def _two_runs(
+    loaded: Loaded, filled: Sequence[str], in_flight: int
+) -> tuple[list[Comparison], int]:
+    """Compare two runs of one step; return all, and the peak of a second step."""
     with kept_original(loaded, filled) as state:
-        once, again = (
-            run_steps(loaded.model, state, loaded.args, loaded.kwargs, steps=1, seed=0)
-            for _ in range(2)
-        )
-    _, found = compare_repeats(once, again, loaded.device)
-    return sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
+        given = loaded.args, loaded.kwargs
+        (once, again), peak = repeat_step(loaded.model, state, *given, in_flight=in_flight)
+        if filled:  # which the second run has filled, too
+            args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
+            peak = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)
+    return compare_repeats([once], [again], loaded.device)[1], peak.peak_bytes
 
 
 def _worst_first(comparison: Comparison) -> bool:
@@ -140,22 +150,64 @@ def filled_in(traced: Traced) -> tuple[str, ...]:
     return first.filled if first else ()
 
 
-def eager_peak(
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Eager's peak, and what there is to say of the original's own step beside it, mostly ""."""
+
+    eager: EagerPeak
+    said: str
+
+
+def original_of(
     request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
-) -> EagerPeak:
-    """Return eager's peak; with `reused` costs that which the plan at the output has measured."""
+) -> Original:
+    """Run the original's step, where it can be run, for eager's peak and for whether it repeats.
+
+    With `reused` costs the peak is what the plan at the output has measured.
+
+    Raises:
+        TraceError: it does not repeat itself.
+    """
     plain = Solver(problem_of(traced.graph, costs), "none").plain
     flight = InFlight(request.in_flight, besides_graph(traced))
     replayed = flight.of(plain).peak_bytes
+    words, measured = _run(request, loaded, traced, replayed)
     known = _in_plan(request, replayed) if reused else None
     if known is not None:
-        return known
-    measured = _Original(request, loaded, replayed, filled_in(traced)).peak_bytes()
-    if measured is None:
-        there = followed(loaded, traced, costs)
-        exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
-        return predicted_peak(replayed, exact)
-    return judged(replayed, measured)
+        return Original(known, words)
+    if measured is not None and _asks_share(request):
+        return Original(judged(replayed, measured), words)
+    there = followed(loaded, traced, costs)
+    exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
+    return Original(predicted_peak(replayed, exact), words)
+
+
+def _asks_share(request: Request) -> bool:
+    """Tell whether a share of eager's peak was asked for, of a model that is whole here."""
+    share = isinstance(request.limit, Budget) and request.limit.percent is not None
+    return share and not request.fsdp
+
+
+def _run(
+    request: Request, loaded: Loaded, traced: Traced, replayed: int
+) -> tuple[str, int | None]:
+    """Run the step here, and say what is wrong with it; return its peak in bytes, too."""
+    if request.target:
+        return "", None
+    if not kind_of(loaded.device).is_accelerator:
+        return run_twice(loaded, replayed, filled_in(traced), request.in_flight)
+    if not _asks_share(request) or lack_values(loaded.model.state_dict().values()):
+        return "", None
+    try:
+        with kept_original(loaded, filled_in(traced)):
+            args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
+            clear_gradients(loaded.model, args, kwargs)
+            flight = request.in_flight
+            found = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=flight)
+    except Exception:  # of the user's own code; a device that is too small
+        kind_of(loaded.device).free_unused()
+        return "", None
+    return "", found.allocated_peak_bytes  # in its blocks, as predicted
 
 
 def predicted_peak(replayed: int, exact: int | None) -> EagerPeak:
@@ -187,35 +239,3 @@ def _in_plan(request: Request, predicted: int) -> EagerPeak | None:
     if plan is None or not plan.asked.budget.endswith("%"):
         return None
     return plan.predicted.eager if plan.predicted.eager_peak_bytes == predicted else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Original:
-    request: Request
-    loaded: Loaded
-    predicted: int
-    filled: tuple[str, ...]
-
-    def peak_bytes(self) -> int | None:
-        """Measure the original's second step; return None where it cannot be run."""
-        request, loaded = self.request, self.loaded
-        asked = isinstance(request.limit, Budget) and request.limit.percent is not None
-        if not asked or request.target or request.fsdp or not self._may_run():
-            return None
-        try:
-            with kept_original(loaded, self.filled):
-                args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
-                clear_gradients(loaded.model, args, kwargs)
-                flight = request.in_flight
-                found = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=flight)
-        except Exception:  # of the user's own code, as `run_twice` says; a GPU's that is too small
-            kind_of(loaded.device).free_unused()
-            return None
-        return found.allocated_peak_bytes or found.peak_bytes  # a GPU's in its blocks, as predicted
-
-    def _may_run(self) -> bool:
-        """Tell whether it fits, as far as is known; a GPU that is too small says so and goes on."""
-        if kind_of(self.loaded.device).is_accelerator:
-            return not lack_values(self.loaded.model.state_dict().values())
-        need = need_to_run(self.loaded, self.predicted)
-        return need is not None and need.fits

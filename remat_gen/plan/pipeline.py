@@ -103,18 +103,17 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
-    from remat_gen.plan.original_step import besides_graph, eager_peak
+    from remat_gen.plan.original_step import besides_graph, original_of
 
     copies = _copies(request, loaded, stages) if request.offload else None
     with stages("eager"):
-        eager = eager_peak(request, loaded, traced, costs, reused=reused)
+        original = original_of(request, loaded, traced, costs, reused=reused)
+    eager = original.eager
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs
 
     rungs = plan_rungs(measured, planned, stages)
-    with stages("repeat"):
-        original = _run_twice(request, loaded, traced, planned)
     from remat_gen.capture.lower.value_checks import conditions_of
 
     with stages("emit"), loaded.importable():
@@ -136,7 +135,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         values=traced.values,
         kept=traced.kept,
         made=traced.first.made if traced.first else (),
-        original=original,
+        original=original.said,
         waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,
         slower=planned.solution.slower,
@@ -258,14 +257,6 @@ def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
         reusable = None if request.reprofile or request.output is None else request.output
         old = plan_path(reusable) if reusable else None
         return host_copies(loaded.device, request.target, old)
-
-
-def _run_twice(request: Request, loaded: Loaded, traced: Traced, planned: Planned) -> str:
-    if request.target:
-        return ""
-    from remat_gen.plan.original_step import filled_in, run_twice
-
-    return run_twice(loaded, planned.solution.eager.peak_bytes, filled_in(traced))
 
 
 def _emit(

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.values.holding import first_step_undone
+from remat_gen.verification.peak import PeakMeasurement, watched_peak
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
 # (kind, name) of each thing, in an order that does not depend on the model's code.
@@ -103,6 +104,53 @@ def run_steps(
             outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
             del outputs
     return outcomes
+
+
+def repeat_step(
+    model: nn.Module,
+    state: State,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    in_flight: int = 1,
+) -> tuple[list[Outcome], PeakMeasurement]:
+    """Run a step twice on the CPU, from one state and seed; the second one is measured.
+
+    It has gradients in `.grad` before, as a budget means, of zeros: what it adds is what it leaves.
+    """
+    once, again = (copy.deepcopy((tuple(args), dict(kwargs))) for _ in range(2))
+    inputs = list(zip(leaves_of(once), leaves_of(again), strict=True))
+    clear_gradients(model, *once)
+    clear_gradients(model, *again)
+    found: list[Outcome] = []
+
+    def step(given: tuple[Any, Any]) -> object:
+        return training_step(model, *given, in_flight=in_flight)
+
+    def warm_up() -> None:
+        state.restore(model)
+        torch.manual_seed(0)
+        with first_step_undone(model, state.filled):
+            found.append(dict(_observe(model, step(once), once)))
+        _zero_gradients(model, inputs)
+        state.restore(model)
+        torch.manual_seed(0)
+
+    def look(outputs: object) -> None:
+        found.append(dict(_observe(model, outputs, again)))
+
+    peak = watched_peak(warm_up, lambda: step(again), look)
+    return found, peak
+
+
+def _zero_gradients(model: nn.Module, inputs: Sequence[tuple[Any, Any]]) -> None:
+    """Let parameters, and inputs of a second step, have the gradients of the first, all at zero."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.zero_()
+    for first, second in inputs:
+        if isinstance(first, torch.Tensor) and first.grad is not None:
+            second.grad = first.grad.zero_()
 
 
 def in_double(value: Any) -> Any:

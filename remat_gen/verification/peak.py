@@ -11,7 +11,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -19,7 +19,9 @@ from torch import nn
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.garbage import frozen_by_others
 from remat_gen.capture.profile.memory_events import MemoryEvent, recorded_memory
-from remat_gen.verification.step import clear_gradients, forward_step, training_step
+from remat_gen.verification.step import clear_gradients, training_step
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,34 @@ def activation_peak(
     The garbage collector rests during the step, so that the peak does not depend on when it runs;
     what it finds afterwards counts as memory of the step.
     """
-    with _collector_at_rest():
-        if kind_of(device).counts_memory:
+    if kind_of(device).counts_memory:
+        with _collector_at_rest():
             return _activation_peak_of_counts(step, device, warmups)
-        return _activation_peak_of_events(step, warmups)
+    return watched_peak(lambda: [step() for _ in range(warmups)], step, lambda _: None)
+
+
+def watched_peak(
+    warm_up: Callable[[], object], step: Callable[[], R], look: Callable[[R], object]
+) -> PeakMeasurement:
+    """Run a warm-up on the CPU, then a step measured; what `look` keeps of it does not count."""
+    with _collector_at_rest(), recorded_memory() as recording:
+        warm_up()
+        gc.collect()
+        with recording.mark("step"):
+            returned = step()
+        look(returned)
+        with recording.mark("collect"):
+            del returned
+            gc.collect()
+    during, collected = recording.spans
+    kept = collected.before_bytes - during.after_bytes
+    base = max(during.before_bytes, collected.after_bytes - kept)
+    return PeakMeasurement(
+        peak_bytes=during.highest_bytes - base,
+        before_bytes=during.before_bytes,
+        after_bytes=collected.after_bytes - kept,
+        events=tuple(replace(e, total_bytes=e.total_bytes - base) for e in during.events),
+    )
 
 
 def model_peak(
@@ -72,31 +98,9 @@ def model_peak(
     def step() -> object:
         if set_to_none:
             clear_gradients(model, args, kwargs)
-        waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
-        outputs = training_step(model, args, kwargs)
-        del waiting
-        return outputs
+        return training_step(model, args, kwargs, in_flight=in_flight)
 
     return activation_peak(step, device)
-
-
-def _activation_peak_of_events(step: Callable[[], object], warmups: int) -> PeakMeasurement:
-    with recorded_memory() as recording:
-        for _ in range(warmups):
-            step()
-        gc.collect()
-        with recording.mark("step"):
-            step()
-        with recording.mark("collect"):
-            gc.collect()
-    during, collected = recording.spans
-    base = max(during.before_bytes, collected.after_bytes)
-    return PeakMeasurement(
-        peak_bytes=during.highest_bytes - base,
-        before_bytes=during.before_bytes,
-        after_bytes=collected.after_bytes,
-        events=tuple(replace(e, total_bytes=e.total_bytes - base) for e in during.events),
-    )
 
 
 def _activation_peak_of_counts(

@@ -25,17 +25,25 @@ _ASKED = "free_bytes"  # a generated module asks this function of its own how mu
 
 
 def training_step(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], gradient_seed: int = 0
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    gradient_seed: int = 0,
+    in_flight: int = 1,
 ) -> object:
     """Run forward and backward; return what the model returned, which lives until then.
+
+    Steps are `in_flight`: the forwards of all but this one have run, and wait for their backward.
 
     Forward runs in the model's `step_context()`, backward outside of it.
 
     Gradients accumulate into `.grad`. The incoming gradients are random, from an own generator
     seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
     """
+    waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
     outputs = forward_step(model, args, kwargs)
     backward_step(outputs, model, args, kwargs, gradient_seed)
+    del waiting
     return outputs
 
 

@@ -10,6 +10,7 @@ import torch
 from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.errors import TraceError
 from remat_gen.plan import original_step as original
+from remat_gen.verification.peak import model_peak
 
 NET = """\
 import os
@@ -60,7 +61,7 @@ def test_nothing_is_said_of_a_step_that_repeats_itself(tmp_path: Path) -> None:
     before = {name: t.clone() for name, t in loaded.model.state_dict().items()}
     loaded.model.lin.weight.grad = kept = torch.ones(8, 8)
     stream = torch.get_rng_state()
-    assert original.run_twice(loaded, 1000) == ""
+    assert original.run_twice(loaded, 1000)[0] == ""
     assert loaded.model.lin.weight.grad is kept
     assert torch.equal(torch.get_rng_state(), stream)
     after = loaded.model.state_dict()
@@ -73,21 +74,36 @@ def test_a_step_that_does_not_is_refused(tmp_path: Path) -> None:
 
 
 def test_last_bits_are_said(tmp_path: Path) -> None:
-    said = original.run_twice(loaded_with(tmp_path, "(1 + 2e-7 * len(CALLS))"), 1000)
+    said, _ = original.run_twice(loaded_with(tmp_path, "(1 + 2e-7 * len(CALLS))"), 1000)
     assert said.startswith("does not repeat itself to the bit: gradients: lin.")
 
 
 def test_a_step_that_fails_is_said(tmp_path: Path) -> None:
-    said = original.run_twice(loaded_with(tmp_path, "[][1]"), 1000)
+    said, peak = original.run_twice(loaded_with(tmp_path, "[][1]"), 1000)
     assert said == "has a step of its own that fails: IndexError: list index out of range"
+    assert peak is None
 
 
 def test_a_step_that_does_not_fit_is_not_run(tmp_path: Path) -> None:
-    said = original.run_twice(loaded_with(tmp_path, "[][1]"), 1 << 60)
+    said, peak = original.run_twice(loaded_with(tmp_path, "[][1]"), 1 << 60)
     assert said.startswith("was not run twice: it needs ")
+    assert peak is None
 
 
 def test_without_values_there_is_nothing_to_run(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     path.write_text(NET.format(factor="[][1]"), encoding="utf-8")
-    assert original.run_twice(load(path, None, None, "cpu", fake=True), 1000) == ""
+    assert original.run_twice(load(path, None, None, "cpu", fake=True), 1000) == ("", None)
+
+
+@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("name", ["resnet", "gpt", "unet"])
+def test_its_peak_is_that_of_a_second_step(name: str, in_flight: int) -> None:
+    loaded = load(Path(__file__).parents[2] / "examples" / f"{name}.py", device="cpu")
+    args, kwargs = loaded.args, loaded.kwargs
+    for leaf in args:
+        leaf.requires_grad_(leaf.is_floating_point())
+    said, peak = original.run_twice(loaded, 1000, in_flight=in_flight)
+    assert said == ""
+    alone = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)
+    assert peak == alone.peak_bytes
