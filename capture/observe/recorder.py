@@ -7,6 +7,7 @@ names for. Of libraries the version counts.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import re
@@ -57,7 +58,7 @@ class Recorder(Reached):
         self, model: nn.Module, file: dict[str, Any], note: Note, *, stand_ins: bool = True
     ) -> None:
         super().__init__(model, file, note, stand_ins=stand_ins)
-        self._seen: set[types.CodeType] = set()
+        self._seen: dict[types.CodeType, Callable[[types.FrameType], None] | None] = {}
         self._asks_classes = False
         self._questions: dict[str, Callable[[], Any]] = {}  # about the process, by path
         self.names: set[str] = set()
@@ -81,30 +82,54 @@ class Recorder(Reached):
     # -- code that runs --------------------------------------------------------------------------
 
     def _called(self, frame: types.FrameType, event: str, function: Any) -> None:
-        code = frame.f_code
-        if event == "c_call":
+        """Hear of each call, of which there are very many."""
+        if event == "call":
+            code = frame.f_code
+            if code not in self._seen:
+                self._seen[code] = self._hears_of(code)
+                self._note_first(frame)
+            hears = self._seen[code]
+            if hears is not None:
+                hears(frame)
+        elif event == "c_call":
             self.drew |= function is os.urandom and _draws_for_forward(frame)
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
             if getattr(function, "__self__", None) is torch._C:
                 self._note_question(function, frame)
-        elif event == "call" and code is _ENVIRONMENT:
-            self._note_variable(frame)
-        elif event == "call" and code is _APPLY:  # torch's own (a checkpoint's) are traced as any
-            self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
-        elif event == "call" and code is _MATERIALIZE:
-            by = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
-            self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
-        elif event == "call" and code in _CHILDREN:
-            self._note_children(frame)
-        elif event == "call" and _QUESTION.match(code.co_name) and _is_plainly_asked(frame):
-            self._note_question(frame.f_globals[code.co_name], frame.f_back)
-        elif event == "call" and code not in self._seen:
-            self._seen.add(code)
-            self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
-            if is_library_file(code.co_filename):
-                self._note_version(frame)
-            elif reads_for_forward(frame.f_globals):
-                self._note_code(code, frame.f_globals)
+
+    def _hears_of(self, code: types.CodeType) -> Callable[[types.FrameType], None] | None:
+        """Return what hears of each call of some code, not only of the first."""
+        if code in _CHILDREN:
+            return self._note_children
+        if _QUESTION.match(code.co_name):
+            return self._note_plain_question
+        each = {
+            _ENVIRONMENT: self._note_variable,
+            _APPLY: self._note_apply,
+            _MATERIALIZE: self._note_materialize,
+        }
+        return each.get(code)
+
+    def _note_first(self, frame: types.FrameType) -> None:
+        """Note what the code of a function that is called for the first time reads."""
+        code = frame.f_code
+        self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
+        if is_library_file(code.co_filename):
+            self._note_version(frame)
+        elif reads_for_forward(frame.f_globals):
+            self._note_code(code, frame.f_globals)
+
+    def _note_apply(self, frame: types.FrameType) -> None:
+        """Note an autograd function: torch's own (a checkpoint's) are traced as any."""
+        self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
+
+    def _note_materialize(self, frame: types.FrameType) -> None:
+        by = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
+        self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
+
+    def _note_plain_question(self, frame: types.FrameType) -> None:
+        if _is_plainly_asked(frame):
+            self._note_question(frame.f_globals[frame.f_code.co_name], frame.f_back)
 
     def _note_children(self, frame: types.FrameType) -> None:
         """Note which children a module has, in order, where a file of the user's asks for all."""
@@ -208,8 +233,15 @@ def _is_plainly_asked(frame: types.FrameType) -> bool:
     is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
     if not (is_torchs and callable(there)) or getattr(there, "__code__", None) is not frame.f_code:
         return False
-    given, parameters = frame.f_locals, inspect.signature(there).parameters.values()
-    return all(given.get(p.name) is p.default for p in parameters)  # by identity: `==` is traced
+    given = frame.f_locals
+    return all(given.get(name) is default for name, default in _defaults(there))  # `==` is traced
+
+
+@functools.cache
+def _defaults(function: Callable[..., Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the parameters of a function of torch's, each with its default."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple((p.name, p.default) for p in parameters)
 
 
 def _draws_for_forward(frame: types.FrameType) -> bool:

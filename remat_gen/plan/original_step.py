@@ -188,9 +188,7 @@ def _asks_share(request: Request) -> bool:
     return share and not request.fsdp
 
 
-def _run(
-    request: Request, loaded: Loaded, traced: Traced, replayed: int
-) -> tuple[str, int | None]:
+def _run(request: Request, loaded: Loaded, traced: Traced, replayed: int) -> tuple[str, int | None]:
     """Run the step here, and say what is wrong with it; return its peak in bytes, too."""
     if request.target:
         return "", None
