@@ -144,13 +144,16 @@ def repeat_step(
 
 
 def _zero_gradients(model: nn.Module, inputs: Sequence[tuple[Any, Any]]) -> None:
-    """Let parameters, and inputs of a second step, have the gradients of the first, all at zero."""
+    """Let parameters, and inputs of a second step, have the gradients of the first, all at -0.0.
+
+    What is added to that stays as it is, to the bit: 0.0 would make 0.0 of -0.0.
+    """
     for parameter in model.parameters():
         if parameter.grad is not None:
-            parameter.grad.zero_()
+            parameter.grad.zero_().neg_()
     for first, second in inputs:
         if isinstance(first, torch.Tensor) and first.grad is not None:
-            second.grad = first.grad.zero_()
+            second.grad = first.grad.zero_().neg_()
 
 
 def in_double(value: Any) -> Any:

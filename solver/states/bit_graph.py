@@ -54,6 +54,10 @@ class BitGraph:
         made = [sum(self.nbytes[v] for v in o.outputs) for o in operations]
         extra = [problem.extra_bytes(o) for o in operations]
         self.room = [a + b for a, b in zip(made, extra, strict=True)]
+        self.readers = [0] * len(problem.values)
+        for p, operation in enumerate(operations):
+            for v in operation.inputs:
+                self.readers[v] |= 1 << p
         self.producer = [-1] * len(problem.values)
         for v, p in problem.producers().items():
             self.producer[v] = p
@@ -103,6 +107,17 @@ class BitGraph:
             found = self._phases[done] = self._phase_of(done)
         return found
 
+    def phase_after(self, done: int, p: int) -> SearchPhase:
+        """Return what a set of done operations implies once `p` has run, from what it does now."""
+        done_then = done | 1 << p
+        if done_then != done and done_then not in self._phases:
+            before, undone = self.phase(done), self.all & ~done_then
+            read = (v for v in members(self.reads[p]) if not self.readers[v] & undone)
+            needed = before.needed & ~mask_of(read)
+            made, rest_us = before.made | self.makes[p], before.rest_us - self.time_us[p]
+            self._phases[done_then] = self._phase_with(done_then, made, needed, rest_us)
+        return self.phase(done_then)
+
     def reruns(self, resident: int, phase: SearchPhase) -> tuple[int, float]:
         """Return the operations that must run again, and their time: the must-run closure.
 
@@ -149,20 +164,20 @@ class BitGraph:
 
     def _phase_of(self, done: int) -> SearchPhase:
         undone = self.all & ~done
-        in_forward = bool(undone & self.forward)
-        made = self.made_by(done) | (0 if in_forward else self.given)
-        needed, rest_us = 0, 0.0
-        for p in members(undone):
-            needed |= self.reads[p]
-            rest_us += self.time_us[p]
+        rest_us = sum(self.time_us[p] for p in members(undone))  # exact, in any order
+        return self._phase_with(done, self.made_by(done), self._reads_of(undone), rest_us)
+
+    def _phase_with(self, done: int, made: int, needed: int, rest_us: float) -> SearchPhase:
+        undone = self.all & ~done
         pinned = self.step_held
         for ready, values in self._releases:
             if ready & undone:
                 pinned |= values
-        if in_forward:
+        if undone & self.forward:
             pinned |= self._reads_of(undone & self.forward)
             allowed = undone & -undone
         else:
+            made |= self.given
             allowed = self._allowed(done)
         return SearchPhase(made, needed, self._useful(needed, done), pinned, allowed, rest_us)
 
@@ -174,14 +189,10 @@ class BitGraph:
 
     def _useful(self, needed: int, done: int) -> int:
         """Return all values that a later run may read, re-runs of re-runs included."""
-        useful, todo = 0, needed
-        while todo:
-            v = (todo & -todo).bit_length() - 1
-            todo ^= 1 << v
-            useful |= 1 << v
-            p = self.producer[v]
-            if p >= 0 and (done & self.rerunnable) >> p & 1:
-                todo |= self.reads[p] & ~useful
+        useful = needed
+        for p in reversed(members(done & self.rerunnable)):  # each reads what earlier ones make
+            if self.makes[p] & useful:
+                useful |= self.reads[p]
         return useful
 
     def _allowed(self, done: int) -> int:

@@ -71,7 +71,7 @@ class Expander:
         """Return the children that run `p` next, one for each set freed before."""
         graph, (resident, done) = self.graph, parent.state
         done_then = done | 1 << p
-        phase = graph.phase(done_then)
+        phase = graph.phase_after(done, p)
         spent = parent.spent_us + graph.time_us[p]
         over = parent.nbytes + graph.room[p] - self.budget_bytes
         there = resident | graph.makes[p]

@@ -96,6 +96,11 @@ def test_without_values_there_is_nothing_to_run(tmp_path: Path) -> None:
     assert original.run_twice(load(path, None, None, "cpu", fake=True), 1000) == ("", None)
 
 
+def test_a_gradient_of_minus_zero_repeats_itself(tmp_path: Path) -> None:
+    loaded = loaded_with(tmp_path, "-0.0")
+    assert original.run_twice(loaded, 1000)[0] == ""
+
+
 @pytest.mark.parametrize("in_flight", [1, 3])
 @pytest.mark.parametrize("name", ["resnet", "gpt", "unet"])
 def test_its_peak_is_that_of_a_second_step(name: str, in_flight: int) -> None:
