@@ -44,11 +44,15 @@ _SQUEEZES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Fakes:
-    """A call with symbolic lengths: fake tensors in place of the example's."""
+    """A call with symbolic lengths: fake tensors in place of the example's.
+
+    `are_parts` where one has strides of its own: of a single row those are not told apart.
+    """
 
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     mode: FakeTensorMode
     symbols: Mapping[sympy.Symbol, str]  # the lengths they stand for
+    are_parts: bool
 
     @property
     def shapes(self) -> ShapeEnv:
@@ -79,7 +83,7 @@ def trace_lengths(
         _state_in(model, fakes.mode),
     ):
         joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
-    squeezes = squeezes_a_length(joint.graph_module.graph)
+    squeezes = fakes.are_parts or squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env
         lengths = settled(lengths, shapes, dynamo_symbols(shapes, lengths), squeezes)
@@ -144,6 +148,7 @@ def fakes_of(call: Call, lengths: Iterable[Length]) -> Fakes:
     shapes = ShapeEnv()
     mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
     symbols: dict[sympy.Symbol, str] = {}
+    are_parts = False
     leaves, spec = pytree.tree_flatten((call.args, call.kwargs))
     for i, leaf in enumerate(leaves):
         if not isinstance(leaf, torch.Tensor):
@@ -159,11 +164,26 @@ def fakes_of(call: Call, lengths: Iterable[Length]) -> Fakes:
             ),
             source=ConstantSource(f"input_{i}"),
         )
+        are_parts |= _settle_strides(leaves[i])
         for dim, length in varying.items():
             symbol = leaves[i].shape[dim].node.expr
             symbols[symbol] = length.name
             shapes.constrain_symbol_range(symbol, compiler_min=1, compiler_max=length.maximum)
-    return Fakes(pytree.tree_unflatten(leaves, spec), mode, symbols)
+    return Fakes(pytree.tree_unflatten(leaves, spec), mode, symbols, are_parts)
+
+
+def _settle_strides(fake: FakeTensor) -> bool:
+    """Give strides that do not follow from a shape the example's numbers; tell whether any was.
+
+    So are those of a part of a larger tensor: torch makes a symbol of each.
+    """
+    known = {symbol for size in fake.shape for symbol in _symbols(size)}
+    own = [stride for stride in fake.stride() if _symbols(stride) - known]
+    return bool([int(stride) for stride in own])  # for torch they are numbers from here on
+
+
+def _symbols(size: int | torch.SymInt) -> set[sympy.Symbol]:
+    return set(size.node.expr.free_symbols) if isinstance(size, torch.SymInt) else set()
 
 
 def _dims(call: Call, lengths: Iterable[Length]) -> dict[int, dict[int, Length]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from varying import assert_as_eager, varying
+from varying_models import SHIFTED
 
 from remat_gen.verification.compare import Match, compare
 
@@ -40,6 +41,15 @@ def test_one_row_runs_as_eager_does() -> None:
     planned = varying(SOURCE)
     assert str(planned.length) == "2 <= batch <= 6"
     assert_as_eager(planned, 2)
+    with pytest.warns(UserWarning, match=r"right from 2 on; 1 runs by forward_eager, unplanned"):
+        assert_as_eager(planned, 1)
+
+
+def test_rows_of_longer_ones_may_be_fewer() -> None:
+    planned = varying(SHIFTED)
+    assert str(planned.length) == "2 <= batch <= 6"
+    for number in (6, 5, 2):
+        assert_as_eager(planned, number)
     with pytest.warns(UserWarning, match=r"right from 2 on; 1 runs by forward_eager, unplanned"):
         assert_as_eager(planned, 1)
 

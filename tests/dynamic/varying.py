@@ -75,8 +75,10 @@ class Varying:
 
 
 def _resized(tensor: torch.Tensor, dim: int, number: int) -> torch.Tensor:
-    rows = torch.arange(number) % tensor.shape[dim]
-    taken = tensor.detach().index_select(dim, rows)
+    if dim == 0 and number <= len(tensor):
+        taken = tensor.detach()[:number]  # as it lies in memory
+    else:
+        taken = tensor.detach().index_select(dim, torch.arange(number) % tensor.shape[dim])
     return taken.requires_grad_(tensor.requires_grad)
 
 

@@ -207,6 +207,23 @@ TURNED = model(
     "(torch.randn(6, 16, 8),)",
 )
 
+# As batches of a language model are cut: rows lie farther apart than they are long.
+# Of a single one that cannot be seen.
+SHIFTED = model(
+    "self.emb, self.lin = nn.Embedding(32, 8), nn.Linear(8, 8)",
+    """
+    x = F.gelu(self.lin(self.emb(ids) + noise[..., None]))
+    return F.cross_entropy(F.linear(x, self.emb.weight).flatten(0, 1), targets.reshape(-1)), x
+    """,
+    "cut(torch.arange(150).view(6, 25) % 32)",
+    parameters="ids, targets, noise",
+    before="""
+    def cut(ids):
+        return ids[:, :-1], ids[:, 1:], torch.randn(6, 48)[:, ::2].requires_grad_()
+    """,
+)
+
+
 MODELS = {
     "gpt": GPT,
     "translator": TRANSLATOR,
