@@ -222,11 +222,13 @@ class _Merge:
         theirs = self.pairs.theirs if first is self.ours[0] else self.pairs.ours
 
         def written(mark: Mark) -> Mark:
+            if mark.kind in IN_ALL:
+                return mark
             if mark in theirs:
                 return self.known[body.block][theirs[mark]]
             if mark.kind == "kept" and mark not in self.fixed:
                 return replace(mark, owner=mark.owner - first.block + body.block)
-            if mark.kind in ("kept", "value", *IN_ALL):
+            if mark.kind in ("kept", "value"):
                 return mark
             raise DiffersError
 

@@ -224,6 +224,70 @@ SHIFTED = model(
 )
 
 
+# Glow: its levels differ in where a gradient is cut, and that line alone has the batch in it.
+FLOW = model(
+    """
+    self.levels = nn.ModuleList(
+        nn.ModuleList(nn.ModuleList([Scale(c), Mix(c), Couple(c)]) for _ in range(2))
+        for c in (12, 24)
+    )
+    """,
+    """
+    likelihood = 0
+    for level in self.levels:
+        b, c, h, w = x.shape
+        x = x.view(b, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4)
+        x = x.contiguous().view(b, 4 * c, h // 2, w // 2)
+        for step in level:
+            total = 0
+            for part in step:
+                x, more = part(x)
+                total = total + more
+            likelihood = likelihood + total
+        x, z = x.chunk(2, 1)
+        likelihood = likelihood - (0.5 * (1 + z**2)).flatten(1).sum(1)
+    return -(likelihood - (0.5 * (1 + x**2)).flatten(1).sum(1)).mean()
+    """,
+    "(torch.rand(8, 3, 16, 16),)",
+    before="""
+    class Scale(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            self.move = nn.Parameter(torch.zeros(1, c, 1, 1))
+            self.size = nn.Parameter(torch.zeros(1, c, 1, 1))
+
+        def forward(self, x):
+            return (x + self.move) * self.size.exp(), self.size.sum()
+
+
+    class Mix(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            self.register_buffer("mask", torch.ones(c, c).tril(-1))
+            self.lower, self.upper = nn.Parameter(torch.rand(c, c)), nn.Parameter(torch.rand(c, c))
+            self.size = nn.Parameter(torch.zeros(c))
+
+        def forward(self, x):
+            upper = self.upper * self.mask.T + torch.diag(self.size.exp())
+            w = (self.lower * self.mask + torch.eye(len(self.mask))) @ upper
+            return F.conv2d(x, w[:, :, None, None]), x.shape[2] * x.shape[3] * self.size.sum()
+
+
+    class Couple(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            grow = nn.Conv2d(c // 2, 32, 3, padding=1)
+            self.net = nn.Sequential(grow, nn.Conv2d(32, c, 3, padding=1))
+            self.size = nn.Parameter(torch.zeros(1, c, 1, 1))
+
+        def forward(self, x):
+            a, b = x.chunk(2, 1)
+            s, t = (self.net(a) * torch.exp(self.size * 3)).chunk(2, 1)
+            s = torch.sigmoid(s + 2)
+            return torch.cat([a, (b + t) * s], 1), torch.log(s).flatten(1).sum(1)
+    """,
+)
+
 MODELS = {
     "gpt": GPT,
     "translator": TRANSLATOR,
@@ -234,6 +298,7 @@ MODELS = {
     "open-ended": OPEN_ENDED,
     **({"windows": WINDOWS} if KEEPS_QUOTIENTS else {}),
     "turned": TURNED,
+    "flow": FLOW,
 }
 
 
