@@ -137,6 +137,7 @@ def _without(graph: Graph, added: Collection[str]) -> Graph:
 
 # -- what else reads an input --------------------------------------------------------------
 
+LOSS = "loss"
 Edge = tuple[object, int]  # a node of autograd's graph, and the number of its result
 
 
@@ -149,11 +150,18 @@ def edge_of(tensor: torch.Tensor) -> Edge | None:
 
 
 def readers_of(returned: object) -> dict[Edge, set[object]]:
-    """Return by edge the nodes that send gradients along it, for what a model returned."""
+    """Return by edge what sends gradients along it: nodes, and the loss of what a model returned.
+
+    Which of that the loss reads is not known.
+    """
+    leaves = pytree.tree_leaves(returned)
     readers: dict[Edge, set[object]] = {}
-    for node in nodes_behind(pytree.tree_leaves(returned)):
+    for node in nodes_behind(leaves):
         for edge in _edges(node):
             readers.setdefault(edge, set()).add(node)
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and (edge := edge_of(leaf)):
+            readers.setdefault(edge, set()).add(LOSS)
     return readers
 
 

@@ -145,6 +145,20 @@ def test_what_a_unit_adds_up_behind_its_input_is_one_summand(tmp_path: Path, fir
     assert same_bits(plan(tmp_path, "deep", "90%", changes))
 
 
+def test_what_the_model_returns_of_a_units_input_is_added_in_eagers_order(tmp_path: Path) -> None:
+    """As hidden states for a distillation: what the loss makes of them comes first."""
+    changes = {"x = layer(x)": "states.append(x); x = layer(x)"}
+    changes |= {"for layer in": "states = []\n        for layer in", "return F.cross": "return *states, F.cross"}
+    pair = plan(tmp_path, "deep", "90%", changes)
+    found = []
+    for model in pair.models():
+        torch.manual_seed(1)
+        *states, loss = model(*pair.example[0])
+        (loss + states[1].square().mean() + states[2].cos().mean()).backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *found))
+
+
 def test_inputs_of_a_unit_that_are_one_are_named_where_it_asks(tmp_path: Path) -> None:
     changes = {
         "forward(self, x: Tensor)": "forward(self, x: Tensor, y: Tensor)",
