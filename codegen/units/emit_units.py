@@ -47,19 +47,21 @@ _NAMES = generated_names(units=True)
 class UnitClass:
     """The class that units of a kind are of: the user's `own`, or one that is derived from theirs.
 
-    `here` where that is a class of the user's file; its own forward may be planned for other units.
+    `here` where that is a class of the user's file. `planned` is the class of the units' first
+    kind, where this is another one: whoever asks for that class finds these units, too.
     """
 
     name: str
     kind: type[nn.Module]
     own: bool
     here: bool = True
-    planned_base: bool = False
+    planned: str = ""
 
     @property
     def base(self) -> str:
-        """Return the name in the file of the class that units are of in the original."""
-        return self.kind.__name__ if self.here else f"{self.kind.__name__}Eager"
+        """Return the name in the file of the class that this one is derived from."""
+        eager = self.kind.__name__ if self.here else f"{self.kind.__name__}Eager"
+        return self.planned or eager
 
 
 def emit_units(
@@ -143,20 +145,21 @@ def _shared(model: nn.Module, step: UnitStep) -> Shared:
 
 def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
     """Yield the class of each kind; only the first kind can have the user's own."""
-    own: set[str] = set()
+    first: dict[type[nn.Module], str] = {}
     taken = set(names_in(target.source))
     for kind in kinds:
         of = type(kind.unit)
         name, here = of.__name__, target.namespace.get(of.__name__) is of
         writable = here and forward_signature(target.source, name) is not None
-        if writable and name not in own:
-            own.add(name)
+        if writable and of not in first:
+            first[of] = name
             yield UnitClass(name, of, own=True)
             continue
         numbered = (f"{name}{i}" for i in itertools.count(2))
         free = next(n for n in itertools.chain([name], numbered) if n not in taken)
         taken.add(free)
-        yield UnitClass(free, of, own=False, here=here, planned_base=writable)
+        yield UnitClass(free, of, own=False, here=here, planned=first.get(of, ""))
+        first.setdefault(of, free)
 
 
 def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
@@ -165,8 +168,8 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
     writer = ForwardWriter(
         text.kind.traced, text.kind.unit, {first.block_class: first.writer}, call
     )
-    own = found.own or found.planned_base
-    signature = forward_signature(target.source, found.kind.__name__) if own else None
+    written = found.here and (found.own or found.planned)
+    signature = forward_signature(target.source, found.kind.__name__) if written else None
     if signature:
         forward = writer.write(signature.parameters, signature.returns, target.namespace)
     else:
@@ -186,7 +189,7 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
 
 def _derived(found: UnitClass, planned: str) -> str:
     """Write a class whose forward is planned, of one that stays as it is."""
-    eager = "" if found.planned_base else f"    forward_eager = {found.base}.forward\n\n"
+    eager = "" if found.planned else f"    forward_eager = {found.base}.forward\n\n"
     return (
         f"class {found.name}({found.base}):\n"
         f'    """A {found.kind.__name__} whose training step is planned."""\n\n'

@@ -65,6 +65,17 @@ def test_units_keep_their_class_names_and_their_hooks(pair: Pair) -> None:
     assert ran == ["forward"] * calls + ["backward"] * calls
 
 
+def test_units_of_several_kinds_are_of_one_class(tmp_path: Path) -> None:
+    """FSDP's policies ask for a layer's class; the first one's input requires no grad."""
+    frozen = "    model = LlamaForCausalLM(config)\n    model.model.embed_tokens.requires_grad_(False)\n"
+    changes = {"    return LlamaForCausalLM(config)": f"{frozen}    return model"}
+    pair = plan(tmp_path, "llama", "90%", changes)
+    for model in pair.models():
+        first, *others = model.model.layers
+        assert all(isinstance(layer, type(first)) for layer in others)
+    assert type(first) is not type(others[0])
+
+
 def test_what_changed_is_named_by_its_path_in_the_model(routed: Pair) -> None:
     _, model = routed.models()
     training_step(model, *routed.example)
