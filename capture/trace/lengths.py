@@ -40,12 +40,34 @@ def found_lengths(call: Call) -> tuple[Length, ...]:
 
     Where one is fixed, others may be as long as its numbers say: none is found.
     """
-    tensors = [leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)]
-    shaped = [leaf for leaf in tensors if leaf.value.ndim]
-    sizes = {leaf.value.shape[0] for leaf in shaped}
-    if call.fixed or len(sizes) != 1 or min(sizes) < 2:
-        return ()
-    return _lengths({sizes.pop(): [(leaf.path, 0) for leaf in shaped]})
+    by_size = _first_dims(call)
+    return () if why_none_found(call) or not by_size else _lengths(by_size)
+
+
+def why_none_found(call: Call) -> str:
+    """Say why the batch is not found among the lengths, and how to name it; "" where it is."""
+    by_size = _first_dims(call)
+    if not by_size:
+        return ""
+    longest = max(by_size, key=lambda size: len(by_size[size]))  # the first of these
+    asked = " ".join(f"--dynamic {path}:{dim}" for path, dim in by_size[longest])
+    if longest < 2:
+        return "the example's batch is 1, and no larger one is planned for: give a larger one"
+    if call.fixed:
+        return f"others may be as long as a fixed input says; where they are not: {asked}"
+    if len(by_size) > 1:
+        first = ", ".join(map(str, sorted(by_size)))
+        return f"the inputs begin with {first}; name what varies from step to step, as {asked}"
+    return ""
+
+
+def _first_dims(call: Call) -> dict[int, list[tuple[str, int]]]:
+    """Return by size the first dimension of each input."""
+    by_size: dict[int, list[tuple[str, int]]] = {}
+    for leaf in call.leaves:
+        if isinstance(leaf.value, torch.Tensor) and leaf.value.ndim and not leaf.fixed:
+            by_size.setdefault(leaf.value.shape[0], []).append((leaf.path, 0))
+    return by_size
 
 
 def _read(call: Call, text: str) -> tuple[Leaf, int]:

@@ -66,7 +66,7 @@ from remat_gen.capture.repeated.repeated_layers import (
 from remat_gen.capture.repeated.same_operations import lists_used_alike, refuse_unlike
 from remat_gen.capture.trace.first_run import FirstRun
 from remat_gen.capture.trace.joint import Joint, TraceOptions, trace_joint
-from remat_gen.capture.trace.lengths import asked_lengths, found_lengths
+from remat_gen.capture.trace.lengths import asked_lengths, found_lengths, why_none_found
 from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.shorter_call import at_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
@@ -268,8 +268,10 @@ class _Step:
 
     def as_far_as_possible(self, lengths: tuple[Length, ...]) -> _Found:
         """Trace it for lengths up to the example's, or for those alone where it must be."""
+        if not lengths:
+            return replace(self.fixed(), pinned=why_none_found(self.call))
         try:
-            return self.varying(lengths) if lengths else self.fixed()
+            return self.varying(lengths)
         except TraceError as refused:
             return replace(self.fixed(), pinned=str(refused))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from varying_models import OPEN_ENDED, one_line
 
+import remat_gen
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy, make_dynamic
 from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
@@ -94,6 +96,26 @@ def test_the_summary_says_what_pins_the_batch(tmp_path: Path) -> None:
     (line,) = (line for line in summary_lines(fixed) if line.startswith("inputs"))
     assert "as in the example only: net.py:" in line
     assert fixed.plan.dynamic == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "fix", "words"),
+    [
+        ("torch.randn(6, 8), torch.randn(8)", (), "the inputs begin with 6, 8; name .* x:0"),
+        ("torch.randn(1, 8), torch.randn(1, 8)", (), "the example's batch is 1, .* a larger one"),
+        ("torch.randn(6, 8), torch.ones(6, 8)", ("y",), "a fixed input says; .*: --dynamic x:0$"),
+    ],
+)
+def test_it_says_why_no_batch_was_found(
+    tmp_path: Path, given: str, fix: tuple[str, ...], words: str
+) -> None:
+    source = one_line("", "return self.lin(x).square().sum() * y.sum()", f"({given})")
+    path = tmp_path / "net.py"
+    path.write_text(source.replace("forward(self, x)", "forward(self, x, y)"), encoding="utf-8")
+    made = remat_gen.generate(path, budget="100%", device="cpu", fix=fix)
+    (line,) = (line for line in summary_lines(made) if line.startswith("inputs"))
+    assert re.search(f"as in the example only: .*{words}", line)
+    assert made.plan.dynamic == ()
 
 
 def test_both_options_exclude_each_other() -> None:

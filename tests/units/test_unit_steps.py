@@ -67,7 +67,9 @@ def test_units_keep_their_class_names_and_their_hooks(pair: Pair) -> None:
 
 def test_units_of_several_kinds_are_of_one_class(tmp_path: Path) -> None:
     """FSDP's policies ask for a layer's class; the first one's input requires no grad."""
-    frozen = "    model = LlamaForCausalLM(config)\n    model.model.embed_tokens.requires_grad_(False)\n"
+    frozen = (
+        "    model = LlamaForCausalLM(config)\n    model.model.embed_tokens.requires_grad_(False)\n"
+    )
     changes = {"    return LlamaForCausalLM(config)": f"{frozen}    return model"}
     pair = plan(tmp_path, "llama", "90%", changes)
     for model in pair.models():
@@ -159,7 +161,10 @@ def test_what_a_unit_adds_up_behind_its_input_is_one_summand(tmp_path: Path, fir
 def test_what_the_model_returns_of_a_units_input_is_added_in_eagers_order(tmp_path: Path) -> None:
     """As hidden states for a distillation: what the loss makes of them comes first."""
     changes = {"x = layer(x)": "states.append(x); x = layer(x)"}
-    changes |= {"for layer in": "states = []\n        for layer in", "return F.cross": "return *states, F.cross"}
+    changes |= {
+        "for layer in": "states = []\n        for layer in",
+        "return F.cross": "return *states, F.cross",
+    }
     pair = plan(tmp_path, "deep", "90%", changes)
     found = []
     for model in pair.models():
