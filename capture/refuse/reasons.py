@@ -6,6 +6,8 @@ import re
 import traceback
 from collections.abc import Iterator
 
+from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
 from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.capture.refuse.untraceable import OWN_GENERATOR
 from remat_gen.ir.errors import RefusedKernelError, said
@@ -93,6 +95,11 @@ _REASONS = (
         "{0}: {1}",
     ),
     (
+        r"function `(pack_(?:padded_)?sequence)`",
+        "how many rows {0} makes depends on values: run the RNN on the padded sequences, and mask "
+        "what it returns",
+    ),
+    (
         r"Attempted to call function marked as skipped[\s\S]*?function `([^`]+)`",
         "torch cannot trace {0}",
     ),
@@ -119,6 +126,8 @@ def explain(*errors: Exception) -> str:
 
 def _reasons(error: Exception) -> Iterator[str]:
     yield from (str(own) for own in _chain(error) if isinstance(own, RefusedKernelError))
+    unknown = (own.func for own in _chain(error) if isinstance(own, UnsupportedOperatorException))
+    yield from (f"torch has no rule for the shapes that {f} returns" for f in unknown)
     text = said(error)
     frames = (f"{frame.name}: {frame.line}" for frame in traceback.extract_tb(error.__traceback__))
     stack = "\n".join((text, *frames))

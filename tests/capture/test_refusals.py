@@ -52,6 +52,13 @@ AT_A_LINE = {
         "outside of the model",
         "",
     ),
+    "packed": (
+        "y = self.lin(x)[:, None]\nrows = torch.ones(len(y), dtype=torch.long)\n"
+        "return nn.utils.rnn.pack_padded_sequence(y, rows, batch_first=True).data.sum()",
+        "pack_padded",
+        "on the padded sequences, and mask",
+        "",
+    ),
     "condition": (
         "y = self.lin(x)\nreturn torch.where((x > 0).byte(), y, -y).sum()",
         "torch.where",
@@ -106,6 +113,10 @@ LINES_TOLD = {
     "ctc": (
         "`F.ctc_loss`: its memory depends on the lengths",
         "refused with your line; call it outside of the model",
+    ),
+    "packed": (
+        "`pack_padded_sequence`: how many rows there are depends on values",
+        "refused with your line; run the padded sequences, and mask what comes back",
     ),
     "raises": ("a `forward` that raises", "its words are quoted, with your line"),
     "shapes": ("shapes that do not fit", "PyTorch's words are quoted, with your line"),
@@ -421,6 +432,13 @@ def test_nothing_is_drawn_from_the_users_generator(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     traced(tmp_path, source(LINEAR, "return F.dropout(self.lin(x)).sum()"))
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_an_operator_that_torch_knows_for_the_example_alone_is_named(tmp_path: Path) -> None:
+    forward = "return torch.fake_quantize_per_tensor_affine(self.lin(x), 0.1, 0, 0, 255).sum()"
+    found = traced(tmp_path, source(LINEAR, forward), dynamic=None)
+    assert not found.graph.lengths
+    assert "no rule for the shapes that aten.fake_quantize_per_tensor" in found.pinned
 
 
 def test_an_unknown_reason_is_quoted_short() -> None:

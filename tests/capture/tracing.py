@@ -27,13 +27,13 @@ def source(
     )
 
 
-def traced(folder: Path, text: str) -> Traced:
+def traced(folder: Path, text: str, dynamic: tuple[str, ...] | None = ()) -> Traced:
     """Write a model file, load it, trace it."""
     path = folder / "net.py"
     path.write_text(text, encoding="utf-8")
     loaded = load(path, None, None, "cpu")
     with loaded.importable():
-        return trace(loaded.model, loaded.args, loaded.kwargs, path)
+        return trace(loaded.model, loaded.args, loaded.kwargs, path, dynamic)
 
 
 def operation(graph: Graph, name: str) -> Operation:
