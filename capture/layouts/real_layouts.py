@@ -216,6 +216,8 @@ RULES: dict[Any, Rule] = {
     aten.replication_pad2d_backward.default: _suggested(1),
     aten.replication_pad3d.default: _suggested(0),
     aten.replication_pad3d_backward.default: _suggested(1),
+    aten.upsample_bicubic2d_backward.default: _contiguous,  # fakes among lengths say otherwise
+    aten._upsample_bicubic2d_aa_backward.default: _contiguous,
 }
 
 ALSO_ON_GPUS = frozenset(
@@ -236,6 +238,8 @@ ALSO_ON_GPUS = frozenset(
         aten.mse_loss_backward.default,
         aten.smooth_l1_loss_backward.default,
         aten.huber_loss_backward.default,
+        aten.upsample_bicubic2d_backward.default,
+        aten._upsample_bicubic2d_aa_backward.default,
     }
 )
 """Allocated by one code for all devices; LayerNorm's on a GPU and RMSNorm's are contiguous too."""

@@ -58,6 +58,11 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
     "reflection_pad2d": (4, lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect")),
     "replication_pad2d": (4, lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate")),
     "replication_pad3d": (5, lambda x: F.pad(x, (1,) * 6, mode="replicate")),
+    "bicubic": (4, lambda x: F.interpolate(x, size=(3, 5), mode="bicubic")),
+    "bicubic, antialiased": (
+        4,
+        lambda x: F.interpolate(x, size=(3, 5), mode="bicubic", antialias=True),
+    ),
 }
 
 

@@ -224,6 +224,17 @@ SHIFTED = model(
 )
 
 
+# DINO's table of positions: among lengths, fakes lay the gradient out as no kernel does.
+RESIZED = model(
+    "self.table, self.lin = nn.Parameter(torch.randn(1, 16, 12)), nn.Linear(12, 12)",
+    """
+    table = self.table.reshape(1, 4, 4, 12).permute(0, 3, 1, 2)
+    table = F.interpolate(table, size=(3, 3), mode="bicubic")
+    return self.lin(x + table.permute(0, 2, 3, 1).view(1, -1, 12)).square().mean()
+    """,
+    "(torch.randn(6, 9, 12),)",
+)
+
 # Glow: its levels differ in where a gradient is cut, and that line alone has the batch in it.
 FLOW = model(
     """
@@ -299,6 +310,7 @@ MODELS = {
     **({"windows": WINDOWS} if KEEPS_QUOTIENTS else {}),
     "turned": TURNED,
     "flow": FLOW,
+    "resized": RESIZED,
 }
 
 
