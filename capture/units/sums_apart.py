@@ -160,8 +160,9 @@ def readers_of(returned: object) -> dict[Edge, set[object]]:
         for edge in _edges(node):
             readers.setdefault(edge, set()).add(node)
     for leaf in leaves:
-        if isinstance(leaf, torch.Tensor) and (edge := edge_of(leaf)):
-            readers.setdefault(edge, set()).add(LOSS)
+        own = edge_of(leaf) if isinstance(leaf, torch.Tensor) else None
+        if own:
+            readers.setdefault(own, set()).add(LOSS)
     return readers
 
 
