@@ -35,6 +35,10 @@ class RefusedKernelError(TraceError):
     """Eager runs a kernel there that no plan has; the message says which, and not where."""
 
 
+class UnwrittenSizeError(TraceError):
+    """No source can say what a size is at other lengths; the message does not say where."""
+
+
 class ProfileError(RematError):
     """An operation cannot be measured, nor anything after it; the message names it."""
 

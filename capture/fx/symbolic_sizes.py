@@ -9,7 +9,7 @@ import sympy
 import torch
 from torch.utils._sympy import functions as torch_functions
 
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import UnwrittenSizeError
 from remat_gen.ir.size import LENGTH, Length, Operand, Size, evaluate, lengths_in
 
 _OPERATORS: Mapping[type, str] = {
@@ -47,7 +47,8 @@ class Sizes:
         """Translate a symbolic number.
 
         Raises:
-            TraceError: it depends on values of tensors, or on arithmetic that has no place here.
+            UnwrittenSizeError: it depends on values of tensors, or on arithmetic that has no place
+                here.
         """
         expression = number.node.expr.replace(lambda e: isinstance(e, _ROUNDED), _exact)
         translated = self._operand(expression)
@@ -83,7 +84,7 @@ class Sizes:
             return float(expression)
         if isinstance(expression, sympy.Symbol):
             if expression not in self.names:
-                raise TraceError(
+                raise UnwrittenSizeError(
                     "the shape of a tensor depends on the values of another: use torch.where, a "
                     "mask, or a fixed size"
                 )
@@ -97,7 +98,12 @@ class Sizes:
         operator = _OPERATORS.get(type(expression))
         inexact = any(isinstance(self._number(item), float) for item in operands)
         whole = isinstance(expression, sympy.Add) and all(map(_is_whole, operands))
-        if operator is None or (inexact and not whole and isinstance(expression, _REGROUPED)):
+        if inexact and not whole and isinstance(expression, _REGROUPED):
+            raise UnwrittenSizeError(
+                f"a size follows from {expression}, where rounding depends on the order: compute "
+                "it of whole numbers, as 3 * n // 2"
+            )
+        if operator is None:
             raise self._refused(expression)
         if isinstance(expression, sympy.Add):
             operands = tuple(sorted(operands, key=lambda item: isinstance(item, int | float)))
@@ -112,8 +118,10 @@ class Sizes:
     def _example(self) -> dict[str, int]:
         return {name: length.maximum for name, length in self.lengths.items()}
 
-    def _refused(self, expression: sympy.Basic) -> TraceError:
-        return TraceError(f"the arithmetic on a size cannot be written as source: {expression}")
+    def _refused(self, expression: sympy.Basic) -> UnwrittenSizeError:
+        return UnwrittenSizeError(
+            f"the arithmetic on a size cannot be written as source: {expression}"
+        )
 
 
 def _is_whole(operand: Operand) -> bool:

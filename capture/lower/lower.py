@@ -40,6 +40,7 @@ from remat_gen.capture.refuse.untraceable import (
     refuse_sparse,
     refuse_unknown_shape,
     refuse_writes_in_backward,
+    where_sizes_are_read,
 )
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
@@ -111,7 +112,8 @@ class _Lowering:
             if node.op == "get_attr":
                 self._constant(node)
             elif node.op == "call_function" and not is_getitem(node):
-                self._view(node) if is_view(node) else self._operation(node, hints[node])
+                with where_sizes_are_read(node, self.model_file):
+                    self._view(node) if is_view(node) else self._operation(node, hints[node])
         return self._graph()
 
     # -- inputs ------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import tensors_of
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, UnwrittenSizeError
 
 OWN_GENERATOR = (
     "forward draws from a generator of its own, whose state a plan does not keep: leave out "
@@ -76,6 +77,19 @@ def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
             f"{_where(node, model_file)}: the shape that {node.target} returns cannot be followed "
             "to other lengths: leave what it depends on out of --dynamic"
         )
+
+
+@contextlib.contextmanager
+def where_sizes_are_read(node: torch.fx.Node, model_file: str) -> Iterator[None]:
+    """Say where what a size is cannot be written.
+
+    Raises:
+        TraceError: it cannot.
+    """
+    try:
+        yield
+    except UnwrittenSizeError as error:
+        raise TraceError(f"{_where(node, model_file)}: {error}") from error
 
 
 def _lacks_memory(tensor: torch.Tensor) -> bool:

@@ -22,6 +22,8 @@ LOOP = one_line("", "h = self.lin(x)\nreturn torch.stack([row * i for i, row in 
 NUMBER = one_line("", "return self.lin(x) * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]")
 NORM = one_line("self.norm = nn.LayerNorm((6, 8))", "h = self.lin(x)\nreturn self.norm(h)")
 SELECTED = one_line("", "h = self.lin(x)\nreturn h[x[:, 0] > 0].sum()")
+# as a mixture of experts says how many rows each takes
+CAPACITY = one_line("", "h = self.lin(x)\nrows = int(1.5 * len(x) * 2 / 4)\nreturn h[:rows].sum()")
 VARIANCE = one_line("", "h = self.lin(x)\nreturn h * h.var(0)")  # of one row it is nan
 DEVIATION = one_line("", "h = self.lin(x)\nreturn (h - h.mean(0)) / h.std(0)")
 TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
@@ -112,9 +114,16 @@ def test_shapes_that_depend_on_values_are_refused_as_ever(tmp_path: Path) -> Non
         traced(tmp_path, SELECTED, None)
 
 
+def test_a_number_that_rounding_decides_has_its_line_and_what_to_do(tmp_path: Path) -> None:
+    pinned = traced(tmp_path, CAPACITY, None).pinned
+    assert pinned.startswith("net.py:17: a size follows from 3.0*ToFloat(")
+    assert pinned.endswith(": compute it of whole numbers, as 3 * n // 2")
+
+
 def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:
     found = traced(tmp_path, UNEQUAL, None)
-    assert (found.graph.lengths, found.pinned) == ((), "")
+    assert found.graph.lengths == ()
+    assert found.pinned.startswith("the inputs begin with 5, 6; name what varies")
 
 
 def test_one_input_of_several_may_vary(tmp_path: Path) -> None:
