@@ -205,7 +205,7 @@ def _run(request: Request, loaded: Loaded, traced: Traced, replayed: int) -> tup
     except Exception:  # of the user's own code; a device that is too small
         kind_of(loaded.device).free_unused()
         return "", None
-    return "", found.allocated_peak_bytes  # in its blocks, as predicted
+    return "", found.allocated_peak_bytes or found.peak_bytes  # a GPU's in blocks, as predicted
 
 
 def predicted_peak(replayed: int, exact: int | None) -> EagerPeak:
