@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import sympy
 import torch
@@ -31,6 +34,21 @@ _OPERATORS: Mapping[type, str] = {
     sympy.Min: "min",
     sympy.Max: "max",
 }
+# What a trace computes numbers by, in the order of the user's own arithmetic.
+_FUNCTIONS: Mapping[Callable[..., Any], str] = {
+    operator.add: "+",
+    operator.mul: "*",
+    operator.floordiv: "//",
+    operator.mod: "%",
+    operator.truediv: "/",
+    torch.sym_float: "float",
+    torch.sym_int: "int",
+    math.trunc: "int",
+    math.floor: "math.floor",
+    math.ceil: "math.ceil",
+    torch.sym_min: "min",
+    torch.sym_max: "max",
+}
 _POWERS = (sympy.Pow, torch_functions.PowByNatural)
 _ROUNDED = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_functions.CeilToInt)
 _REGROUPED = (sympy.Add, sympy.Mul)  # sympy reorders their operands, which rounds otherwise
@@ -38,10 +56,14 @@ _REGROUPED = (sympy.Add, sympy.Mul)  # sympy reorders their operands, which roun
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Translates symbolic numbers of one trace; `names` has the lengths by torch's symbol."""
+    """Translates symbolic numbers of one trace; `names` has the lengths by torch's symbol.
+
+    `nodes` are those that compute a number in the trace: in an order that torch's expressions lose.
+    """
 
     names: Mapping[sympy.Symbol, str]
     lengths: dict[str, Length]
+    nodes: Mapping[sympy.Basic, torch.fx.Node] = field(default_factory=dict)
 
     def size(self, number: torch.SymInt | torch.SymFloat) -> Size | int | float:
         """Translate a symbolic number.
@@ -99,15 +121,35 @@ class Sizes:
         inexact = any(isinstance(self._number(item), float) for item in operands)
         whole = isinstance(expression, sympy.Add) and all(map(_is_whole, operands))
         if inexact and not whole and isinstance(expression, _REGROUPED):
-            raise UnwrittenSizeError(
-                f"a size follows from {expression}, where rounding depends on the order: compute "
-                "it of whole numbers, as 3 * n // 2"
-            )
+            return self._in_order(expression)
         if operator is None:
             raise self._refused(expression)
         if isinstance(expression, sympy.Add):
             operands = tuple(sorted(operands, key=lambda item: isinstance(item, int | float)))
         return self._made(operator, operands)
+
+    def _in_order(self, expression: sympy.Basic) -> Size:
+        """Translate what is rounded in the order in which the trace computes it.
+
+        Of one product in two orders torch itself computes the first one alone.
+
+        Raises:
+            UnwrittenSizeError: no node does.
+        """
+        found = self._of_node(self.nodes[expression]) if expression in self.nodes else None
+        if isinstance(found, Size):
+            return found
+        raise UnwrittenSizeError(
+            f"a size follows from {expression}, where rounding depends on the order: compute it of "
+            "whole numbers, as 3 * n // 2"
+        )
+
+    def _of_node(self, node: torch.fx.Node) -> Operand:
+        function = _FUNCTIONS.get(node.target) if callable(node.target) else None
+        if function is None:
+            return self._operand(node.meta["val"].node.expr)
+        operands = (self._of_node(a) if isinstance(a, torch.fx.Node) else a for a in node.args)
+        return self._made(function, tuple(operands))  # type: ignore[arg-type]  # numbers
 
     def _made(self, operator: str, operands: tuple[Operand, ...]) -> Size:
         return Size(operator, operands, evaluate(Size(operator, operands, 0), self._example()))

@@ -88,8 +88,8 @@ def trace_lengths(
         shapes = joint.captured.meta["fake_mode"].shape_env
         lengths = settled(lengths, shapes, dynamo_symbols(shapes, lengths), squeezes)
     lengths = settled(lengths, fakes.shapes, fakes.symbols, squeezes)
-    inline_numbers(joint.graph_module.graph)
-    return joint, Sizes(fakes.symbols, {n.name: n for n in lengths}), fakes.shapes
+    nodes = inline_numbers(joint.graph_module.graph)
+    return joint, Sizes(fakes.symbols, {n.name: n for n in lengths}, nodes), fakes.shapes
 
 
 @contextlib.contextmanager
@@ -227,12 +227,19 @@ def _squeezed(node: torch.fx.Node) -> tuple[int, ...]:
     return (found,) if isinstance(found, int) else tuple(found)
 
 
-def inline_numbers(joint: torch.fx.Graph) -> None:
-    """Put symbolic numbers into the arguments that read them; what computes them is then dead."""
+def inline_numbers(joint: torch.fx.Graph) -> dict[sympy.Basic, torch.fx.Node]:
+    """Put symbolic numbers into the arguments that read them; what computes them is then dead.
+
+    Return that by the number.
+    """
+    found: dict[sympy.Basic, torch.fx.Node] = {}
     for node in joint.nodes:
-        if any(map(_is_number, node.all_input_nodes)):
+        if _is_number(node):
+            found.setdefault(node.meta["val"].node.expr, node)
+        elif any(map(_is_number, node.all_input_nodes)):
             node.args = torch.fx.map_arg(node.args, _number)
             node.kwargs = torch.fx.map_arg(node.kwargs, _number)
+    return found
 
 
 def _is_number(node: torch.fx.Node) -> bool:

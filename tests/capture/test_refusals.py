@@ -15,8 +15,9 @@ from tracing import LINEAR, line_of, source, traced
 from remat_gen.capture.load.load import load
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.side_effects import refused_side_effects
+from remat_gen.capture.refuse.untraceable import where_sizes_are_read
 from remat_gen.capture.trace.trace import trace
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, UnwrittenSizeError
 
 _SCALE = """
 @torch.library.custom_op("remat_test_{n}::scale", mutates_args=())
@@ -439,6 +440,16 @@ def test_an_operator_that_torch_knows_for_the_example_alone_is_named(tmp_path: P
     found = traced(tmp_path, source(LINEAR, forward), dynamic=None)
     assert not found.graph.lengths
     assert "no rule for the shapes that aten.fake_quantize_per_tensor" in found.pinned
+
+
+def test_a_size_that_cannot_be_written_has_the_line_that_reads_it() -> None:
+    node = torch.fx.Graph().placeholder("x")
+    node.stack_trace = 'File "/home/me/net.py", line 7, in forward\n    h = h[:rows]\n'
+    with (
+        pytest.raises(TraceError, match=r"^net\.py:7: .*too odd"),
+        where_sizes_are_read(node, "/home/me/net.py"),
+    ):
+        raise UnwrittenSizeError("too odd")
 
 
 def test_an_unknown_reason_is_quoted_short() -> None:

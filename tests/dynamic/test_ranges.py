@@ -22,8 +22,14 @@ LOOP = one_line("", "h = self.lin(x)\nreturn torch.stack([row * i for i, row in 
 NUMBER = one_line("", "return self.lin(x) * [0, 1, 2, 3, 4, 5, 6][x.shape[0]]")
 NORM = one_line("self.norm = nn.LayerNorm((6, 8))", "h = self.lin(x)\nreturn self.norm(h)")
 SELECTED = one_line("", "h = self.lin(x)\nreturn h[x[:, 0] > 0].sum()")
-# as a mixture of experts says how many rows each takes
-CAPACITY = one_line("", "h = self.lin(x)\nrows = int(1.5 * len(x) * 2 / 4)\nreturn h[:rows].sum()")
+CAPACITY = one_line(
+    "",
+    """
+h = self.lin(x)
+rows = int(1.1 * len(x) * 3 / 4) + int(0.7 * len(x))
+return h[:rows].sum() + rows * h.mean()
+""",
+)
 VARIANCE = one_line("", "h = self.lin(x)\nreturn h * h.var(0)")  # of one row it is nan
 DEVIATION = one_line("", "h = self.lin(x)\nreturn (h - h.mean(0)) / h.std(0)")
 TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
@@ -114,10 +120,13 @@ def test_shapes_that_depend_on_values_are_refused_as_ever(tmp_path: Path) -> Non
         traced(tmp_path, SELECTED, None)
 
 
-def test_a_number_that_rounding_decides_has_its_line_and_what_to_do(tmp_path: Path) -> None:
-    pinned = traced(tmp_path, CAPACITY, None).pinned
-    assert pinned.startswith("net.py:17: a size follows from 3.0*ToFloat(")
-    assert pinned.endswith(": compute it of whole numbers, as 3 * n // 2")
+def test_numbers_are_rounded_in_the_order_of_forward() -> None:
+    """As a mixture of experts says how many rows each takes."""
+    planned = varying(CAPACITY)
+    assert "int((1.1 * float(batch) * 3.0) / 4.0)" in planned.text
+    assert planned.length.minimum == 1
+    for number in range(6, 0, -1):
+        assert_as_eager(planned, number)
 
 
 def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:

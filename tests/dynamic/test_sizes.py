@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-from remat_gen.ir.errors import GraphError
+from remat_gen.capture.fx.symbolic_sizes import Sizes
+from remat_gen.ir.errors import GraphError, UnwrittenSizeError
 from remat_gen.ir.size import LENGTH, Length, Operand, Size, evaluate, lengths_in, write
 
 NAMES = {"batch": "b", "length": "t"}
@@ -80,3 +84,13 @@ def test_lengths_are_found_in_tuples() -> None:
 def test_a_length_says_its_range() -> None:
     assert str(Length("batch", 1, 8, ())) == "batch <= 8"
     assert str(Length("batch", 2, 8, ())) == "2 <= batch <= 8"
+
+
+def test_what_no_node_computes_in_an_order_is_refused() -> None:
+    shapes = ShapeEnv()
+    symbol = shapes.create_symbol(7, ConstantSource("n"), DimDynamic.DUCK)
+    batch = shapes.create_symintnode(symbol, hint=7)
+    sizes = Sizes({symbol: "batch"}, {"batch": Length("batch", 1, 7, ())})
+    assert sizes.size(batch) == BATCH
+    with pytest.raises(UnwrittenSizeError, match=r"follows from 3\.0\*ToFloat\(.*3 \* n // 2"):
+        sizes.size(torch.sym_int(1.5 * batch * 2))
