@@ -47,6 +47,10 @@ _TAIL = """
 
 - A hook of a parameter from which nothing leads to the outputs that the loss is made of is called
   with None, where eager does not call it.
+- Units whose inputs the loss reads, too, where the planned step did not show it (a hook that
+  collects them, an argument that returns them later): gradients are added up in another order than
+  eager's, and differ in the last bits. So do those of DDP in three processes and more, by the order
+  of its buckets (`docs/distributed.md`).
 - `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind
   runs when the model is planned, not in a planned step. (What it counts or appends is refused.)
 - Code: a function that is put in place of another of its name, and layers and functions that are
