@@ -152,11 +152,12 @@ class _Lowering:
     def _operation(self, node: torch.fx.Node, hints: tuple[str, ...]) -> None:
         phase = naming.phase_of(node)
         module = self._module(node)
-        name = self.namer.unique(module, hints[0], naming.made_by(node, self.storages))
+        hint = naming.first_made(hints)
+        name = self.namer.unique(module, hint, naming.made_by(node, self.storages))
         traits = traits_of(node)
         state = None
         if ir.Trait.RANDOM in traits and phase is ir.Phase.FORWARD:
-            state = self._rng_state(node, name, hints[0])
+            state = self._rng_state(node, name, hint)
         outputs = self._outputs(node, name, module, hints, phase)
         self.table.modules.update((self.table.tensors[o].storage, module) for o in outputs if o)
         self.operations.append(
@@ -171,7 +172,7 @@ class _Lowering:
                 traits=frozenset(traits),
                 source=metadata.source_of(node, self.model_file),
                 module=module,
-                hint=hints[0],
+                hint=hint,
                 state=state,
                 node=self._autograd_node(node, phase),
             )
@@ -203,7 +204,11 @@ class _Lowering:
         for user in sorted((u for u in node.users if is_getitem(u) and u.users), key=position):
             i = position(user)
             if outputs[i] is None:
-                output = name if i == 0 else self.namer.unique(module, hints[i], of)
+                output = (
+                    name
+                    if i == hints.index(naming.first_made(hints))
+                    else self.namer.unique(module, hints[i], of)
+                )
                 outputs[i] = output
                 self.table.add(node, i, value[i], output, hints[i], kind)
         return tuple(outputs)

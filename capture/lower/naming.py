@@ -18,6 +18,7 @@ from remat_gen.capture.fx.storages import Storages, is_getitem, is_view
 from remat_gen.ir.graph import Phase
 from remat_gen.ir.paths import OUTERMOST
 
+NOTHING = "nothing"  # a result that nobody asked for
 _SHORT = 16  # letters of an operand that a name may be told by
 
 _WITH_RESERVE = ("", "mean", "invstd", "reserve", "running_mean", "running_var")
@@ -108,6 +109,11 @@ def hints(
             found[node] = backward.hints(node)
         storages.name(node, found[node])
     return found
+
+
+def first_made(hints: tuple[str, ...]) -> str:
+    """Return what an operation is called after: the first result that somebody asked for."""
+    return next((hint for hint in hints if hint != NOTHING), hints[0])
 
 
 def tag_backward(nodes: list[torch.fx.Node]) -> None:
@@ -261,7 +267,7 @@ class _BackwardHints:
 
     def _hint(self, node: torch.fx.Node, value: object) -> str:
         if not isinstance(value, torch.Tensor):
-            return "nothing"
+            return NOTHING
         gradient = self.gradients.get(self.storages.key(value))
         if gradient:
             return f"d_{gradient}"

@@ -30,6 +30,16 @@ def test_gradients_are_named_after_what_they_belong_to(tmp_path: Path) -> None:
     assert {"d_lin_weight", "d_lin_bias"} <= set(hints)
 
 
+def test_an_operation_is_called_after_a_result_that_is_asked_for(tmp_path: Path) -> None:
+    """The first convolution's input needs no gradient."""
+    images = "(torch.randn(2, 3, 8, 8),)"
+    stem = source("self.stem = nn.Conv2d(3, 4, 3)", "return self.stem(x).sum()", images)
+    operations = traced(tmp_path, stem).graph.operations
+    (backward,) = (o for o in operations if "convolution_b" in o.target)
+    assert backward.name == "stem.d_stem_weight"
+    assert backward.outputs == (None, "stem.d_stem_weight", None)
+
+
 SQUARE = ONE_INPUT.replace("4", "8")
 TWO = "self.p, self.q = nn.Linear(8, 8), nn.Linear(8, 8)"
 HEAD = "a = self.p(x).tanh()\nb = self.q(x).exp()\n"
