@@ -37,7 +37,7 @@ def test_an_operation_is_called_after_a_result_that_is_asked_for(tmp_path: Path)
     operations = traced(tmp_path, stem).graph.operations
     (backward,) = (o for o in operations if "convolution_b" in o.target)
     assert backward.name == "stem.d_stem_weight"
-    assert backward.outputs == (None, "stem.d_stem_weight", None)
+    assert backward.outputs == (None, "stem.d_stem_weight", "stem.d_stem_bias")
 
 
 SQUARE = ONE_INPUT.replace("4", "8")
