@@ -49,7 +49,6 @@ _SIDES = (512, 1024, 2048, 4096, 8192)  # of products, until one is long enough 
 _LONG_US = 300.0
 
 NOMINAL_CPU = Rates(flops_per_us=5e4, bytes_per_us=1e4, launch_us=1.0)
-NOMINAL_CUDA = Rates(flops_per_us=2e7, bytes_per_us=1e6, launch_us=5.0)
 
 
 def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:

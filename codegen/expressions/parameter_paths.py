@@ -36,8 +36,3 @@ def _child(owner: object, part: str) -> object:
     if isinstance(owner, nn.ModuleDict | nn.ParameterDict):
         return owner[part]
     return getattr(owner, part)
-
-
-def module_at(model: nn.Module, path: str) -> nn.Module:
-    """Return the submodule at a path."""
-    return model.get_submodule(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remat_gen.picture.plot_figure import picture_format, write_picture
 from remat_gen.picture.timeline_measured import recall
 from remat_gen.picture.timeline_owners import residence_of
 from remat_gen.picture.timeline_picture import timeline_png, timeline_svg
@@ -46,12 +45,3 @@ def picture(view: TimelineView, form: str) -> bytes:
         UsageError: matplotlib is not installed.
     """
     return timeline_svg(view) if form == "svg" else timeline_png(view)
-
-
-def write_timeline(view: TimelineView, output: Path) -> None:
-    """Draw a timeline into a file whose name says in which format.
-
-    Raises:
-        UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
-    """
-    write_picture(output, picture(view, picture_format(output)))

@@ -44,16 +44,6 @@ def plan_svg(view: TimelineView) -> str | None:
         return None
 
 
-def plan_png(view: TimelineView) -> bytes | None:
-    """Return the timeline as PNG; None where matplotlib is not installed."""
-    from remat_gen.picture.timeline_picture import timeline_png
-
-    try:
-        return timeline_png(view)
-    except UsageError:
-        return None
-
-
 def fit_html(found: Fit) -> str:
     """Return what was fitted as HTML: the picture if it can be drawn, and the table."""
     from remat_gen.best_batch.fit_picture import fit_svg

@@ -42,15 +42,6 @@ def sweep_svg(found: Sweep) -> bytes:
     return _picture(found, "svg")
 
 
-def sweep_png(found: Sweep) -> bytes:
-    """Return the picture as PNG.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    return _picture(found, "png")
-
-
 def write_sweep(found: Sweep, output: Path) -> None:
     """Draw a sweep into a file whose name says in which format.
 
