@@ -52,6 +52,7 @@ _FUNCTIONS: Mapping[Callable[..., Any], str] = {
 _POWERS = (sympy.Pow, torch_functions.PowByNatural)
 _ROUNDED = (torch_functions.TruncToInt, torch_functions.FloorToInt, torch_functions.CeilToInt)
 _REGROUPED = (sympy.Add, sympy.Mul)  # sympy reorders their operands, which rounds otherwise
+_SHORT = 8  # binary digits of a factor (1.25 has three) by which whole numbers stay exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +130,21 @@ class Sizes:
         return self._made(operator, operands)
 
     def _in_order(self, expression: sympy.Basic) -> Size:
-        """Translate what is rounded in the order in which the trace computes it.
+        """Translate what sympy regroups in the order in which the trace computes it.
 
-        Of one product in two orders torch itself computes the first one alone.
+        The same number may be computed in several orders, of which torch keeps one: they are equal
+        where all factors are short.
 
         Raises:
-            UnwrittenSizeError: no node does.
+            UnwrittenSizeError: one is not, or no node computes it.
         """
-        found = self._of_node(self.nodes[expression]) if expression in self.nodes else None
+        node = self.nodes.get(expression)
+        found = self._of_node(node) if node is not None and _has_short_factors(node) else None
         if isinstance(found, Size):
             return found
         raise UnwrittenSizeError(
             f"a size follows from {expression}, where rounding depends on the order: compute it of "
-            "whole numbers, as 3 * n // 2"
+            "whole numbers, as 7 * n // 10"
         )
 
     def _of_node(self, node: torch.fx.Node) -> Operand:
@@ -164,6 +167,19 @@ class Sizes:
         return UnwrittenSizeError(
             f"the arithmetic on a size cannot be written as source: {expression}"
         )
+
+
+def _has_short_factors(node: torch.fx.Node) -> bool:
+    """Tell whether all fractions that a number is computed with are short, as 1.25 and not 0.7."""
+    if node.target not in _FUNCTIONS:
+        return True
+    inside = all(map(_has_short_factors, node.all_input_nodes))
+    return inside and all(_is_short(a) for a in node.args if isinstance(a, float))
+
+
+def _is_short(factor: float) -> bool:
+    above, _ = factor.as_integer_ratio()
+    return above == 0 or (abs(above) // (above & -above)).bit_length() <= _SHORT
 
 
 def _is_whole(operand: Operand) -> bool:

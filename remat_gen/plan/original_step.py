@@ -29,6 +29,7 @@ from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
+from remat_gen.capture.values.holding import Holding
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
@@ -81,48 +82,59 @@ def kept_original(loaded: Loaded, filled: Sequence[str]) -> Iterator[State]:
         yield state
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What runs of the original's step told: its activation peak, None where it did not run.
+
+    `said` is what there is to say beside it, mostly "".
+    """
+
+    said: str = ""
+    peak_bytes: int | None = None
+
+
 def run_twice(
     loaded: Loaded, predicted: int, filled: Sequence[str] = (), in_flight: int = 1
-) -> tuple[str, int | None]:
-    """Run the original's step twice on the CPU; return what there is to say of that, mostly "".
-
-    Beside it stands its activation peak, in bytes, None where it did not run. Its first step fills
-    the buffers that are `filled`.
+) -> Runs:
+    """Run the original's step twice on the CPU; its first step fills the buffers `filled`.
 
     Raises:
         TraceError: the second run is off by more than additions in another order explain.
     """
     need = need_to_run(loaded, predicted)
     if need is None:
-        return "", None
+        return Runs()
     if not need.fits:
         needed = size(need.nbytes)
-        return f"was not run twice: it needs {needed}; whether it repeats itself is not known", None
+        return Runs(f"was not run twice: it needs {needed}; whether it repeats itself is not known")
     try:
-        found, peak = _two_runs(loaded, filled, in_flight)
+        found, peak_bytes = _compared(loaded, filled, in_flight)
     except Exception as error:  # of the user's own code
         failed = f"{type(error).__name__}: {said(error)[:200]}"
-        return f"has a step of its own that fails: {failed}", None
-    unlike = sorted((c for c in found if c.match is not Match.BITWISE), key=_worst_first)
+        return Runs(f"has a step of its own that fails: {failed}")
+    unlike = sorted((c for c in found if not _is_same(c)), key=_worst_first)
     if any(c.match is Match.DIFFERENT for c in unlike):
         raise TraceError(f"the original does not repeat itself: {told(unlike[0], loaded.device)}")
-    return (_NOT_BITWISE.format(told(unlike[0], loaded.device)) if unlike else ""), peak
+    words = f"does not repeat itself to the bit: {told(unlike[0], loaded.device)}" if unlike else ""
+    return Runs(words, peak_bytes)
 
 
-_NOT_BITWISE = "does not repeat itself to the bit: {}"
-
-
-def _two_runs(
+def _compared(
     loaded: Loaded, filled: Sequence[str], in_flight: int
 ) -> tuple[list[Comparison], int]:
     """Compare two runs of one step; return all, and the peak of a second step."""
     with kept_original(loaded, filled) as state:
-        given = loaded.args, loaded.kwargs
+        holding, given = Holding.of(loaded.model), (loaded.args, loaded.kwargs)
         (once, again), peak = repeat_step(loaded.model, state, *given, in_flight=in_flight)
-        if filled:  # which the second run has filled, too
+        if filled or holding.is_left:  # by the second run, too, which began as the first
             args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
             peak = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)
     return compare_repeats([once], [again], loaded.device)[1], peak.peak_bytes
+
+
+def _is_same(comparison: Comparison) -> bool:
+    """Tell whether nothing differs, but for the signs of zeros that were added to zeros."""
+    return comparison.match is Match.BITWISE or comparison.difference == 0
 
 
 def _worst_first(comparison: Comparison) -> bool:
@@ -144,7 +156,7 @@ def besides_graph(traced: Traced) -> int:
     return traced.waiting_bytes if isinstance(traced, UnitStep) else 0
 
 
-def filled_in(traced: Traced) -> tuple[str, ...]:
+def _filled_in(traced: Traced) -> tuple[str, ...]:
     """Return the buffers that the original's first step fills."""
     first = None if isinstance(traced, UnitStep) else traced.first
     return first.filled if first else ()
@@ -171,15 +183,15 @@ def original_of(
     plain = Solver(problem_of(traced.graph, costs), "none").plain
     flight = InFlight(request.in_flight, besides_graph(traced))
     replayed = flight.of(plain).peak_bytes
-    words, measured = _run(request, loaded, traced, replayed)
+    runs = _run(request, loaded, traced, replayed)
     known = _in_plan(request, replayed) if reused else None
     if known is not None:
-        return Original(known, words)
-    if measured is not None and _asks_share(request):
-        return Original(judged(replayed, measured), words)
+        return Original(known, runs.said)
+    if runs.peak_bytes is not None and _asks_share(request):
+        return Original(judged(replayed, runs.peak_bytes), runs.said)
     there = followed(loaded, traced, costs)
     exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
-    return Original(predicted_peak(replayed, exact), words)
+    return Original(predicted_peak(replayed, exact), runs.said)
 
 
 def _asks_share(request: Request) -> bool:
@@ -188,24 +200,24 @@ def _asks_share(request: Request) -> bool:
     return share and not request.fsdp
 
 
-def _run(request: Request, loaded: Loaded, traced: Traced, replayed: int) -> tuple[str, int | None]:
-    """Run the step here, and say what is wrong with it; return its peak in bytes, too."""
+def _run(request: Request, loaded: Loaded, traced: Traced, replayed: int) -> Runs:
+    """Run the step here; on a GPU once after another, for its peak alone."""
+    filled, flight = _filled_in(traced), request.in_flight
     if request.target:
-        return "", None
+        return Runs()
     if not kind_of(loaded.device).is_accelerator:
-        return run_twice(loaded, replayed, filled_in(traced), request.in_flight)
+        return run_twice(loaded, replayed, filled, flight)
     if not _asks_share(request) or lack_values(loaded.model.state_dict().values()):
-        return "", None
+        return Runs()
     try:
-        with kept_original(loaded, filled_in(traced)):
+        with kept_original(loaded, filled):
             args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
             clear_gradients(loaded.model, args, kwargs)
-            flight = request.in_flight
             found = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=flight)
     except Exception:  # of the user's own code; a device that is too small
         kind_of(loaded.device).free_unused()
-        return "", None
-    return "", found.allocated_peak_bytes or found.peak_bytes  # a GPU's in blocks, as predicted
+        return Runs()
+    return Runs(peak_bytes=found.allocated_peak_bytes or found.peak_bytes)  # in a GPU's blocks
 
 
 def predicted_peak(replayed: int, exact: int | None) -> EagerPeak:

@@ -144,16 +144,16 @@ def repeat_step(
 
 
 def _zero_gradients(model: nn.Module, inputs: Sequence[tuple[Any, Any]]) -> None:
-    """Let parameters, and inputs of a second step, have the gradients of the first, all at -0.0.
+    """Let parameters, and inputs of a second step, have gradients of zeros like those of the first.
 
-    What is added to that stays as it is, to the bit: 0.0 would make 0.0 of -0.0.
+    Those of the first may share memory.
     """
     for parameter in model.parameters():
         if parameter.grad is not None:
-            parameter.grad.zero_().neg_()
+            parameter.grad = torch.zeros_like(parameter.grad)
     for first, second in inputs:
         if isinstance(first, torch.Tensor) and first.grad is not None:
-            second.grad = first.grad.zero_().neg_()
+            second.grad = torch.zeros_like(first.grad)
 
 
 def in_double(value: Any) -> Any:

@@ -53,7 +53,12 @@ def activation_peak(
     if kind_of(device).counts_memory:
         with _collector_at_rest():
             return _activation_peak_of_counts(step, device, warmups)
-    return watched_peak(lambda: [step() for _ in range(warmups)], step, lambda _: None)
+
+    def warm_up() -> None:
+        for _ in range(warmups):
+            step()
+
+    return watched_peak(warm_up, step, lambda _: None)
 
 
 def watched_peak(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ CAPACITY = one_line(
     "",
     """
 h = self.lin(x)
-rows = int(1.1 * len(x) * 3 / 4) + int(0.7 * len(x))
+rows = int(1.25 * len(x) * 3 / 5) + int(0.5 * len(x)) + int(len(x) / 3 * 1.5)
 return h[:rows].sum() + rows * h.mean()
 """,
 )
@@ -123,10 +124,18 @@ def test_shapes_that_depend_on_values_are_refused_as_ever(tmp_path: Path) -> Non
 def test_numbers_are_rounded_in_the_order_of_forward() -> None:
     """As a mixture of experts says how many rows each takes."""
     planned = varying(CAPACITY)
-    assert "int((1.1 * float(batch) * 3.0) / 4.0)" in planned.text
+    assert "int((1.25 * float(batch) * 3.0) / 5.0)" in planned.text
     assert planned.length.minimum == 1
     for number in range(6, 0, -1):
         assert_as_eager(planned, number)
+
+
+@pytest.mark.parametrize("rows", ["int(0.7 * len(x) + 0.1 * len(x))", "int(1.1 * len(x) * 3 / 4)"])
+def test_numbers_that_depend_on_the_order_have_their_line(tmp_path: Path, rows: str) -> None:
+    """Another order of the same may stand elsewhere: torch takes both for one number."""
+    forward = f"h = self.lin(x)\nn = {rows}\nreturn h[:n].sum()"
+    pinned = traced(tmp_path, one_line("", forward), None).pinned
+    assert re.match(r"net.py:17: a size follows from .*: compute it of whole numbers", pinned)
 
 
 def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:

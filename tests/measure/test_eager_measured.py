@@ -13,7 +13,7 @@ import remat_gen
 from remat_gen.capture.load.load import load
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.plan import original_step
-from remat_gen.plan.original_step import judged, predicted_peak
+from remat_gen.plan.original_step import Runs, judged, predicted_peak
 from remat_gen.plan.pipeline import Generated
 from remat_gen.show.summary import summary_json
 from remat_gen.verification.peak import model_peak
@@ -87,7 +87,7 @@ def test_planned_again_with_other_threads_it_is_the_plan_s(
 ) -> None:
     path, output = net(tmp_path, "cumsum"), tmp_path / "net_remat.py"
     first = planned(path, output=output)
-    monkeypatch.setattr(original_step, "run_twice", lambda *_: ("", 1))  # is not asked for a peak
+    monkeypatch.setattr(original_step, "run_twice", lambda *_: Runs(peak_bytes=1))  # not asked
     again = planned(path, output=output)
     assert (again.text, again.plan) == (first.text, first.plan)
     assert again.eager.source is PeakSource.PREDICTED
