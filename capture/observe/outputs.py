@@ -262,7 +262,7 @@ def _given(state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def _returned(value: object, given: _Given, replaced: tuple[str, ...], seeded: bool) -> Returned:
-    _register_dataclasses(value)
+    register_dataclasses(value)
     return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced, seeded)
 
 
@@ -290,9 +290,9 @@ def storage_of(value: object) -> int | None:
     return identity
 
 
-def _register_dataclasses(value: object) -> None:
+def register_dataclasses(value: object) -> None:
     """Teach torch's pytree the user's dataclasses, which tracing refuses otherwise."""
     for leaf in pytree.tree_leaves(value):
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             pytree.register_dataclass(type(leaf))
-            _register_dataclasses(leaf)
+            register_dataclasses(leaf)

@@ -49,10 +49,11 @@ def why_none_found(call: Call) -> str:
     by_size = _first_dims(call)
     if not by_size:
         return ""
-    longest = max(by_size, key=lambda size: len(by_size[size]))  # the first of these
-    asked = " ".join(f"--dynamic {path}:{dim}" for path, dim in by_size[longest])
-    if longest < 2:
+    longer = {size: dims for size, dims in by_size.items() if size > 1}
+    if not longer:
         return "the example's batch is 1, and no larger one is planned for: give a larger one"
+    commonest = max(longer.values(), key=len)
+    asked = " ".join(f"--dynamic {path}:{dim}" for path, dim in commonest)
     if call.fixed:
         return f"others may be as long as a fixed input says; where they are not: {asked}"
     if len(by_size) > 1:

@@ -137,7 +137,7 @@ def _without(graph: Graph, added: Collection[str]) -> Graph:
 
 # -- what else reads an input --------------------------------------------------------------
 
-LOSS = "loss"
+LOSS = "loss"  # among nodes: never a unit's own
 Edge = tuple[object, int]  # a node of autograd's graph, and the number of its result
 
 

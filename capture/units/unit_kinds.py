@@ -19,6 +19,7 @@ from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, remember_autocast
 from remat_gen.capture.observe.assumed import describe, described, layout_of
+from remat_gen.capture.observe.outputs import register_dataclasses
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import UnitCall
@@ -93,6 +94,7 @@ class Examples:
 
     def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
         """Note what the last call returned, and what it adds up for leaves of its arguments."""
+        register_dataclasses(returned)
         path = self.calls[-1]
         self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
@@ -103,6 +105,7 @@ class Examples:
 
     def settle(self, returned: object) -> None:
         """Find out, by what the model returned, which arguments something else reads as well."""
+        register_dataclasses(returned)
         readers, shared = readers_of(returned), dict[str, set[int]]()
         alike = {path: f"{type(unit)} {self.by_path[path].layout}" for path, unit in self._called()}
         for call, edges in enumerate(self._edges):

@@ -102,6 +102,7 @@ def test_the_summary_says_what_pins_the_batch(tmp_path: Path) -> None:
     ("given", "fix", "words"),
     [
         ("torch.randn(6, 8), torch.randn(8)", (), "the inputs begin with 6, 8; name .* x:0"),
+        ("torch.randn(6, 8), torch.randn(1, 8)", (), "the inputs begin with 1, 6; .* x:0"),
         ("torch.randn(1, 8), torch.randn(1, 8)", (), "the example's batch is 1, .* a larger one"),
         ("torch.randn(6, 8), torch.ones(6, 8)", ("y",), "a fixed input says; .*: --dynamic x:0$"),
     ],
