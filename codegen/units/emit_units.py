@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -39,6 +39,7 @@ from remat_gen.codegen.module.merge import (
 from remat_gen.codegen.module.planned_forward import ForwardWriter
 from remat_gen.codegen.units.built_with_units import build_with_units
 from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, functions_of, kind_text
+from remat_gen.ir.errors import UsageError
 
 _NAMES = generated_names(units=True)
 
@@ -47,21 +48,18 @@ _NAMES = generated_names(units=True)
 class UnitClass:
     """The class that units of a kind are of: the user's `own`, or one that is derived from theirs.
 
-    `here` where that is a class of the user's file. `planned` is the class of the units' first
-    kind, where this is another one: whoever asks for that class finds these units, too.
+    `here` where that is a class of the user's file, else it is imported as `base`. `planned` is the
+    class of the units' first kind, where this is another one: whoever asks for that class finds
+    these units, too. `inherits` where a class that it is derived from has `forward_eager`.
     """
 
     name: str
     kind: type[nn.Module]
     own: bool
     here: bool = True
+    base: str = ""
     planned: str = ""
-
-    @property
-    def base(self) -> str:
-        """Return the name in the file of the class that this one is derived from."""
-        eager = self.kind.__name__ if self.here else f"{self.kind.__name__}Eager"
-        return self.planned or eager
+    inherits: bool = False
 
 
 def emit_units(
@@ -109,9 +107,9 @@ def _merged(
 ) -> str:
     imports = imports_of("\n".join([source, *parts]), forwards)
     imports += tuple(
-        f"from {c.kind.__module__} import {c.kind.__name__} as {c.kind.__name__}Eager"
+        f"from {c.kind.__module__} import {c.kind.__name__} as {c.base}"
         for c in classes
-        if not c.here
+        if not (c.here or c.planned)
     )
     source = add_imports(source, imports, "aten = torch.ops.aten")
     refuse_clashes(source, _NAMES)
@@ -144,22 +142,59 @@ def _shared(model: nn.Module, step: UnitStep) -> Shared:
 
 
 def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
-    """Yield the class of each kind; only the first kind can have the user's own."""
+    """Yield the class of each kind: of the first the user's own, if its forward can be replaced.
+
+    Further kinds are derived from the first.
+
+    Raises:
+        UsageError: a class calls the forward of another one that is replaced as well.
+    """
+    types = dict.fromkeys(type(kind.unit) for kind in kinds)
+    here = {of for of in types if target.namespace.get(of.__name__) is of}
+    replaced = {of for of in here if forward_signature(target.source, of.__name__) is not None}
+    _refuse_calls_up(replaced)
     first: dict[type[nn.Module], str] = {}
     taken = set(names_in(target.source))
-    for kind in kinds:
-        of = type(kind.unit)
-        name, here = of.__name__, target.namespace.get(of.__name__) is of
-        writable = here and forward_signature(target.source, name) is not None
-        if writable and of not in first:
-            first[of] = name
-            yield UnitClass(name, of, own=True)
+    for of in (type(kind.unit) for kind in kinds):
+        if of in replaced and of not in first:
+            first[of] = of.__name__
+            yield UnitClass(of.__name__, of, own=True)
             continue
-        numbered = (f"{name}{i}" for i in itertools.count(2))
-        free = next(n for n in itertools.chain([name], numbered) if n not in taken)
-        taken.add(free)
-        yield UnitClass(free, of, own=False, here=here, planned=first.get(of, ""))
-        first.setdefault(of, free)
+        planned, inherits = first.get(of, ""), _forward_owner(of) in replaced
+        name = _free(of.__name__, taken)
+        base = of.__name__ if of in here else planned or _free(f"{of.__name__}Eager", taken)
+        yield UnitClass(name, of, False, of in here, base, planned, bool(planned) or inherits)
+        first.setdefault(of, name)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Take a name: `Block`, `Block2`, …"""
+    numbered = (f"{name}{i}" for i in itertools.count(2))
+    free = next(n for n in itertools.chain([name], numbered) if n not in taken)
+    taken.add(free)
+    return free
+
+
+def _forward_owner(of: type[nn.Module]) -> type:
+    """Return the class that a class has its forward from."""
+    return next(each for each in of.__mro__ if "forward" in vars(each))
+
+
+def _refuse_calls_up(replaced: Collection[type[nn.Module]]) -> None:
+    """Refuse units whose forward calls that of another unit's class: the planned one stands there.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for of in replaced:
+        above = next((each for each in of.__mro__[1:] if each in replaced), None)
+        names = getattr(inspect.unwrap(of.forward), "__code__", None)
+        called = {*names.co_names, *names.co_freevars} if names else set()
+        if above and "forward" in called and called & {"super", above.__name__}:
+            raise UsageError(
+                f"--units: {of.__name__}.forward calls the forward of {above.__name__}, whose "
+                "units are planned too: name the units of one of both"
+            )
 
 
 def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
@@ -189,9 +224,9 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
 
 def _derived(found: UnitClass, planned: str) -> str:
     """Write a class whose forward is planned, of one that stays as it is."""
-    eager = "" if found.planned else f"    forward_eager = {found.base}.forward\n\n"
+    eager = "" if found.inherits else f"    forward_eager = {found.base}.forward\n\n"
     return (
-        f"class {found.name}({found.base}):\n"
+        f"class {found.name}({found.planned or found.base}):\n"
         f'    """A {found.kind.__name__} whose training step is planned."""\n\n'
         f"{eager}{textwrap.indent(planned, '    ')}"
     )
