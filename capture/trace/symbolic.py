@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch._dynamo.source import ConstantSource, TensorPropertySource
 from torch._guards import SLoc, TracingContext
+from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.symbolic_shapes import (
@@ -46,7 +47,7 @@ _SQUEEZES = frozenset(
 class Fakes:
     """A call with symbolic lengths: fake tensors in place of the example's.
 
-    `are_parts` where one has strides of its own: of a single row those are not told apart.
+    `are_parts` where one has strides of its own: of a single row they are not seen.
     """
 
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
@@ -164,7 +165,8 @@ def fakes_of(call: Call, lengths: Iterable[Length]) -> Fakes:
             ),
             source=ConstantSource(f"input_{i}"),
         )
-        are_parts |= _settle_strides(leaves[i])
+        if not is_non_overlapping_and_dense_or_false(leaf):
+            leaves[i], are_parts = _as_part(leaf, leaves[i]), True
         for dim, length in varying.items():
             symbol = leaves[i].shape[dim].node.expr
             symbols[symbol] = length.name
@@ -172,18 +174,16 @@ def fakes_of(call: Call, lengths: Iterable[Length]) -> Fakes:
     return Fakes(pytree.tree_unflatten(leaves, spec), mode, symbols, are_parts)
 
 
-def _settle_strides(fake: FakeTensor) -> bool:
-    """Give strides that do not follow from a shape the example's numbers; tell whether any was.
+def _as_part(example: torch.Tensor, fake: FakeTensor) -> torch.Tensor:
+    """Return the fake of a part of a larger tensor, whose strides do not follow from its shape.
 
-    So are those of a part of a larger tensor: torch makes a symbol of each.
+    They are the example's; torch makes symbols of them, or takes one for a length as large.
     """
-    known = {symbol for size in fake.shape for symbol in _symbols(size)}
-    own = [stride for stride in fake.stride() if _symbols(stride) - known]
-    return bool([int(stride) for stride in own])  # for torch they are numbers from here on
-
-
-def _symbols(size: int | torch.SymInt) -> set[sympy.Symbol]:
-    return set(size.node.expr.free_symbols) if isinstance(size, torch.SymInt) else set()
+    with fake.fake_mode:
+        made = torch.empty_strided(
+            fake.shape, example.stride(), dtype=fake.dtype, device=fake.device
+        )
+    return made.requires_grad_(fake.requires_grad)
 
 
 def _dims(call: Call, lengths: Iterable[Length]) -> dict[int, dict[int, Length]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from varying import assert_as_eager, varying
-from varying_models import SHIFTED
+from varying_models import SHIFTED, one_line
 
 from remat_gen.verification.compare import Match, compare
 
@@ -52,6 +52,22 @@ def test_rows_of_longer_ones_may_be_fewer() -> None:
         assert_as_eager(planned, number)
     with pytest.warns(UserWarning, match=r"right from 2 on; 1 runs by forward_eager, unplanned"):
         assert_as_eager(planned, 1)
+
+
+PARTS = {
+    "a stride as long as the batch": "torch.randn(17, 17)[:, :-1]",
+    "rows that are one": "torch.randn(16).expand(17, 16)",
+    "every second number": "torch.randn(17, 32)[:, ::2]",
+}
+
+
+@pytest.mark.parametrize("given", PARTS.values(), ids=PARTS)
+def test_strides_are_the_examples_whatever_the_batch(given: str) -> None:
+    forward = "return (self.lin(x[:, :8]) * x.stride(0)).sin().sum()"
+    planned = varying(one_line("", forward, f"({given},)"))
+    assert str(planned.length) == "2 <= batch <= 17"
+    for number in (17, 16, 2):
+        assert_as_eager(planned, number)
 
 
 def test_what_is_no_batch_is_refused_as_ever() -> None:
