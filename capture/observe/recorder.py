@@ -15,7 +15,7 @@ import sys
 import types
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -43,6 +43,8 @@ _CHILDREN = {  # what asks a module for those inside, one after the other
 }
 _QUESTION = re.compile("(is|are|get|has)_")  # asked about the process: to ask again changes nothing
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
+_Listener: TypeAlias = Callable[[types.FrameType], None]
+_NEW: Any = object()  # code that was not called before
 _NO_VERSION = ("torch", "remat_gen", "numpy")  # of the plan's header, of none, of values alone
 
 
@@ -58,7 +60,7 @@ class Recorder(Reached):
         self, model: nn.Module, file: dict[str, Any], note: Note, *, stand_ins: bool = True
     ) -> None:
         super().__init__(model, file, note, stand_ins=stand_ins)
-        self._seen: dict[types.CodeType, Callable[[types.FrameType], None] | None] = {}
+        self._listeners: dict[types.CodeType, _Listener | None] = {}
         self._asks_classes = False
         self._questions: dict[str, Callable[[], Any]] = {}  # about the process, by path
         self.names: set[str] = set()
@@ -84,31 +86,29 @@ class Recorder(Reached):
     def _called(self, frame: types.FrameType, event: str, function: Any) -> None:
         """Hear of each call, of which there are very many."""
         if event == "call":
-            code = frame.f_code
-            if code not in self._seen:
-                self._seen[code] = self._hears_of(code)
+            listener = self._listeners.get(frame.f_code, _NEW)
+            if listener is _NEW:
+                listener = self._listeners[frame.f_code] = self._listener_of(frame.f_code)
                 self._note_first(frame)
-            hears = self._seen[code]
-            if hears is not None:
-                hears(frame)
+            if listener is not None:
+                listener(frame)
         elif event == "c_call":
             self.drew |= function is os.urandom and _draws_for_forward(frame)
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
             if getattr(function, "__self__", None) is torch._C:
                 self._note_question(function, frame)
 
-    def _hears_of(self, code: types.CodeType) -> Callable[[types.FrameType], None] | None:
+    def _listener_of(self, code: types.CodeType) -> _Listener | None:
         """Return what hears of each call of some code, not only of the first."""
         if code in _CHILDREN:
             return self._note_children
         if _QUESTION.match(code.co_name):
             return self._note_plain_question
-        each = {
-            _ENVIRONMENT: self._note_variable,
-            _APPLY: self._note_apply,
-            _MATERIALIZE: self._note_materialize,
-        }
-        return each.get(code)
+        if code is _ENVIRONMENT:
+            return self._note_variable
+        if code is _APPLY:
+            return self._note_apply
+        return self._note_materialize if code is _MATERIALIZE else None
 
     def _note_first(self, frame: types.FrameType) -> None:
         """Note what the code of a function that is called for the first time reads."""
@@ -233,8 +233,8 @@ def _is_plainly_asked(frame: types.FrameType) -> bool:
     is_torchs = str(frame.f_globals.get("__name__")).partition(".")[0] == "torch"
     if not (is_torchs and callable(there)) or getattr(there, "__code__", None) is not frame.f_code:
         return False
-    given = frame.f_locals
-    return all(given.get(name) is default for name, default in _defaults(there))  # `==` is traced
+    given = frame.f_locals  # by identity: `==` is traced
+    return all(given.get(name) is default for name, default in _defaults(there))
 
 
 @functools.cache

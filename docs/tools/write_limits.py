@@ -27,6 +27,9 @@ _TAIL = """
 - Offload of parameters, gradients and optimizer state, and offload together with `--compile`.
   Activations go to the host with `--offload`.
 - Sizes that change from step to step, other than smaller batches and what `--dynamic` names.
+- An input that is a slice of longer rows (`x[:, :-1]`) is planned for rows as far apart as the
+  example's: with `--dynamic x:1` slices of other rows are refused by name. Plan with contiguous
+  inputs, and give such.
 - CUDA graphs of steps that do anything on the host, or under DistributedDataParallel
   (`docs/cuda-graphs.md`).
 - cuDNN's BatchNorm where no running statistics are updated: without them, in `eval()`, and in
