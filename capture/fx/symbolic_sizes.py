@@ -133,13 +133,13 @@ class Sizes:
         """Translate what sympy regroups in the order in which the trace computes it.
 
         The same number may be computed in several orders, of which torch keeps one: they are equal
-        where all factors are short.
+        where none of them rounds.
 
         Raises:
             UnwrittenSizeError: one is not, or no node computes it.
         """
         node = self.nodes.get(expression)
-        found = self._of_node(node) if node is not None and _has_short_factors(node) else None
+        found = self._of_node(node) if node is not None and _is_exact(node) else None
         if isinstance(found, Size):
             return found
         raise UnwrittenSizeError(
@@ -169,17 +169,22 @@ class Sizes:
         )
 
 
-def _has_short_factors(node: torch.fx.Node) -> bool:
-    """Tell whether all fractions that a number is computed with are short, as 1.25 and not 0.7."""
+def _is_exact(node: torch.fx.Node) -> bool:
+    """Tell whether a number is computed by short factors (1.25, not 0.7) and halves alone."""
     if node.target not in _FUNCTIONS:
         return True
-    inside = all(map(_has_short_factors, node.all_input_nodes))
-    return inside and all(_is_short(a) for a in node.args if isinstance(a, float))
+    if node.target is operator.truediv and _digits(node.args[1]) != 1:
+        return False
+    factors = [a for a in node.args if isinstance(a, float)]
+    return all(map(_is_exact, node.all_input_nodes)) and all(_digits(f) <= _SHORT for f in factors)
 
 
-def _is_short(factor: float) -> bool:
-    above, _ = factor.as_integer_ratio()
-    return above == 0 or (abs(above) // (above & -above)).bit_length() <= _SHORT
+def _digits(number: object) -> int:
+    """Return how many binary digits a number has between its first and its last one."""
+    if not isinstance(number, int | float) or not math.isfinite(number):
+        return _SHORT + 1
+    above, _ = number.as_integer_ratio()
+    return (abs(above) // (above & -above)).bit_length() if above else 0
 
 
 def _is_whole(operand: Operand) -> bool:

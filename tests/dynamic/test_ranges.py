@@ -27,7 +27,7 @@ CAPACITY = one_line(
     "",
     """
 h = self.lin(x)
-rows = int(1.25 * len(x) * 3 / 5) + int(0.5 * len(x)) + int(len(x) / 3 * 1.5)
+rows = int(1.25 * len(x) * 3 / 5) + int(0.5 * len(x)) + int(len(x) / 4 * 1.5)
 return h[:rows].sum() + rows * h.mean()
 """,
 )
@@ -130,7 +130,10 @@ def test_numbers_are_rounded_in_the_order_of_forward() -> None:
         assert_as_eager(planned, number)
 
 
-@pytest.mark.parametrize("rows", ["int(0.7 * len(x) + 0.1 * len(x))", "int(1.1 * len(x) * 3 / 4)"])
+@pytest.mark.parametrize(
+    "rows",
+    ["int(0.7 * len(x) + 0.1 * len(x))", "int(1.1 * len(x) * 3 / 4)", "int(len(x) / 3 * 1.5)"],
+)
 def test_numbers_that_depend_on_the_order_have_their_line(tmp_path: Path, rows: str) -> None:
     """Another order of the same may stand elsewhere: torch takes both for one number."""
     forward = f"h = self.lin(x)\nn = {rows}\nreturn h[:n].sum()"
