@@ -159,7 +159,7 @@ def test_costs_say_where_more_is_needed() -> None:
     costs = generated("100%").plan.costs
     more = {name: cost.smaller for name, cost in costs.items() if cost.smaller}
     targets = {name: name.rpartition(".")[2] for name in more}
-    assert set(targets.values()) == {"conv3d", "d_x", "nothing"}  # convolutions, their backwards
+    assert set(targets.values()) == {"conv3d", "d_x", "d_convs_0_weight"}  # and their backwards
     assert {there.lengths for found in more.values() for there in found} == {(1,)}
 
 
