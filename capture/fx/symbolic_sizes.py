@@ -147,12 +147,12 @@ class Sizes:
             "whole numbers, as 7 * n // 10"
         )
 
-    def _of_node(self, node: torch.fx.Node) -> Operand:
-        function = _FUNCTIONS.get(node.target) if callable(node.target) else None
-        if function is None:
+    def _of_node(self, node: Any) -> Operand:
+        if isinstance(node, int | float):
+            return node
+        if node.target not in _FUNCTIONS:
             return self._operand(node.meta["val"].node.expr)
-        operands = (self._of_node(a) if isinstance(a, torch.fx.Node) else a for a in node.args)
-        return self._made(function, tuple(operands))  # type: ignore[arg-type]  # numbers
+        return self._made(_FUNCTIONS[node.target], tuple(map(self._of_node, node.args)))
 
     def _made(self, operator: str, operands: tuple[Operand, ...]) -> Size:
         return Size(operator, operands, evaluate(Size(operator, operands, 0), self._example()))

@@ -119,9 +119,13 @@ def _merged(
 
 def _program_names(kind: Kind, taken: frozenset[str]) -> Iterator[str]:
     """Yield names for the classes of a kind's programs: `LayerProgram`, `LayerProgram2`."""
-    base = f"{type(kind.unit).__name__}Program"
-    numbered = (f"{base}{i}" for i in itertools.count(2))
-    yield from (name for name in itertools.chain([base], numbered) if name not in taken)
+    names = _numbered(f"{type(kind.unit).__name__}Program")
+    yield from (name for name in names if name not in taken)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """Yield `Block`, `Block2`, …"""
+    return itertools.chain([name], (f"{name}{i}" for i in itertools.count(2)))
 
 
 def _other_functions(kind: Kind, taken: frozenset[str], texts: Sequence[KindText]) -> set[str]:
@@ -163,14 +167,21 @@ def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
         planned, inherits = first.get(of, ""), _forward_owner(of) in replaced
         name = _free(of.__name__, taken)
         base = of.__name__ if of in here else planned or _free(f"{of.__name__}Eager", taken)
-        yield UnitClass(name, of, False, of in here, base, planned, bool(planned) or inherits)
+        yield UnitClass(
+            name,
+            of,
+            own=False,
+            here=of in here,
+            base=base,
+            planned=planned,
+            inherits=inherits or bool(planned),
+        )
         first.setdefault(of, name)
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Take a name: `Block`, `Block2`, …"""
-    numbered = (f"{name}{i}" for i in itertools.count(2))
-    free = next(n for n in itertools.chain([name], numbered) if n not in taken)
+    """Take the first such name that is not taken."""
+    free = next(n for n in _numbered(name) if n not in taken)
     taken.add(free)
     return free
 
@@ -188,8 +199,8 @@ def _refuse_calls_up(replaced: Collection[type[nn.Module]]) -> None:
     """
     for of in replaced:
         above = next((each for each in of.__mro__[1:] if each in replaced), None)
-        names = getattr(inspect.unwrap(of.forward), "__code__", None)
-        called = {*names.co_names, *names.co_freevars} if names else set()
+        code = getattr(inspect.unwrap(of.forward), "__code__", None)
+        called = set(code.co_names) if code else set()
         if above and "forward" in called and called & {"super", above.__name__}:
             raise UsageError(
                 f"--units: {of.__name__}.forward calls the forward of {above.__name__}, whose "

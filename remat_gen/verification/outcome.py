@@ -127,14 +127,16 @@ def repeat_step(
     def step(given: tuple[Any, Any]) -> object:
         return training_step(model, *given, in_flight=in_flight)
 
-    def warm_up() -> None:
+    def begin() -> None:
         state.restore(model)
         torch.manual_seed(0)
+
+    def warm_up() -> None:
+        begin()
         with first_step_undone(model, state.filled):
             found.append(dict(_observe(model, step(once), once)))
         _zero_gradients(model, inputs)
-        state.restore(model)
-        torch.manual_seed(0)
+        begin()
 
     def look(outputs: object) -> None:
         found.append(dict(_observe(model, outputs, again)))
