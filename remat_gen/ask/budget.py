@@ -88,8 +88,8 @@ def parse_budget(text: str) -> Budget:
     if match is None or match[2] != "%":
         return Budget(text.strip(), nbytes=parse_size(text, "--budget", f"{EXAMPLES} or 70%"))
     percent = Fraction(match[1])
-    if not 0 < percent <= 100:
-        raise UsageError(f"--budget {text}: a share is above 0% and at most 100%, as in 70%")
+    if not 0 < percent <= 200:  # small models need a bit more than eager at the least
+        raise UsageError(f"--budget {text}: a share is above 0% and at most 200%, as in 70%")
     return Budget(text.strip(), percent=percent)
 
 

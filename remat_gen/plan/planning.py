@@ -152,7 +152,7 @@ def _infeasible(
             f", which needs more memory at {error.where} than at the example's sizes; --static "
             "plans for those alone"
         )
-    share = eager.share(error.smallest_bytes)
+    share = math.ceil(10 * eager.share(error.smallest_bytes)) / 10  # one that can be asked for
     what = "no schedule" if error.proved else f"no schedule of strategy {error.strategy}"
     message = (
         f"{what} fits {size(budget_bytes)}{blame}; the smallest budget found feasible "

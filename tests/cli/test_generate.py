@@ -203,6 +203,8 @@ def test_an_infeasible_budget_names_the_smallest(strategy: str, folder: Path, re
     if strategy == "rockmate":  # auto searches less where it looks for the smallest
         assert remat(*options, smallest - 1).code == 3
     assert not (folder / "small_remat.py").exists()
+    share = re.search(r"([0-9.]+%) of eager's", ended.err)
+    assert share and remat(*options, share[1]).code == 0
     ended = remat(*options, smallest)
     assert ended.code == 0
     plan = read_plan(folder / "small_remat.plan.json")
