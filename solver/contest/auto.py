@@ -4,7 +4,8 @@ In this order, until something is known to be the best:
 1. the plain program, where it fits;
 2. the exact search by the stage program: it ends on most models, however large, since a few tight
    places decide;
-3. plans of a few stages, repaired, up to some thousand operations;
+3. plans of a few stages, repaired, up to some thousand operations: of a thousand on they come
+   first, and where they are near the bound the search that follows only bounds all other schedules;
 4. where a gap is left that is worth it, the chain programs: rotor's, which take next to no time,
    then rockmate's, with options of blocks from z3. On small problems the exact search goes on for
    longer between the two, since what it proves spares all of z3's time.
@@ -32,6 +33,7 @@ from remat_gen.solver.law.search_types import Progress
 
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
+DEEP = 1000  # operations of a training step: plans of stages are near the bound in a second there
 WIDE = 250  # operations of a bare graph: repairs at each attempt would take longer than rockmate
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
@@ -63,7 +65,9 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found, for this budget and for smaller ones."""
         contest.offer("none", self.subject.plain())
-        self._search(contest, (self.short, self.stages, self.improve))
+        deep = self._size() >= DEEP and self.subject.chain is not None
+        first = (self.stages, self.short) if deep else (self.short, self.stages)
+        self._search(contest, (*first, self.improve))
         improved = contest.best
         self._search(contest, (self.rotor, self.long, self.rockmate))
         if contest.best is not improved:

@@ -14,11 +14,15 @@ NAME = "exact"
 
 @dataclass(frozen=True, slots=True)
 class ExactEntrant:
-    """Searches for the optimum, from the best that others found."""
+    """Searches for the optimum, from the best that others found.
+
+    Where that is `near` the bound of our own schedules, only the bound of all others is missing.
+    """
 
     subject: Subject
     limits: Limits
     answers: Answers = field(default_factory=dict)
+    near: float = 0.0
     name: str = NAME
 
     def enter(self, contest: Contest) -> None:
@@ -32,5 +36,6 @@ class ExactEntrant:
             on_bound=contest.hear_bound,
             limits=self.limits,
             answers=self.answers,
+            in_blocks=not contest.within(self.near),
         )
         contest.take(NAME, found)

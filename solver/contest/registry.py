@@ -76,12 +76,12 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     repairs = Repairs(subject)
     answers: Answers = {}
 
-    def exact(limits: Limits, most: int) -> ExactEntrant | None:
-        return ExactEntrant(subject, limits, answers) if size <= most else None
+    def exact(limits: Limits, most: int, near: float = 0.0) -> ExactEntrant | None:
+        return ExactEntrant(subject, limits, answers, near) if size <= most else None
 
     return Auto(
         subject,
-        short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH),
+        short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH, near),
         stages=StagesEntrant(subject, repairs, effort, near) if size in SKETCHED else None,
         improve=ImproveEntrant(repairs, near) if subject.chain is not None else None,
         rotor=rotor,

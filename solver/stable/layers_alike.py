@@ -12,17 +12,18 @@ up, all layers of a row are made like one of them, and that is made to fit by fu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, groupby, permutations
-from math import inf
 
 from remat_gen.solver.contest.contest import Contest, Entry
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.replay import IllegalScheduleError
+from remat_gen.solver.law.replay import IllegalScheduleError, Replay
+from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.stable.committed_schedule import Committed
@@ -44,6 +45,7 @@ class LayersAlike:
 
     subject: Subject
     effort: Effort
+    judged: dict[Program, tuple[Schedule, Replay] | None] = field(default_factory=dict)
 
     def kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is.
@@ -59,7 +61,8 @@ class LayersAlike:
             if contest.best is not best and (found is None or found.replay.time_us > limit_us):
                 best, found = contest.best, None  # found on the way
                 fewest = self._kinds(best.program)
-            entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us)
+            fewer = sum(fewest) - 1
+            entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us, fewer)
             kinds = fewest if entry is None else self._kinds(entry.program)
             if entry is not None and sum(kinds) < sum(fewest):
                 fewest, found = kinds, entry
@@ -84,57 +87,59 @@ class LayersAlike:
     def _of_one_kind(self, program: Program) -> list[Program]:
         """Return programs in which a row's layers are all alike, whether they fit or not."""
         rows = _rows(self.subject, program)
-        ways = [(row, way) for row in rows for way in row.ways() if row.kinds(way) == 1]
-        made = (self._judged("", row, way, inf) for row, way in ways)
-        return list(dict.fromkeys(entry.program for entry in made if entry is not None))
+        made = (self._made(row, way) for row in rows for way in row.ways() if row.kinds(way) == 1)
+        return [program for program in dict.fromkeys(made) if self._judged(program) is not None]
 
     def _kinds(self, program: Program) -> list[int]:
         """Return of each row of layers that are made of the same how many kinds it has."""
         return [len(set(row.like.values())) for row in _rows(self.subject, program)]
 
     def _alike(
-        self, strategy: str, program: Program, budget_bytes: int, limit_us: float
+        self, strategy: str, program: Program, budget_bytes: int, limit_us: float, most: int
     ) -> Entry | None:
-        """Return a program with fewer kinds of layers, one row after the other, if one fits."""
-        found = None
-        for i in range(len(_rows(self.subject, program))):
-            row = _rows(self.subject, program)[i]
-            ways = sorted(row.ways(), key=row.kinds)  # the sort keeps the order of equals
-            for _, equal in groupby(ways, key=row.kinds):
-                entries = [self._judged(strategy, row, way, limit_us) for way in equal]
-                fitting = [
-                    entry
-                    for entry in entries
-                    if entry is not None
-                    and entry.replay.peak_bytes <= budget_bytes
-                    and entry.replay.time_us <= limit_us
-                ]
-                if fitting:
-                    found = min(fitting, key=lambda entry: entry.replay.time_us)
-                    program = found.program
-                    break
-        return found or self._entry(strategy, program, budget_bytes, limit_us)
+        """Return a program with fewer kinds of layers, one row after the other, if one fits.
 
-    def _entry(
-        self, strategy: str, program: Program, budget_bytes: int, limit_us: float
-    ) -> Entry | None:
-        """Return a program as it is, if it fits."""
-        schedule, judged = self.subject.judge(program)
-        fits = judged.peak_bytes <= budget_bytes and judged.time_us <= limit_us
-        return Entry(strategy, program, schedule, judged) if fits else None
-
-    def _judged(self, strategy: str, row: _Row, way: Source, limit_us: float) -> Entry | None:
-        """Return the entry of a way; None where re-runs cannot stand where the other layer's do.
-
-        One whose runs alone take longer than the limit is not replayed.
+        Ways are left out that make more than the `most` kinds of all rows, even if others had one.
         """
-        program = prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
-        if self._runs_us(program) > limit_us:
-            return None
-        try:
-            return Entry(strategy, program, *self.subject.judge(program))
-        except IllegalScheduleError:
-            return None
+        found = None
+        for i in range(len(rows := _rows(self.subject, program))):
+            row = _rows(self.subject, program)[i]
+            ways = [way for way in row.ways() if row.kinds(way) + len(rows) - 1 <= most]
+            ways.sort(key=row.kinds)  # the sort keeps the order of equals
+            for _, equal in groupby(ways, key=row.kinds):
+                programs = (self._made(row, way) for way in equal)
+                quickest = self._quickest(strategy, programs, budget_bytes, limit_us)
+                if quickest is not None:
+                    found, program = quickest, quickest.program
+                    break
+        return found or self._quickest(strategy, [program], budget_bytes, limit_us)
+
+    def _quickest(
+        self, strategy: str, programs: Iterable[Program], budget_bytes: int, limit_us: float
+    ) -> Entry | None:
+        """Return the quickest program that fits; none is replayed whose runs alone take longer."""
+        found = None
+        for program in sorted(dict.fromkeys(programs), key=self._runs_us):
+            if self._runs_us(program) > limit_us:
+                break
+            judged = self._judged(program)
+            if judged is not None and judged[1].peak_bytes <= budget_bytes:
+                schedule, replayed = judged
+                if replayed.time_us <= limit_us and (found is None or replayed.time_us < limit_us):
+                    found, limit_us = Entry(strategy, program, schedule, replayed), replayed.time_us
+        return found
+
+    def _made(self, row: _Row, way: Source) -> Program:
+        """Return the program of a way."""
+        return prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
+
+    def _judged(self, program: Program) -> tuple[Schedule, Replay] | None:
+        """Return a program's schedule and figures; None where its re-runs cannot stand there."""
+        if program not in self.judged:
+            self.judged[program] = None
+            with suppress(IllegalScheduleError):
+                self.judged[program] = self.subject.judge(program)
+        return self.judged[program]
 
     def _runs_us(self, program: Program) -> float:
         """Return the time of a program's runs, to which the replay adds pins and waits."""

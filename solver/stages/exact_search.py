@@ -60,18 +60,20 @@ def search(
     *,
     limits: Limits | None = None,
     answers: Answers | None = None,
+    in_blocks: bool = True,
 ) -> Found:
     """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
 
     `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
     `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
+    Without `in_blocks` programs of schedules whose backward runs block by block are left out.
     """
     graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
     best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better)
     known = {} if answers is None else answers
-    searching = _Search(graph, best, limits or LIMITS[effort], on_bound, answers=known)
+    searching = _Search(graph, best, limits or LIMITS[effort], on_bound, in_blocks, answers=known)
     return searching.run(incumbent)
 
 
@@ -83,6 +85,7 @@ class _Search:
     incumbent: IncumbentSchedule
     limits: Limits
     on_bound: Callable[[float], None] | None = None
+    in_blocks: bool = True
     bound_us: float = 0.0
     bound_in_blocks_us: float = 0.0
     plain: Judged = field(init=False)
@@ -93,7 +96,7 @@ class _Search:
         self._begin(start)
         if not self._closed() and self.graph.count <= FEW:
             self._states(self.limits.first_states)
-        if not self._closed() and self.graph.chain is not None:
+        if not self._closed() and self.graph.chain is not None and self.in_blocks:
             self._stages(programs, in_blocks=True)
         if self.bound_us < self.incumbent.time_us:
             share = 1 if self.graph.chain is None else AGAIN

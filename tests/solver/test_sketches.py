@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from solver_problems import gpt_like
 
+from remat_gen.solver.contest import auto, exact_entrant
 from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.registry import NEAR
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject, subject_of
-from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.law.search_types import Effort, Found
+from remat_gen.solver.solve import Solver
 from remat_gen.solver.stages.exact_search import search
 
 
@@ -49,3 +54,25 @@ def test_nothing_below_what_one_operation_needs(subject: Subject) -> None:
     StagesEntrant(subject, Repairs(subject), Effort.QUICK).enter(contest)
     assert contest.best is None
     assert not contest.ruled_out
+
+
+def test_a_deep_model_is_planned_by_stages_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is near their bound is only bounded beside all other schedules: the same, sooner."""
+    problem = gpt_like(2)
+    solver = Solver(problem, "auto", effort=Effort.NORMAL)
+    budget_bytes = solver.plain.peak_bytes * 7 // 10
+    exact_first = solver.solve(budget_bytes)
+    asked: list[bool] = []
+
+    def watched(*arguments: Any, in_blocks: bool, **options: Any) -> Found:
+        asked.append(in_blocks)
+        return search(*arguments, in_blocks=in_blocks, **options)
+
+    monkeypatch.setattr(auto, "DEEP", 0)
+    monkeypatch.setattr(exact_entrant, "search", watched)
+    stages_first = Solver(problem, "auto", effort=Effort.NORMAL).solve(budget_bytes)
+    assert asked[0] is False
+    assert stages_first.replay.peak_bytes <= budget_bytes
+    assert stages_first.replay.time_us <= exact_first.replay.time_us * (1 + NEAR[Effort.NORMAL])
+    assert stages_first.lower_bound_us <= exact_first.replay.time_us * (1 + 1e-9)
+    assert stages_first.gap <= 2 * NEAR[Effort.NORMAL]
