@@ -11,7 +11,11 @@ import re
 from dataclasses import dataclass, field
 
 import torch
-from torch._functorch._aot_autograd.descriptors import GradAOTOutput, TangentAOTInput
+from torch._functorch._aot_autograd.descriptors import (
+    GradAOTOutput,
+    ParamAOTInput,
+    TangentAOTInput,
+)
 
 from remat_gen.capture.fx import metadata
 from remat_gen.capture.fx.storages import Storages, is_getitem, is_view
@@ -100,7 +104,11 @@ def hints(
     backward = _BackwardHints(storages, gradients)
     last_of = {metadata.origin(n): n for n in nodes if not is_view(n)}
     for node in nodes:
-        if node.op != "call_function" or is_view(node):
+        if node.op != "call_function":
+            continue
+        if is_view(node):
+            if phase_of(node) is Phase.FORWARD:
+                backward.learn(node)
             continue
         if phase_of(node) is Phase.FORWARD:
             found[node] = _forward_hints(node, storages, last_of, written)
@@ -171,8 +179,21 @@ def _forward_hints(
     elif name in _OF_ITS_OPERAND and not (variable and last_of.get(origin) is node):
         hint = f"{_copied(node, storages) or hint}_{_OF_ITS_OPERAND[name]}"
     elif origin and last_of.get(origin) is not node and name not in _PARTS:
-        hint = name
+        hint = _layer_of_parameter(node) or name
     return with_roles(node, hint)
+
+
+def _layer_of_parameter(node: torch.fx.Node) -> str:
+    """Return `in_proj` for what reads a parameter `in_proj_weight` or `in_proj_bias`, or ""."""
+    for given in node.all_input_nodes:
+        while is_view(given):
+            given = given.all_input_nodes[0]
+        match given.meta.get("desc"):
+            case ParamAOTInput(path):
+                layer, _, role = path.rpartition(".")[2].rpartition("_")
+                if layer and role in ("weight", "bias"):
+                    return layer
+    return ""
 
 
 def _layer_of_rnn(node: torch.fx.Node, storages: Storages) -> str:
@@ -205,7 +226,7 @@ def made_by(node: torch.fx.Node, storages: Storages) -> tuple[str, ...]:
     """
     operands = [storages.hint(n) for n in reversed(node.all_input_nodes)]
     operator = metadata.operator_name(node)
-    readers = [f"for_{storages.hint(n)}" for n in _readers(node) if storages.hint(n)]
+    readers = [f"for_{hint}" for n in _readers(node) if 0 < len(hint := storages.hint(n)) <= _SHORT]
     short = [word for word in operands if len(word) <= _SHORT]
     return tuple(identifier(word) for word in (*short, operator, *readers[:1]) if word)
 

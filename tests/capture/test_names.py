@@ -198,3 +198,14 @@ def test_modules_behind_a_getattr_keep_their_paths(tmp_path: Path) -> None:
 )
 def test_an_operator_is_called_by_what_it_does(schema: str, name: str) -> None:
     assert plain_name(schema) == name
+
+
+def test_what_torch_makes_of_attention_is_called_after_its_parameters(tmp_path: Path) -> None:
+    """A copy of the projection is one, and so are its gradients, looked at in parts."""
+    init = "self.attn = nn.MultiheadAttention(8, 2, dropout=0.1)"
+    text = source(init, "return self.attn(x, x, x)[0].sum()", "(torch.randn(4, 3, 8),)")
+    graph = traced(tmp_path, text).graph
+    found = [o.name.removeprefix("attn.") for o in graph.operations]
+    assert "in_proj_copy" in found
+    assert {"d_in_proj_copy", "d_in_proj_copy_select_backward", "d_in_proj"} <= {*found}
+    assert max(map(len, found)) <= 40

@@ -35,7 +35,8 @@ def test_sizes(text: str, nbytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "peak", "nbytes"), [("70%", 1000, 700), ("33.3 %", 1000, 333), ("100%", 7, 7), ("102%", 1000, 1020)]
+    ("text", "peak", "nbytes"),
+    [("70%", 1000, 700), ("33.3 %", 1000, 333), ("100%", 7, 7), ("102%", 1000, 1020)],
 )
 def test_shares(text: str, peak: int, nbytes: int) -> None:
     assert parse_budget(text).resolve(peak) == nbytes
