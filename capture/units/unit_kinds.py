@@ -179,8 +179,9 @@ class Kinds:
 
 def _made_of(unit: nn.Module) -> tuple[object, ...]:
     parts = [(path, type(module)) for path, module in unit.named_modules()]
-    state = [(path, tuple(tensor.shape)) for path, tensor in unit.state_dict().items()]
-    return (*parts, *state)
+    state = unit.state_dict(keep_vars=True).items()
+    tensors = [(path, tuple(tensor.shape), tensor.requires_grad) for path, tensor in state]
+    return (*parts, *tensors)
 
 
 def _alike(traced: Traced, first: nn.Module, unit: nn.Module) -> bool:

@@ -135,7 +135,8 @@ def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
     went = {phase.call for phase in run.phases if phase.backward}
     idle = [examples.calls[i] for i in range(n) if i not in went]
     if idle:
-        raise IdleUnitError(f"--units: no gradient goes through {idle[0]}: leave it out", idle[0])
+        words = f"{', '.join(idle)}; name the others, or --units auto"
+        raise IdleUnitError(f"--units: no gradient goes through {words}", idle[0])
     raise TraceError("--units: backward does not run the units in the reverse order of forward")
 
 

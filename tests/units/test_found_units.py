@@ -110,6 +110,44 @@ def test_found_units_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert peak(pair, planned) <= 0.78 * peak(pair, original)
 
 
+PARTLY_FROZEN = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.h = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(4)
+        )
+        self.h[:2].requires_grad_(False)
+
+    def forward(self, x):
+        for layer in self.h:
+            x = x + layer(x)
+        return x.sum()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(32, 16),)
+"""
+
+
+def test_a_trained_layer_is_not_refused_for_frozen_ones(tmp_path: Path) -> None:
+    """What is called alike, without a gradient, and made of the same was taken for the same."""
+    source = tmp_path / "net.py"
+    source.write_text(PARTLY_FROZEN)
+    units = generate(source, budget="90%", units="auto", effort="quick").plan.units
+    assert units and units.patterns == ("h.2", "h.3")
+    with pytest.raises(RematError, match=r"no gradient goes through h\.0, h\.1; name the others"):
+        generate(source, budget="90%", units="h.*")
+
+
 def test_a_check_that_other_weights_fail_is_no_refusal(tmp_path: Path) -> None:
     check = "self.said = [x.detach().mean().item()]"
     held = "if not torch.equal(self.h[0].up.weight, self.first): raise ValueError('other')"
