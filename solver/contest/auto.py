@@ -65,7 +65,7 @@ class Auto:
     def enter(self, contest: Contest) -> None:
         """Offer all that is found, for this budget and for smaller ones."""
         contest.offer("none", self.subject.plain())
-        deep = self._size() >= DEEP and self.subject.chain is not None
+        deep = self._size() >= DEEP and self.subject.chain is not None and self.near > 0
         first = (self.stages, self.short) if deep else (self.short, self.stages)
         self._search(contest, (*first, self.improve))
         improved = contest.best
