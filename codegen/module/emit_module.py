@@ -29,13 +29,12 @@ from remat_gen.codegen.module.class_texts import ClassTexts, ProgramText
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
 from remat_gen.codegen.module.forward_text import ForwardText
-from remat_gen.codegen.module.generated_names import generated_names
+from remat_gen.codegen.module.generated_names import Ours, generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
     forward_signature,
     insert_before_main,
     names_in,
-    refuse_clashes,
     refuse_unreachable,
     replace_forward,
     wrap_builder,
@@ -54,6 +53,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
+ATEN = "aten = torch.ops.aten"
 _TURNS = "\n    turns = "  # in one whose gradients leave in several turns
 
 
@@ -92,7 +92,7 @@ def emit_body(
     """
     graph = traced.graph
     generated = generated_names(parts=bool(parts), offload=bool(problem.link), rungs=bool(rungs))
-    taken = names_in(target.source) | generated
+    taken = names_in(target.source) | target.namespace.keys() | generated
     fused = write_fused(graph, problem, schedule, parts, taken)
     others = [write_fused(graph, r.problem, r.schedule, {}, taken).bodies for r in rungs]
     bodies, views = share_views(graph, sum(others, fused.bodies), taken | RESERVED)
@@ -272,7 +272,7 @@ def _merge(
     target: Target, forward: ForwardText, parts: list[str], generated: frozenset[str]
 ) -> str:
     planned = render("forward.py.jinja", forward=forward)
-    own = _own_class(target)
+    own, before = _own_class(target), list[str]()
     if own:
         source = replace_forward(target.source, own, planned)
     else:
@@ -285,11 +285,17 @@ def _merge(
         source, wrapper = wrap_builder(
             target.source, target.builder, kind.__name__, told, [becomes]
         )
-        parts = [f"{_subclass(kind.__name__, planned)}\n\n{wrapper}", *parts]
-    imports = imports_of("\n".join([source, *parts]), [forward])
-    source = add_imports(source, imports, "aten = torch.ops.aten")
-    refuse_clashes(source, generated)
-    return insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
+        before.append(f"{_subclass(kind.__name__, planned)}\n\n{wrapper}")
+    imports = imports_of("\n".join([source, *before, *parts]), [forward])
+    ours = Ours(imports, ATEN, parts, without_signature(planned, forward))
+    ours = ours.apart_from(target.source, target.namespace, {*generated})
+    source = add_imports(source, ours.imports, ours.after)
+    return insert_before_main(source, "\n\n\n".join(p.strip() for p in (*before, *ours.parts)))
+
+
+def without_signature(planned: str, forward: ForwardText) -> str:
+    """Return a planned forward without what the user wrote of it."""
+    return planned.replace(forward.parameters, "").replace(forward.returns, "")
 
 
 def _subclass(name: str, planned: str) -> str:

@@ -1,17 +1,31 @@
-"""The names that a generated file may define: read off what it is made of."""
+"""The names that a generated file may define, and how they give way to the user's.
+
+What the user's file calls by one of these names goes on being called so: the generated parts have
+another name for theirs. That holds for imports and builtins, too.
+"""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import chain
+
+import libcst as cst
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.rnn.run_whole import all_layers, lstm_layer, rnn_backward, run_rnn
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.environment import source_of
+from remat_gen.codegen.module.merge import bindings
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
+from remat_gen.ir.errors import UsageError
 
 _DEFINED = re.compile(r"^(?:def|class) (\w+)|^(\w+)(?:: [^=\n]+)? = ", re.MULTILINE)
 
@@ -36,3 +50,145 @@ def generated_names(
     texts = [folder.joinpath(name).read_text(encoding="utf-8") for name in templates]
     found = _DEFINED.findall("\n".join([*texts, *copied]))
     return frozenset(name for pair in found for name in pair if name)
+
+
+_FIXED = ("torch", "nn", "Any", "TYPE_CHECKING", "PlannedBlock", "PlannedStep")
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What goes into the user's file, all of it before it is there.
+
+    `imports` and `after`, which names torch's operators, and `parts`, definitions that call nothing
+    of the user's. `planned` are texts that do, so that their names stay.
+    """
+
+    imports: tuple[str, ...]
+    after: str
+    parts: list[str]
+    planned: str
+
+    def apart_from(self, source: str, namespace: Mapping[str, object], names: set[str]) -> Ours:
+        """Return it with other names for what the user's file has another object for.
+
+        `names` are those that the parts may define.
+
+        Raises:
+            UsageError: a name that cannot be another is in the way.
+        """
+        clashes = list(self._clashes(source, namespace, names))
+        fixed = {*_FIXED, *_called(self.planned)}
+        known = names | self._imported().keys() | _assigned(self.after).keys()
+        calls = {*re.findall(r"(?<![.\w])(\w+)[(\[]", self.planned)}  # else a variable of its own
+        if stays := [n for n in clashes if n in fixed and (n in known or n in calls)]:
+            raise UsageError(
+                f"the model's file defines {', '.join(stays)}, which the generated code defines "
+                "too: rename it"
+            )
+        if not clashes:
+            return self
+        taken = {*names, *namespace, *names_bound(source), *self._imported(), *dir(builtins)}
+        new = {name: _free(name, taken) for name in clashes}
+        renaming = _Renaming(new)
+        own = [cst.parse_module(text).visit(renaming).code for text in (self.after, *self.parts)]
+        python = [f"from builtins import {n} as {new[n]}" for n in clashes if n not in known]
+        imports = [_renamed_import(line, new) for line in self.imports]
+        return Ours((*imports, *python), own[0], own[1:], self.planned)
+
+    def _imported(self) -> dict[str, str]:
+        lines = (bindings(line) for line in self.imports)
+        return {name: path for found in lines for name, path in found.items()}
+
+    def _clashes(
+        self, source: str, namespace: Mapping[str, object], names: set[str]
+    ) -> Iterator[str]:
+        """Yield the names that the user's file has for something else, before or as it runs."""
+        imported, written = {**self._imported(), **_assigned(self.after)}, bindings(source)
+        called = _called("\n".join(self.parts))
+        users = {name for name in (*names_bound(source), *namespace) if name[:2] != "__"}
+        for name in sorted(users | imported.keys()):
+            there = name in namespace
+            if name in names:
+                yield name
+            elif name in imported and name in users:
+                path = imported[name]
+                same = namespace[name] is _found(path) if there else written.get(name) == path
+                yield from [name] * (not same)
+            elif name in called and hasattr(builtins, name) and name in users:
+                same = there and namespace[name] is getattr(builtins, name)
+                yield from [name] * (not same)
+
+
+def _called(text: str) -> set[str]:
+    """Return the words of a text that may be names: neither attributes nor comments."""
+    return set(re.findall(r"(?<![.\w])[^\W\d]\w*", re.sub("#.*", "", text)))
+
+
+def _assigned(line: str) -> dict[str, str]:
+    name, _, path = line.partition(" = ")
+    return {name: path}
+
+
+def _found(path: str) -> object:
+    """Return what an import of `torch.nn.functional` or `typing.Any` binds, as far as is known."""
+    words = path.split(".")
+    for n in range(len(words), 0, -1):
+        found: object = sys.modules.get(".".join(words[:n]))
+        if found is not None:
+            for word in words[n:]:
+                found = getattr(found, word, None)
+            return found
+    return None
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _renamed_import(line: str, new: Mapping[str, str]) -> str:
+    statement = ast.parse(line).body[0]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        for alias in statement.names:
+            alias.asname = new.get(alias.asname or alias.name, alias.asname)
+    return ast.unparse(statement)
+
+
+@dataclass
+class _Renaming(cst.CSTTransformer):
+    """Gives names of a module other ones; attributes and keywords of calls stay."""
+
+    new: Mapping[str, str]
+    kept: set[cst.CSTNode] = field(default_factory=set)
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:
+        self.kept.add(node.attr)
+
+    def visit_Arg(self, node: cst.Arg) -> None:
+        self.kept |= {node.keyword} - {None}
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        name = original_node.value
+        stays = original_node in self.kept or name not in self.new
+        return updated_node if stays else updated_node.with_changes(value=self.new[name])
+
+
+def names_bound(source: str) -> set[str]:
+    """Return the names that a file binds at its top level, or a function of it as `global`."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+            children = []
+            inside = (n.names for n in ast.walk(node) if isinstance(n, ast.Global))
+            found.update(chain.from_iterable(inside))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= bindings(ast.unparse(node)).keys()
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        waiting += children
+    return found

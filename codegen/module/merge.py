@@ -147,19 +147,12 @@ def _rename_function(source: str, name: str, new_name: str) -> str:
 
 
 def add_imports(source: str, lines: tuple[str, ...], after: str = "") -> str:
-    """Put imports behind the user's own, leaving out those that are there; then `after`.
-
-    Raises:
-        UsageError: the file uses a name that the imports need for something else.
-    """
+    """Put imports behind the user's own, leaving out those that are there; then `after`."""
     module = cst.parse_module(source)
     position = _behind_imports(module)
     before = cst.Module(module.body[:position]).code
-    had = _bindings(before, inside=False)
-    missing = [line for line in lines if not _bindings(line).items() <= had.items()]
-    names, bindings = _top_level_names(source), _bindings(source)
-    for line in [*missing, after]:
-        _refuse_clash(names, bindings, line)
+    had = bindings(before, inside=False)
+    missing = [line for line in lines if not bindings(line).items() <= had.items()]
     header, footer = list(module.body[:position]), list(module.body[position:])
     added: list[cst.BaseStatement] = [cst.parse_statement(line) for line in missing]
     if after:
@@ -195,22 +188,6 @@ def names_in(source: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _top_level_names(source: str) -> set[str]:
-    names = set()
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= set(_bindings(ast.unparse(node)))
-        else:
-            names |= {
-                n.id
-                for n in ast.walk(node)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-    return names
-
-
 def _find_class(module: cst.Module, name: str) -> cst.ClassDef | None:
     classes = (s for s in module.body if isinstance(s, cst.ClassDef))
     return next((c for c in classes if c.name.value == name), None)
@@ -221,7 +198,7 @@ def _forward_of(found: cst.ClassDef) -> cst.FunctionDef | None:
     return next((m for m in methods if m.name.value == "forward"), None)
 
 
-def _bindings(source: str, *, inside: bool = True) -> dict[str, str]:
+def bindings(source: str, *, inside: bool = True) -> dict[str, str]:
     """Return what imports bind: `{"F": "torch.nn.functional"}`; `inside` functions, too."""
     tree, found = ast.parse(source), {}
     for node in ast.walk(tree) if inside else tree.body:
@@ -233,20 +210,6 @@ def _bindings(source: str, *, inside: bool = True) -> dict[str, str]:
             for alias in node.names:
                 found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return found
-
-
-def refuse_clashes(source: str, names: frozenset[str]) -> None:
-    """Raise if the user's file defines a name that the generated code defines.
-
-    Raises:
-        UsageError: it does.
-    """
-    clash = sorted(names & _top_level_names(source))
-    if clash:
-        raise UsageError(
-            f"the model's file defines {', '.join(clash)}, which the generated code defines too: "
-            "rename it"
-        )
 
 
 def refuse_unreachable(kind: type, namespace: Mapping[str, object]) -> None:
@@ -262,17 +225,6 @@ def refuse_unreachable(kind: type, namespace: Mapping[str, object]) -> None:
             f"class {kind.__name__} is not defined at the top level of its module, so that the "
             "generated file cannot name it: move it there"
         )
-
-
-def _refuse_clash(names: set[str], same: dict[str, str], line: str) -> None:
-    """Raise if a line binds one of a file's `names` to something else than its imports do."""
-    bound = set(_bindings(line)) or {line.partition(" = ")[0]} - {""}
-    for name in sorted(bound & names):
-        if same.get(name) != _bindings(line).get(name) or name not in same:
-            raise UsageError(
-                f"the model's file uses the name {name!r}, which the generated code needs for "
-                f"`{line}`: rename it"
-            )
 
 
 def _behind_imports(module: cst.Module) -> int:

@@ -17,23 +17,24 @@ from remat_gen.codegen.expressions.called_kernels import kernels_of
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.module.assumption_tables import Tables, grouped
 from remat_gen.codegen.module.emit_module import (
+    ATEN,
     Shared,
     Target,
     helpers_text,
     imports_of,
     kept_text,
     without_annotations,
+    without_signature,
 )
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.module.format import tidy
 from remat_gen.codegen.module.forward_text import ForwardText
-from remat_gen.codegen.module.generated_names import generated_names
+from remat_gen.codegen.module.generated_names import Ours, generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
     forward_signature,
     insert_before_main,
     names_in,
-    refuse_clashes,
     replace_forward,
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter
@@ -72,17 +73,18 @@ def emit_units(
         UsageError: names of the user's file are in the way, or nothing builds the model there.
     """
     classes = list(_classes(target, [kind for kind, _ in programs]))
-    taken = names_in(target.source) | _NAMES | {c.name for c in classes}
+    taken = names_in(target.source) | target.namespace.keys() | _NAMES | {c.name for c in classes}
     texts: list[KindText] = []
     for kind, own in programs:
         names = list(itertools.islice(_program_names(kind, taken), len(own)))
         taken |= set(names) | _other_functions(kind, taken, texts)
         texts.append(kind_text(kind, own, names, taken))
-    source, derived, forwards = target.source, [], []
+    source, derived, forwards, said = target.source, [], [], []
     for found, text in zip(classes, texts, strict=True):
         forward = _forward(target, found, text)
         planned = render("forward.py.jinja", forward=forward)
         forwards.append(forward)
+        said.append(without_signature(planned, forward))
         if found.own:
             source = replace_forward(source, found.name, planned)
         else:
@@ -94,27 +96,23 @@ def emit_units(
     functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
     compared = [text for forward in forwards for text in (forward.expected, forward.apart)]
     helpers = helpers_text(target, _shared(target.model, step), "\n".join((*blocks, *compared)))
-    parts = [*derived, kept_text(blocks), *blocks, functions, rows, helpers]
-    return _merged(target, source, forwards, classes, parts)
-
-
-def _merged(
-    target: Target,
-    source: str,
-    forwards: Sequence[ForwardText],
-    classes: Sequence[UnitClass],
-    parts: Sequence[str],
-) -> str:
-    imports = imports_of("\n".join([source, *parts]), forwards)
-    imports += tuple(
-        f"from {c.kind.__module__} import {c.kind.__name__} as {c.base}"
-        for c in classes
-        if not (c.here or c.planned)
-    )
-    source = add_imports(source, imports, "aten = torch.ops.aten")
-    refuse_clashes(source, _NAMES)
+    imports = imports_of("\n".join([source, *derived, *blocks, functions, rows, helpers]), forwards)
+    planned = "\n".join([*said, rows])
+    parts = [kept_text(blocks), *blocks, functions, helpers]
+    ours = Ours((*imports, *_bases(classes)), ATEN, parts, planned)
+    ours = ours.apart_from(target.source, target.namespace, {*_NAMES})
+    *own, helpers = ours.parts
+    source = add_imports(source, ours.imports, ours.after)
+    parts = [*derived, *own, rows, helpers]
     text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
     return tidy(text, target.source, target.output)
+
+
+def _bases(classes: Sequence[UnitClass]) -> Iterator[str]:
+    """Yield the imports of units' classes that the file does not have, under names of their own."""
+    for c in classes:
+        if not (c.here or c.planned):
+            yield f"from {c.kind.__module__} import {c.kind.__name__} as {c.base}"
 
 
 def _program_names(kind: Kind, taken: frozenset[str]) -> Iterator[str]:

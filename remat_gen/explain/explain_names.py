@@ -69,9 +69,10 @@ def names_in_module(retraced: Retraced) -> ValueNames:
     graph = retraced.traced.graph
     bodies = write_bodies(graph, retraced.problem, retraced.schedule)
     generated = generated_names()
-    taken = names_in(retraced.loaded.source) | generated | RESERVED
+    loaded = retraced.loaded
+    taken = names_in(loaded.source) | vars(loaded.module).keys() | generated | RESERVED
     bodies, views = share_views(graph, bodies, taken)
-    classes = group(graph, bodies, retraced.loaded.model)
+    classes = group(graph, bodies, loaded.model)
     kept = KeptNames(graph, classes)
     helpers = generated.union(view.name for view in views)
     found: dict[str, set[str]] = {name: set() for name in graph.storages}
