@@ -27,6 +27,10 @@ class UsageError(RematError):
     """The request cannot be carried out as it was written: a file, a name or an option is wrong."""
 
 
+class NoSuchLengthError(UsageError):
+    """Forward has no such input, or that has no such dimension."""
+
+
 class TraceError(RematError):
     """The model cannot be traced; the message names the user's file, line and operation."""
 

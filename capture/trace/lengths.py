@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from remat_gen.capture.load.arguments import Call, Leaf
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import NoSuchLengthError, UsageError
 from remat_gen.ir.size import Length
 
 _NAMES = ("batch", "length")  # of the first dimension, of the second
@@ -78,10 +78,10 @@ def _read(call: Call, text: str) -> tuple[Leaf, int]:
         raise UsageError(f"--dynamic {text}: write an input of forward and a dimension: x:0")
     if path not in tensors:
         listed = ", ".join(tensors) or "none"
-        raise UsageError(f"--dynamic {text}: forward has the tensors {listed}")
+        raise NoSuchLengthError(f"--dynamic {text}: forward has the tensors {listed}")
     if int(number) >= tensors[path].value.ndim:
         shape = list(tensors[path].value.shape)
-        raise UsageError(f"--dynamic {text}: {path} of the example has the shape {shape}")
+        raise NoSuchLengthError(f"--dynamic {text}: {path} of the example has the shape {shape}")
     return tensors[path], int(number)
 
 

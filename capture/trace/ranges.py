@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from remat_gen.capture.refuse.places import place_of
 from remat_gen.ir.errors import TraceError
@@ -41,8 +42,12 @@ def settled(
     """
     guards = [guard for guard in shapes.guards if not _picks_a_kernel(guard)]
     guards = [guard for guard in guards if not _always_holds(guard, symbols)]
-    _refuse_relations(guards, symbols)
-    return tuple(_settle(length, guards, shapes, symbols, squeezes) for length in lengths)
+    found = tuple(lengths)
+    related = _related(guards, symbols, found)
+    return tuple(
+        _settle(length, guards, shapes, symbols, squeezes or length.name in related)
+        for length in found
+    )
 
 
 def _settle(
@@ -82,12 +87,33 @@ def _always_holds(guard: _Guard, symbols: Mapping[sympy.Symbol, str]) -> bool:
     return bool(guard.expr.xreplace(one) == sympy.true)
 
 
-def _refuse_relations(guards: list[_Guard], symbols: Mapping[sympy.Symbol, str]) -> None:
+def _related(
+    guards: list[_Guard], symbols: Mapping[sympy.Symbol, str], lengths: tuple[Length, ...]
+) -> set[str]:
+    """Return the lengths that are compared with one another, but for 1 always with one result.
+
+    So BatchNorm asks whether batch times length is 1.
+
+    Raises:
+        TraceError: what a comparison gives depends on them.
+    """
+    most = {length.name: length.maximum for length in lengths}
+    related: set[str] = set()
     for guard in guards:
         names = {symbols[s] for s in guard.expr.free_symbols if s in symbols}
-        if len(names) > 1:
+        if len(names) < 2:
+            continue
+        within = {
+            s: ValueRanges(2, most[symbols[s]]) for s in guard.expr.free_symbols & set(symbols)
+        }
+        if bound_sympy(guard.expr, within) != ValueRanges.wrap(sympy.true):
             listed = " and ".join(sorted(names))
-            raise TraceError(f"{_place(guard)}forward compares two lengths that vary: {listed}")
+            raise TraceError(
+                f"{_place(guard)}forward compares two lengths that vary: {listed}; let one of "
+                "them vary alone"
+            )
+        related |= names
+    return related
 
 
 def _picks_a_kernel(guard: _Guard) -> bool:

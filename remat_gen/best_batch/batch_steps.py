@@ -20,7 +20,7 @@ from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, batched_inputs, resized
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import TraceError, UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.costing import load_for
@@ -123,7 +123,15 @@ class BatchSteps:
         if request.target:
             asked = (request.model_file, request.model, request.inputs)
             loaded = load_for(*asked, request.device, request.target)
-        return trace_loaded(at_batch(loaded, batch), dynamic)
+        try:
+            return trace_loaded(at_batch(loaded, batch), dynamic)
+        except TraceError as error:
+            if batch == self.example:
+                raise
+            raise TraceError(
+                f"a batch of {batch}, which is tried here, cannot be traced: {error}; remat-gen "
+                f"{request.model_file.name} --budget … plans the example's {self.example}"
+            ) from error
 
     def _batch_name(self) -> str | None:
         """Return the name of the length that is the batch, None where it does not vary."""

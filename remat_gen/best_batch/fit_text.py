@@ -11,7 +11,7 @@ from rich.text import Text
 from remat_gen.best_batch.fitting import Fit, Row
 from remat_gen.ir.byte_text import size
 
-_HEAD = ("batch", "for activations", "eager", "planned", "time added", "samples/s", "over eager's")
+_HEAD = ("batch", "budget", "eager", "planned", "time added", "samples/s", "over eager's")
 
 
 def fit_table(found: Fit) -> Group:

@@ -17,7 +17,7 @@ from remat_gen.ask.pin_patterns import Pins, pin
 from remat_gen.ask.request import relative
 from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.ir.errors import GraphError, UsageError
+from remat_gen.ir.errors import GraphError, NoSuchLengthError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.header import is_unedited, read_header
 from remat_gen.ir.plan import plan_text, text_sha256
@@ -31,6 +31,7 @@ from remat_gen.review.retrace import retrace
 from remat_gen.solver.law.replay import IllegalScheduleError, replay
 
 _EDITED = "was edited by hand"
+_OTHER_PLAN = "is not the plan that it was written from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,19 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
     if existing.lacks_device and measured and given is None:
         return _by_hashes(existing)
     existing.refuse_other_torch()
+    command = existing.plan.asked.command
+    try:
+        return _written_again(existing)
+    except NoSuchLengthError:
+        return Checked(path, (*_by_hashes(existing).causes, "forward has other inputs"), command)
+    except Exception:
+        edits = tuple(_edits(existing))
+        if not any(cause.endswith(_OTHER_PLAN) for cause in edits):
+            raise
+        return Checked(path, edits, command)  # what an edited plan says may break anything
+
+
+def _written_again(existing: Existing) -> Checked:
     loaded, traced = retrace(existing)
     causes = [*_edits(existing), *_source_change(existing, loaded.source_sha256)]
     same_graph = graph_sha256(traced.graph) == existing.plan.graph_sha256
@@ -104,7 +118,7 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
             causes.append(f"the plan cannot be carried out: {error}")
         if diff and not causes:
             causes.append(_other_tool(existing))
-    return Checked(path, tuple(causes), existing.plan.asked.command, diff)
+    return Checked(existing.path, tuple(causes), existing.plan.asked.command, diff)
 
 
 def _by_hashes(existing: Existing) -> Checked:
@@ -117,7 +131,7 @@ def _edits(existing: Existing) -> Iterator[str]:
     text = read_source(existing.path)
     header = read_header(text)
     if header and not text_sha256(plan_text(existing.plan)).startswith(header.plan_sha256):
-        yield f"{plan_path(existing.path).name} is not the plan that it was written from"
+        yield f"{plan_path(existing.path).name} {_OTHER_PLAN}"
     if not is_unedited(text):
         yield f"{existing.path.name} {_EDITED}"
 

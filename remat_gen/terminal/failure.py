@@ -80,9 +80,9 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 
 def _is_typers(error: SystemExit) -> bool:
-    """Tell whether completion has ended, which typer says so, or somebody has called exit()."""
+    """Tell whether it is typer or rich that says so: completion, or a pipe, has ended."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).startswith(("typer", "click"))
+    return str(frame.f_globals.get("__name__")).startswith(("typer", "click", "rich"))
 
 
 def _details(error: BaseException, code: int, text: str) -> dict[str, object]:

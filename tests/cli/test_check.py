@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,27 @@ def test_a_plan_that_cannot_run(existing: Path, remat: Remat) -> None:
     ended = remat("check", existing)
     assert ended.code == 1
     assert "and the plan cannot be carried out: " in ended.out
+
+
+def test_an_input_of_another_name(existing: Path, remat: Remat) -> None:
+    """The plan's own batch was called an option that the user had given: exit 2."""
+    source = existing.with_name("small.py")
+    plan = read_plan(plan_path(existing))
+    (name, *_) = (text.rpartition(":")[0] for text in plan.dynamic)
+    source.write_text(re.sub(rf"\b{name}\b", "renamed", source.read_text()))
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert f"small.py changed and forward has other inputs; {COMMAND}" in ended.out
+
+
+def test_a_plan_that_is_damaged(existing: Path, remat: Remat) -> None:
+    plan = existing.with_name("small_remat.plan.json")
+    data = json.loads(plan.read_text())
+    data["dynamic"] = []
+    plan.write_text(json.dumps(data))
+    ended = remat("check", existing)
+    assert ended.code == 1
+    assert f"{plan.name} is not the plan that it was written from" in ended.out
 
 
 def test_a_plan_that_is_laid_out_otherwise(existing: Path, remat: Remat) -> None:
