@@ -93,8 +93,8 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         if t is not None:
             there = first.setdefault(id(t), here := f"{path}.{name}".lstrip("."))
             layout = layout_of(t).removesuffix(" on cpu") if there == here else f"is {there}"
-            buffer, frozen = name in module._buffers, " frozen" * isinstance(t, nn.Parameter)
-            grad = " requires grad" * buffer if t.requires_grad else frozen
+            buffer = name in module._buffers
+            grad = " requires grad" * buffer if t.requires_grad else " frozen" * (not buffer)
             tensors.append(f"{name}: {'buffer ' * buffer}{layout}{grad}")
     words = kind.__name__ if path else "model"
     if isinstance(module, (nn.ModuleList, nn.ModuleDict, nn.Sequential)):

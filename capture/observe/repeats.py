@@ -264,7 +264,7 @@ def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
         raise KeptError(
             f"forward keeps a tensor in {name}, which a planned forward would "
             "not do: make it a buffer, or return it; where only the first step makes it, run the "
-            "model once in build_model()",
+            "model once in build_model(), under torch.no_grad()",
             name,
         )
 

@@ -181,5 +181,5 @@ def refuse_replaced(names: tuple[str, ...]) -> None:
         raise ReplacedError(
             f"forward puts another tensor in place of self.{names[0]}, which a planned forward "
             f"would not do: write into it (self.{names[0]}.copy_(...)); where this happens in the "
-            "first step only, run the model once in build_model()"
+            "first step only, run the model once in build_model(), under torch.no_grad()"
         )

@@ -158,6 +158,25 @@ def test_lengths_of_several_dimensions(tmp_path: Path) -> None:
     assert found.dynamic == ("x:0", "y:0")
 
 
+NORMED = """self.conv = nn.Conv1d(4, 8, 3, padding=1)
+self.norm = nn.BatchNorm1d(8)"""
+
+
+def test_two_lengths_that_batchnorm_asks_about_may_vary(tmp_path: Path) -> None:
+    """It asks whether their product is 1, which no two lengths from 2 on have."""
+    forward = "return self.norm(self.conv(x)).relu().sum()"
+    source = model(NORMED, forward, "(torch.randn(6, 4, 12),)", parameters="x")
+    found = traced(tmp_path, source, ("x:0", "x:2"))
+    assert [n.minimum for n in found.graph.lengths] == [2, 2]
+
+
+def test_two_lengths_that_decide_together_are_refused(tmp_path: Path) -> None:
+    forward = "return (self.norm(self.conv(x)) * (2 if x.shape[0] < x.shape[2] else 1)).sum()"
+    source = model(NORMED, forward, "(torch.randn(6, 4, 12),)", parameters="x")
+    with pytest.raises(TraceError, match=r"compares two lengths that vary: batch and size_2; let"):
+        traced(tmp_path, source, ("x:0", "x:2"))
+
+
 @pytest.mark.parametrize("flat", [".flatten(0, 1)", ".reshape(-1, 8)", ".view(-1, 8)"])
 def test_two_lengths_may_be_flattened_into_one(tmp_path: Path, flat: str) -> None:
     """As for the loss of a language model: rows and targets are as many, whatever the lengths."""

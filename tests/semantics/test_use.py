@@ -97,6 +97,25 @@ def test_functional_call(deep: Pair) -> None:
     assert all(map(torch.equal, *gradients))
 
 
+def test_functional_call_with_frozen_tensors() -> None:
+    """They are no parameters, but stand where frozen ones do."""
+    init = "self.head.requires_grad_(False)"
+    source = model_source("return self.head(self.body(x))", init=init)
+    source = source.replace("nn.Dropout(0.5)", "nn.Identity()")
+    pair = make_pair_of(source, "1GB", "per-layer")
+    args, _ = pair.inputs()
+    gradients = []
+    for model in pair.models():
+        others = {
+            name: p.detach().clone().requires_grad_(p.requires_grad)
+            for name, p in model.named_parameters()
+        }
+        torch.func.functional_call(model, others, args).square().sum().backward()
+        gradients.append([p.grad for p in others.values() if p.requires_grad])
+        assert any(not p.requires_grad for p in others.values())
+    assert all(map(torch.equal, *gradients))
+
+
 def test_two_threads_step_two_models() -> None:
     pair = make_pair_of(_without_dropout(), "1GB", "per-layer")
     args, _ = pair.inputs()
