@@ -52,7 +52,7 @@ def why_none_found(call: Call) -> str:
     longer = {size: dims for size, dims in by_size.items() if size > 1}
     if not longer:
         return "the example's batch is 1, and no larger one is planned for: give a larger one"
-    commonest = max(longer.values(), key=len)
+    commonest = _common_dims(call) or max(longer.values(), key=len)
     asked = " ".join(f"--dynamic {path}:{dim}" for path, dim in commonest)
     if call.fixed:
         return f"others may be as long as a fixed input says; where they are not: {asked}"
@@ -69,6 +69,21 @@ def _first_dims(call: Call) -> dict[int, list[tuple[str, int]]]:
         if isinstance(leaf.value, torch.Tensor) and leaf.value.ndim and not leaf.fixed:
             by_size.setdefault(leaf.value.shape[0], []).append((leaf.path, 0))
     return by_size
+
+
+def _common_dims(call: Call) -> list[tuple[str, int]]:
+    """Return dimensions of a size that all inputs have somewhere: an RNN's batch is the second.
+
+    The last one of numbers that are no integers is their features.
+    """
+    tensors = [leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)]
+    shapes = {
+        t.path: [*t.value.shape[: -1 if t.value.is_floating_point() else None]] for t in tensors
+    }
+    for size in next(iter(shapes.values()), []):
+        if size > 1 and all(size in shape for shape in shapes.values()):
+            return [(path, shape.index(size)) for path, shape in shapes.items()]
+    return []
 
 
 def _read(call: Call, text: str) -> tuple[Leaf, int]:

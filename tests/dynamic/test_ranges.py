@@ -147,6 +147,18 @@ def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:
     assert found.pinned.startswith("the inputs begin with 5, 6; name what varies")
 
 
+def test_a_batch_behind_the_first_dimension_is_suggested(tmp_path: Path) -> None:
+    source = model(
+        "self.rnn = nn.LSTM(8, 8, 2)",
+        "return self.rnn(x, (h, c))[0].sum()",
+        "(torch.randn(6, 5, 8), torch.zeros(2, 5, 8), torch.zeros(2, 5, 8))",
+        parameters="x, h, c",
+    )
+    assert traced(tmp_path, source, None).pinned.endswith(
+        "as --dynamic x:1 --dynamic h:1 --dynamic c:1"
+    )
+
+
 def test_one_input_of_several_may_vary(tmp_path: Path) -> None:
     (length,) = traced(tmp_path, UNEQUAL, ("y:0",)).graph.lengths
     assert (length.name, length.maximum, length.dims) == ("batch", 5, (("y", 0),))
