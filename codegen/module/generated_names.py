@@ -166,7 +166,8 @@ class _Renaming(cst.CSTTransformer):
         self.kept.add(node.attr)
 
     def visit_Arg(self, node: cst.Arg) -> None:
-        self.kept |= {node.keyword} - {None}
+        if node.keyword is not None:
+            self.kept.add(node.keyword)
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         name = original_node.value

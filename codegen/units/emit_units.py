@@ -101,11 +101,10 @@ def emit_units(
     parts = [kept_text(blocks), *blocks, functions, helpers]
     ours = Ours((*imports, *_bases(classes)), ATEN, parts, planned)
     ours = ours.apart_from(target.source, target.namespace, {*_NAMES})
-    *own, helpers = ours.parts
     source = add_imports(source, ours.imports, ours.after)
-    parts = [*derived, *own, rows, helpers]
-    text = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
-    return tidy(text, target.source, target.output)
+    parts = [*derived, *ours.parts[:-1], rows, ours.parts[-1]]
+    whole = insert_before_main(source, "\n\n\n".join(part.strip() for part in parts))
+    return tidy(whole, target.source, target.output)
 
 
 def _bases(classes: Sequence[UnitClass]) -> Iterator[str]:
