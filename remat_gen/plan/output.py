@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import errno
 import os
@@ -14,7 +15,15 @@ from remat_gen.ir.header import body_hash, is_unedited, not_ours, read_header
 from remat_gen.ir.plan import parse_plan
 from remat_gen.terminal.interrupt import signals_wait
 
-__all__ = ["body_hash", "check_module", "check_plan", "plan_path", "read_header", "write_all"]
+__all__ = [
+    "body_hash",
+    "check_imports",
+    "check_module",
+    "check_plan",
+    "plan_path",
+    "read_header",
+    "write_all",
+]
 
 
 def plan_path(module: Path) -> Path:
@@ -40,6 +49,31 @@ def check_module(path: Path, source: Path, *, force: bool) -> None:
     if read_header(text) is None:
         raise UsageError(f"{path}: {not_ours(text)}; --force overwrites it")
     raise UsageError(f"{path}: was edited by hand since it was generated; --force overwrites it")
+
+
+def check_imports(text: str, source: Path, output: Path) -> None:
+    """Check that the relative imports of a model's file lead somewhere from where its copy goes.
+
+    Raises:
+        UsageError: one does not.
+    """
+    if output.resolve().parent == source.resolve().parent:
+        return
+    with contextlib.suppress(SyntaxError, ValueError):  # said where the file is loaded
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ImportFrom) and node.level and not _leads(node, output):
+                raise UsageError(
+                    f"{output}: `{ast.unparse(node)}` of {source.name} leads nowhere from there: "
+                    "write it beside the original"
+                )
+
+
+def _leads(node: ast.ImportFrom, output: Path) -> bool:
+    package = output.resolve().parents[node.level - 1]
+    words = (node.module or node.names[0].name).split(".")
+    found = package.joinpath(*words)
+    there = found.is_dir() or found.with_suffix(".py").is_file()
+    return there or (node.module is None and (package / "__init__.py").is_file())
 
 
 def check_plan(path: Path, *, force: bool) -> None:

@@ -10,7 +10,7 @@ from cli_runs import Remat
 
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.header import Header, body_hash, is_unedited, read_header
-from remat_gen.plan.output import check_module, write_all
+from remat_gen.plan.output import check_imports, check_module, write_all
 
 
 def _names(folder: Path) -> set[str]:
@@ -131,3 +131,28 @@ def test_an_unwritable_folder_is_refused(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(UsageError, match="not writable"):
         check_module(folder / "out.py", folder / "small.py", force=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "leads"),
+    [
+        ("from .layers import Layer", False),
+        ("from ..layers import Layer", True),
+        ("from . import layers", False),
+        ("from .. import layers", True),
+        ("from layers import Layer", True),
+        ("if False:\n    from .layers import Layer", True),
+    ],
+)
+def test_relative_imports_lead_somewhere(tmp_path: Path, line: str, leads: bool) -> None:
+    """The file was written without a word, and could not be imported."""
+    (tmp_path / "layers.py").touch()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    source, output = tmp_path / "one" / "model.py", tmp_path / "other" / "model_remat.py"
+    check_imports(line, source, source.with_name("model_remat.py"))
+    if leads:
+        check_imports(line, source, output)
+        return
+    with pytest.raises(UsageError, match=r"of model\.py leads nowhere from there"):
+        check_imports(line, source, output)
