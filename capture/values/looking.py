@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -143,6 +144,8 @@ class _Functions(TorchFunctionMode):
             return self._part(*args)
         if func in _TEXT:
             return self._looking.text(args[0], lambda: func(*args, **kwargs))
+        if func is F.one_hot and (count := _classes(*args, **kwargs)) >= 0:
+            return (args[0].unsqueeze(-1) == torch.arange(count, device=args[0].device)).long()
         return func(*args, **kwargs)
 
     def _item(self, tensor: Tensor) -> Any:
@@ -203,6 +206,11 @@ def positions(tensor: Tensor, rows: int) -> Tensor:
     """Return where a tensor is not 0, which is known to be in so many places."""
     found: Tensor = _aten.nonzero_static.default(tensor, size=rows)
     return found
+
+
+def _classes(_tensor: Tensor, num_classes: int = -1) -> int:
+    """Return how many classes one_hot is told of: then a trace does not look for the largest."""
+    return num_classes
 
 
 def _is_number(part: object) -> bool:

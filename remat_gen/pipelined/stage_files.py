@@ -82,10 +82,16 @@ def _refuse_other_inputs(
     taken: Sequence[torch.Tensor],
     inputs: str,
 ) -> None:
-    if [*map(layout_of, handed)] != [*map(layout_of, taken)]:
+    given, wanted = [*map(layout_of, taken)], [*map(layout_of, handed)]
+    if given != wanted:
         made = _told(taken) if taken else "nothing by position, as it is handed on: return a tuple"
+        mending = ""
+        if given[: len(wanted)] == wanted and wanted:
+            mending = "; what is not the stage's before is given by keyword, as (tuple, dict)"
+        elif any("strides" in words for words in wanted):
+            mending = "; let the stage return its contiguous()"
         raise UsageError(
-            f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {made}"
+            f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {made}{mending}"
         )
     if not all(t.requires_grad for t in taken if t.is_floating_point()):
         raise UsageError(

@@ -226,3 +226,18 @@ def test_a_condition_varies_with_the_batch(tmp_path: Path) -> None:
     found = trace_loaded(load(path, None, None, "cpu"), None)
     assert [length.minimum for length in found.graph.lengths] == [1]
     assert [o.target for o in found.graph.operations].count(CHECK) == 1
+
+
+def test_one_hot_is_no_look_where_a_cache_is_filled(tmp_path: Path) -> None:
+    """Forward runs for real for the cache, and one_hot looks for its largest value there."""
+    init = "self.lin = nn.Linear(8, 4)\nself.tables = {}"
+    forward = (
+        "if x.shape[1] not in self.tables:\n"
+        "    self.tables[x.shape[1]] = torch.arange(4.0)\n"
+        "rows = F.one_hot((x[:, 0] > 0).long(), 4)\n"
+        "return (self.lin(x) * rows + self.tables[x.shape[1]]).sum()"
+    )
+    assert traced(tmp_path, source(init, forward)).graph.operations
+    guessed = forward.replace(".long(), 4)", ".long())").replace("* rows", "* rows.sum()")
+    with pytest.raises(TraceError, match="keep it a tensor"):
+        traced(tmp_path, source(init, guessed))

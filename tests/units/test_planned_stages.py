@@ -242,6 +242,16 @@ def test_refusals(folder: Path, options: dict[str, Any], words: str) -> None:
             r"stage_inputs\(1, 2\) makes nothing by position, as it is handed on: return a tuple",
         ),
         (
+            "(tokens if stage == 0 else stream,), {",
+            "((tokens,) if stage == 0 else (stream, tokens)), {} and {",
+            r"int64\[4, 64\] on cpu; what is not the stage's before is given by keyword, as",
+        ),
+        (
+            "x = self.embed(x)",
+            "x = self.embed(x).mT.contiguous().mT",
+            r"strides .*; let the stage return its contiguous\(\)",
+        ),
+        (
             "x = self.embed(x)",
             "raise ValueError('no')",
             r"gpt.py:\d+: build_stage\(0, 2\) on stage_inputs\(0, 2\) failed: ValueError: no",
