@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -17,9 +17,16 @@ from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
 from remat_gen.terminal.progress import Step
-from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.compare import Comparison, Match, compare_step, compare_steps
 from remat_gen.verification.noise import GRADIENTS, larger, noise_of_errors
-from remat_gen.verification.outcome import Outcome, State, in_double, run_steps
+from remat_gen.verification.outcome import (
+    EVALUATION,
+    Outcome,
+    State,
+    evaluate,
+    in_double,
+    run_steps,
+)
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
 from remat_gen.verification.peak import PeakMeasurement, model_peak
 from remat_gen.verification.planned_kernels import planned_kernels
@@ -79,6 +86,11 @@ class _Subject:
         given = self.args, self.kwargs
         with kernels, self.as_computed(model) as computed:
             return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
+
+    def evaluated(self, model: nn.Module) -> Outcome:
+        """Run a forward in evaluation mode."""
+        with self.as_computed(model) as computed:
+            return evaluate(computed, self.state, self.args, self.kwargs, seed=self.seed)
 
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
@@ -146,7 +158,8 @@ def verify_models(
 ) -> Report:
     """Run two training steps of both models from one state and seed, and compare.
 
-    Compared are outputs, gradients, buffers, inputs and random streams after each step; the
+    Compared are outputs, gradients, buffers, inputs and random streams after each step, and what
+    both return in evaluation, which the report has where it differs; the
     planned model's activation peak is measured and held against budget and prediction (one from
     `modelled` costs is shown, not judged; less than predicted is right where the eager rest
     `varies`). With `time_steps` the steps are timed in that many pairs; both run such steps as are
@@ -177,6 +190,9 @@ def verify_models(
     )
     with kept_generators(), told_free(planned, 0):
         report = _verify(original, planned, subject, time_steps, report)
+        if report.comparisons:
+            unlike = tuple(_unlike_in_evaluation(original, planned, subject))
+            report = replace(report, comparisons=(*report.comparisons, *unlike))
         if not smaller or not report.comparisons:
             return report
         subject.tell(5)
@@ -185,6 +201,27 @@ def verify_models(
             (step.name, _smaller(original, planned, subject, step, report)) for step in smaller
         )
         return replace(report, smaller=tuple(judged))
+
+
+def _unlike_in_evaluation(
+    original: nn.Module, planned: nn.Module, subject: _Subject
+) -> Iterator[Comparison]:
+    """Yield what the planned model returns otherwise in evaluation, if the original repeats itself.
+
+    Both run the same forward there, which the generated file may have got in the way of.
+    """
+    try:
+        wanted, again = (subject.evaluated(original) for _ in range(2))
+    except Exception:  # a model's own: it may be for training alone
+        return
+    try:
+        found = subject.evaluated(planned)
+    except _STEP_ERRORS as error:
+        yield Comparison(EVALUATION, "forward", Match.DIFFERENT, detail=_reason(error))
+        return
+    steady = all(c.match is Match.BITWISE for _, c in compare_step(1, wanted, again, {}))
+    compared = compare_step(1, wanted, found, {}) if steady else ()
+    yield from (c for _, c in compared if c.match is not Match.BITWISE)
 
 
 def _smaller(

@@ -19,6 +19,7 @@ from remat_gen.verification.step import clear_gradients, leaves_of, structure_of
 
 # (kind, name) of each thing, in an order that does not depend on the model's code.
 Outcome: TypeAlias = Mapping[tuple[str, str], object]
+EVALUATION = "evaluation"  # the kind of what a model returns in that mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,22 @@ def run_steps(
     return outcomes
 
 
+def evaluate(
+    model: nn.Module, state: State, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int
+) -> Outcome:
+    """Run a forward in evaluation mode from a given state and seed; the mode is training behind."""
+    args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
+    state.restore(model)
+    model.eval()
+    try:
+        with first_step_undone(model, state.filled), torch.no_grad():
+            torch.manual_seed(seed)
+            outputs = model(*args, **kwargs)
+            return {(EVALUATION, name): leaf for name, leaf in _outputs(outputs)}
+    finally:
+        model.train()
+
+
 def repeat_step(
     model: nn.Module,
     state: State,
@@ -172,9 +189,8 @@ def in_double(value: Any) -> Any:
 def _observe(
     model: nn.Module, outputs: object, inputs: object
 ) -> Iterator[tuple[tuple[str, str], object]]:
-    yield ("outputs", "structure"), structure_of(outputs)
-    for i, output in enumerate(leaves_of(outputs)):
-        yield ("outputs", f"output {i}"), _copy_leaf(output)
+    for name, output in _outputs(outputs):
+        yield ("outputs", name), output
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield ("gradients", name), _copy_leaf(parameter.grad)
     for i, leaf in enumerate(leaves_of(inputs)):
@@ -187,6 +203,12 @@ def _observe(
     for kind in reversed(KINDS):
         for device, state in kind.rng_states():
             yield ("random state", device), state
+
+
+def _outputs(outputs: object) -> Iterator[tuple[str, object]]:
+    yield "structure", structure_of(outputs)
+    for i, output in enumerate(leaves_of(outputs)):
+        yield f"output {i}", _copy_leaf(output)
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from remat_gen.verification.compare import NOISE_FACTOR, Comparison, Match
+from remat_gen.verification.outcome import EVALUATION
 from remat_gen.verification.paired_times import TimeRatio
 from remat_gen.verification.peak import PeakMeasurement
 
@@ -112,7 +113,10 @@ class Report:
 
 
 # The kinds of results that are compared, in the order in which they are shown.
-_KINDS = ("outputs", "gradients", "input gradients", "buffers", "inputs", "random state")
+_KINDS = (
+    *("outputs", "gradients", "input gradients", "buffers", "inputs", "random state"),
+    EVALUATION,
+)
 
 
 def _summary(kind: str, comparisons: list[Comparison]) -> Row:

@@ -111,6 +111,19 @@ class ForgetsGradients(Net):
         return super().forward(x)
 
 
+class OtherInEvaluation(Net):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        found = super().forward(x)
+        return found if self.training else {**found, "y": found["y"] + 1}
+
+
+class RaisesInEvaluation(Net):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        if not self.training:
+            raise TypeError("fetch() missing 2 arguments")
+        return super().forward(x)
+
+
 class OtherStructure(Net):
     def forward(self, x: Tensor) -> Any:
         return tuple(super().forward(x).values())
@@ -235,6 +248,8 @@ def test_right_models_pass_to_the_bit(planned: type[Net]) -> None:
         (NoInputGradient, ["input gradients"]),
         (Raises, ["planned model"]),
         (OtherState, ["planned model"]),
+        (OtherInEvaluation, ["evaluation"]),
+        (RaisesInEvaluation, ["evaluation"]),
     ],
 )
 def test_each_mistake_is_found_where_it_is(planned: type[Net], found: list[str]) -> None:
@@ -374,3 +389,8 @@ def test_a_smaller_batch_that_neither_can_take_is_not_judged() -> None:
     assert failing(report) == []
     assert report.rows()[-1].result == "not compared"
     assert "IndexError" in report.rows()[-1].detail
+
+
+def test_a_model_for_training_alone_is_not_judged_in_evaluation() -> None:
+    report = verify(OtherInEvaluation, RaisesInEvaluation)
+    assert report.ok and report.bitwise
