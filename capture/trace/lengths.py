@@ -76,7 +76,8 @@ def _common_dims(call: Call) -> list[tuple[str, int]]:
 
     The last one of numbers that are no integers is their features.
     """
-    tensors = [leaf for leaf in call.leaves if isinstance(leaf.value, torch.Tensor)]
+    leaves = (leaf for leaf in call.leaves if not leaf.fixed)
+    tensors = [leaf for leaf in leaves if isinstance(leaf.value, torch.Tensor)]
     shapes = {
         t.path: [*t.value.shape[: -1 if t.value.is_floating_point() else None]] for t in tensors
     }
