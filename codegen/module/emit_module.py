@@ -52,8 +52,8 @@ from remat_gen.solver.compiled.parts import Part
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
-_CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 ATEN = "aten = torch.ops.aten"
+_CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
 _TURNS = "\n    turns = "  # in one whose gradients leave in several turns
 
 
@@ -295,7 +295,7 @@ def _merge(
 
 def without_signature(planned: str, forward: ForwardText) -> str:
     """Return a planned forward without what the user wrote of it."""
-    return planned.replace(forward.parameters, "").replace(forward.returns, "")
+    return planned.replace(f"({forward.parameters}){forward.returns}:", "", 1)
 
 
 def _subclass(name: str, planned: str) -> str:

@@ -78,7 +78,7 @@ class Ours:
         """
         clashes = list(self._clashes(source, namespace, names))
         fixed = {*_FIXED, *_called(self.planned)}
-        known = names | self._imported().keys() | _assigned(self.after).keys()
+        known = names | self._bound().keys()
         calls = {*re.findall(r"(?<![.\w])(\w+)[(\[]", self.planned)}  # else a variable of its own
         if stays := [n for n in clashes if n in fixed and (n in known or n in calls)]:
             raise UsageError(
@@ -87,7 +87,7 @@ class Ours:
             )
         if not clashes:
             return self
-        taken = {*names, *namespace, *names_bound(source), *self._imported(), *dir(builtins)}
+        taken = {*namespace, *names_bound(source), *known, *dir(builtins)}
         new = {name: _free(name, taken) for name in clashes}
         renaming = _Renaming(new)
         own = [cst.parse_module(text).visit(renaming).code for text in (self.after, *self.parts)]
@@ -95,23 +95,24 @@ class Ours:
         imports = [_renamed_import(line, new) for line in self.imports]
         return Ours((*imports, *python), own[0], own[1:], self.planned)
 
-    def _imported(self) -> dict[str, str]:
-        lines = (bindings(line) for line in self.imports)
-        return {name: path for found in lines for name, path in found.items()}
+    def _bound(self) -> dict[str, str]:
+        """Return what the imports and `after` bind, by what."""
+        name, _, path = self.after.partition(" = ")
+        return {name: path} | bindings("\n".join(self.imports))
 
     def _clashes(
         self, source: str, namespace: Mapping[str, object], names: set[str]
     ) -> Iterator[str]:
         """Yield the names that the user's file has for something else, before or as it runs."""
-        imported, written = {**self._imported(), **_assigned(self.after)}, bindings(source)
+        bound, written = self._bound(), bindings(source)
         called = _called("\n".join(self.parts))
         users = {name for name in (*names_bound(source), *namespace) if name[:2] != "__"}
-        for name in sorted(users | imported.keys()):
+        for name in sorted(users | bound.keys()):
             there = name in namespace
             if name in names:
                 yield name
-            elif name in imported and name in users:
-                path = imported[name]
+            elif name in bound and name in users:
+                path = bound[name]
                 same = namespace[name] is _found(path) if there else written.get(name) == path
                 yield from [name] * (not same)
             elif name in called and hasattr(builtins, name) and name in users:
@@ -122,11 +123,6 @@ class Ours:
 def _called(text: str) -> set[str]:
     """Return the words of a text that may be names: neither attributes nor comments."""
     return set(re.findall(r"(?<![.\w])[^\W\d]\w*", re.sub("#.*", "", text)))
-
-
-def _assigned(line: str) -> dict[str, str]:
-    name, _, path = line.partition(" = ")
-    return {name: path}
 
 
 def _found(path: str) -> object:

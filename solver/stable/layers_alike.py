@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, permutations
+from math import inf
 
 from remat_gen.solver.contest.contest import Contest, Entry
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.replay import IllegalScheduleError, Replay
-from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.replay import IllegalScheduleError
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.stable.committed_schedule import Committed
@@ -41,11 +41,14 @@ _FEWEST = 3  # layers; a pair of them is no row
 
 @dataclass(frozen=True)
 class LayersAlike:
-    """Schedules of a subject whose layers are more alike than those of a contest's best."""
+    """Schedules of a subject whose layers are more alike than those of a contest's best.
+
+    `judged` has peak and time of the programs replayed for it, None where one cannot run.
+    """
 
     subject: Subject
     effort: Effort
-    judged: dict[Program, tuple[Schedule, Replay] | None] = field(default_factory=dict)
+    judged: dict[Program, tuple[int, float] | None] = field(default_factory=dict)
 
     def kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is.
@@ -118,27 +121,27 @@ class LayersAlike:
         self, strategy: str, programs: Iterable[Program], budget_bytes: int, limit_us: float
     ) -> Entry | None:
         """Return the quickest program that fits; none is replayed whose runs alone take longer."""
-        found = None
+        found: Program | None = None
         for program in sorted(dict.fromkeys(programs), key=self._runs_us):
             if self._runs_us(program) > limit_us:
                 break
-            judged = self._judged(program)
-            if judged is not None and judged[1].peak_bytes <= budget_bytes:
-                schedule, replayed = judged
-                if replayed.time_us <= limit_us and (found is None or replayed.time_us < limit_us):
-                    found, limit_us = Entry(strategy, program, schedule, replayed), replayed.time_us
-        return found
+            peak_bytes, time_us = self._judged(program) or (inf, inf)
+            quicker = time_us < limit_us or (found is None and time_us == limit_us)
+            if peak_bytes <= budget_bytes and quicker:
+                found, limit_us = program, time_us
+        return None if found is None else Entry(strategy, found, *self.subject.judge(found))
 
     def _made(self, row: _Row, way: Source) -> Program:
         """Return the program of a way."""
         return prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
 
-    def _judged(self, program: Program) -> tuple[Schedule, Replay] | None:
-        """Return a program's schedule and figures; None where its re-runs cannot stand there."""
+    def _judged(self, program: Program) -> tuple[int, float] | None:
+        """Return a program's peak and time; None where its re-runs cannot stand there."""
         if program not in self.judged:
             self.judged[program] = None
             with suppress(IllegalScheduleError):
-                self.judged[program] = self.subject.judge(program)
+                _, replayed = self.subject.judge(program)
+                self.judged[program] = replayed.peak_bytes, replayed.time_us
         return self.judged[program]
 
     def _runs_us(self, program: Program) -> float:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from cli_runs import Remat
+from rich.console import Console
 
 import remat_gen
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.best_batch.batch_steps import BatchSteps, between
-from remat_gen.best_batch.fitting import fit_file, looked_at
+from remat_gen.best_batch.fit_text import fit_table
+from remat_gen.best_batch.fitting import Fit, Row, fit_file, looked_at
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.profile.calibrate import target_text
@@ -177,3 +179,13 @@ def test_batches_of_few_digits() -> None:
     found = list(looked_at(1, 70))
     assert found[:16] == list(range(1, 17))
     assert found[16:] == [*range(18, 32, 2), *range(32, 64, 4), 64]
+
+
+def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a log, which is no terminal, peaks ended in an ellipsis."""
+    wide = Row(1024, 1000 * 2**20, 1000 * 2**20, 1.0, 1000 * 2**20, 999.4)
+    out = Row(1152, 1000 * 2**20, 1000 * 2**20, 1.0, None, None)
+    found = Fit("Net", "cpu", "1GB", (wide, out), wide, wide, wide)
+    Console(width=80).print(fit_table(found))
+    printed = capsys.readouterr().out
+    assert "…" not in printed and "*1024" in printed and "does not fit" in printed
