@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from remat_gen.capture.observe.as_good import as_good
 from remat_gen.capture.observe.assumed import File, describe, fetch
 from remat_gen.capture.observe.outputs import name_places, places_of
-from remat_gen.capture.observe.recorder import Recorder
+from remat_gen.capture.observe.recorder import Recorder, unheard
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import is_users
@@ -321,6 +321,10 @@ class _Operations(TorchDispatchMode):
         """Note an operation, and run it; what fakes ask each other for depends on their caches."""
         if getattr(func, "namespace", "") == "prim":
             return func(*args, **(kwargs or {}))
+        with unheard() if _is_torchs(func, types) else contextlib.nullcontext():
+            return self._noted(func, args, kwargs or {})
+
+    def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
         self.places += places_of(leaves)
         self.found.append((str(func), *(self._said(leaf, func) for leaf in leaves)))
@@ -331,7 +335,7 @@ class _Operations(TorchDispatchMode):
         constants = [self.constants[id(leaf)] for leaf in leaves if id(leaf) in self.constants]
         if constants:
             self._refuse_write(func, args)
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         made = pytree.tree_leaves(result)
         name_places({(len(self.found), i): tensor for i, tensor in enumerate(made)})
         if constants and any(returned.alias_info for returned in func._schema.returns):
@@ -359,6 +363,11 @@ class _Operations(TorchDispatchMode):
                     f"forward writes into {_name(self.constants[id(value)][1])}, a tensor that is "
                     "no buffer, which a planned forward would not do: register it as a buffer"
                 )
+
+
+def _is_torchs(func: Any, types: Collection[type]) -> bool:
+    """Tell whether an operator runs no code but torch's."""
+    return getattr(func, "namespace", "") == "aten" and set(types) <= {FakeTensor}
 
 
 def _users_line() -> str:

@@ -46,8 +46,3 @@ def libraries_are_loaded() -> None:
     counted = "triton" in sys.modules
     if _Libraries.left_alone and not gc.get_freeze_count() and not counted:
         gc.freeze()
-
-
-def frozen_by_others() -> bool:
-    """Tell whether somebody else keeps objects out of searches, which is not ours to undo."""
-    return not _Libraries.left_alone and gc.get_freeze_count() > 0

@@ -65,7 +65,7 @@ class Notes(TorchDispatchMode):
         """Note an operation, and run it."""
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
         position = len(self.found)
-        self._note(str(func), (str(structure), torch.is_grad_enabled()), leaves)
+        self._note(str(func), (structure, torch.is_grad_enabled()), leaves)
         results = func(*args, **(kwargs or {}))
         for i, result in enumerate(pytree.tree_leaves(results)):
             if isinstance(result, torch.Tensor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.classes.arrange import BlockClass
@@ -270,5 +270,5 @@ def without_companions(names: Iterable[str]) -> list[str]:
     ]
 
 
-def _targets(statement: Statement) -> list[Mark]:
+def _targets(statement: Statement) -> Sequence[Mark]:
     return find(statement.keeps or assigned(statement.text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.expressions.marks import Mark, find
@@ -76,7 +76,8 @@ def _rows(body: Body) -> Iterator[list[Mark] | None]:
     """Yield what is kept in each line of a body, what is freed after all else; None if not run."""
     for function in (body.forward, body.backward):
         lines = function.statements
-        marks = [find(s.text + s.again) if s.runs_in(body.block) else None for s in lines]
+        marks: list[Sequence[Mark] | None] = []
+        marks += (find(s.text + s.again) if s.runs_in(body.block) else None for s in lines)
         marks += map(find, function.returns.values())
         marks += [[m for m, _ in s.frees] if s.runs_in(body.block) else None for s in lines]
         for row in marks:

@@ -12,6 +12,7 @@ the same work must read the same. A mark is `⟦kind:owner:name⟧`, with charac
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,9 +81,10 @@ def written(size: Size | int) -> str:
     return write(size, lambda name: str(length(name)))
 
 
-def find(text: str) -> list[Mark]:
+@functools.lru_cache(1 << 15)  # each statement is asked many times
+def find(text: str) -> tuple[Mark, ...]:
     """Return the marks in a text, in order, with repetitions."""
-    return [Mark(kind, int(owner), name) for kind, owner, name in MARK.findall(text)]
+    return tuple(Mark(kind, int(owner), name) for kind, owner, name in MARK.findall(text))
 
 
 def assigned(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -172,10 +172,10 @@ class ForwardWriter:
         used.update(mark.name for o in outputs for mark in self._marks(o) if mark.kind == "length")
         return [length for length in self.traced.graph.lengths if length.name in used]
 
-    def _marks(self, output: Output) -> list[Mark]:
+    def _marks(self, output: Output) -> Sequence[Mark]:
         """Return the marks in what stands for an output that is none of the last block's."""
         if output.tensor is None or not self.traced.graph.storage_of(output.tensor).kind.outside:
-            return []
+            return ()
         return find(Expressions(self.traced.graph, _nowhere).tensor(output.tensor))
 
     def _length_names(self, taken: set[str]) -> dict[str, str]:

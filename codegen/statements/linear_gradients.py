@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from remat_gen.codegen.statements.lifetimes import moments
-from remat_gen.ir.graph import Graph, Operation, Ref
+from remat_gen.ir.graph import Graph, Operation, Ref, View
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Free, Run, Schedule
@@ -52,9 +52,11 @@ def linear_gradients(graph: Graph, problem: Problem, schedule: Schedule) -> dict
     spare = _spare_bytes(problem, schedule)
     found: dict[int, Gradients] = {}
     refused = set()
+    views = {view.tensor: view for view in graph.views}
     for steps in _runs(schedule):
+        products = [_product(graph, views, graph.operations[p]) for _, p, _ in steps]
         for length in (3, 2):
-            group = _group(graph, steps[:length])
+            group = _group(steps[:length], products[:length])
             if group is None:
                 continue
             if not _fits(problem, spare, steps[:length]):
@@ -89,8 +91,7 @@ def _runs(schedule: Schedule) -> Iterator[Sequence[_Step]]:
             yield from (steps[i : i + 3] for i in range(len(steps)))
 
 
-def _group(graph: Graph, steps: Sequence[_Step]) -> Gradients | None:
-    products = [_product(graph, graph.operations[p]) for _, p, _ in steps]
+def _group(steps: Sequence[_Step], products: Sequence[_Product | None]) -> Gradients | None:
     known = [product for product in products if product]
     function = _FUNCTIONS.get(tuple(product.gives for product in known))
     if function is None or len(known) < len(steps) or len({p.d_y for p in known}) > 1:
@@ -101,7 +102,7 @@ def _group(graph: Graph, steps: Sequence[_Step]) -> Gradients | None:
     return Gradients(function, tuple(p for _, p, _ in steps), steps[-1][0], rows, weight)
 
 
-def _product(graph: Graph, operation: Operation) -> _Product | None:
+def _product(graph: Graph, views: Mapping[str, View], operation: Operation) -> _Product | None:
     """Return which gradient of a linear layer an operation may be."""
     first, *rest = operation.args or (None,)
     if not isinstance(first, Ref) or not operation.single or operation.kwargs:
@@ -110,7 +111,7 @@ def _product(graph: Graph, operation: Operation) -> _Product | None:
         return _Product("bias", _matrix(graph, first.name), {})
     if operation.target != "aten.mm.default" or not isinstance(rest[0], Ref):
         return None
-    view = next((v for v in graph.views if v.tensor == first.name), None)
+    view = views.get(first.name)
     if view and view.target == "aten.t.default":
         tensors = {"d_y": view.base, "x": rest[0].name}
         return _Product("weight", _matrix(graph, view.base), tensors)

@@ -39,7 +39,7 @@ class Statement:
 
     def marks(self) -> list[Mark]:
         """Return the marks in order of appearance, with repetitions; what is freed comes last."""
-        return find(self.text + self.again) + [mark for mark, _ in self.frees]
+        return [*find(self.text + self.again), *(mark for mark, _ in self.frees)]
 
     @property
     def verb(self) -> str:

@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.process.garbage import frozen_by_others
 from remat_gen.capture.profile.memory_events import MemoryEvent, recorded_memory
 from remat_gen.verification.step import clear_gradients, training_step
 
@@ -135,10 +134,11 @@ def _activation_peak_of_counts(
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
     """Collect once, then only when asked, and then only what is new: torch alone takes 0.2 s."""
-    was_enabled, was_frozen = gc.isenabled(), frozen_by_others()
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
     gc.disable()
-    gc.freeze()
+    if not was_frozen:
+        gc.freeze()
     try:
         yield
     finally:

@@ -148,12 +148,13 @@ class _Search:
     def _stages(self, work: int, *, in_blocks: bool) -> None:
         """Solve by stages; where that ends open, also in the last plan's order.
 
-        That finds schedules where the order that all schedules have in common says too little.
+        That finds schedules where the order that all schedules have in common says too little; it
+        bounds none.
         """
         order = first_runs(self.graph, in_blocks=in_blocks)
         staged = self._staged(order, work)
         self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
-        if staged.plan is None or self._closed():
+        if staged.plan is None or self._closed() or not self.in_blocks:
             return
         in_order = order.in_order(sequence_of(order, staged.plan))
         self._staged(in_order, work // IN_ORDER, easy=True)
