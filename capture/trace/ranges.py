@@ -18,12 +18,14 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from remat_gen.capture.refuse.places import place_of
+from remat_gen.capture.values import looking
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.size import Length
 
 _Guard: TypeAlias = Any  # torch.fx.experimental.symbolic_shapes.ShapeGuard
 _KERNEL_CHOICES = frozenset({"conv"})  # functions of torch._subclasses.fake_impls
 _OPERATORS = frozenset({"run_node", "functional_call"})  # of torch, below which C++ decides
+_LOOKS = looking.__file__  # stands before each operator where Dynamo does not trace
 _PLACE = re.compile(r"([^\s/]+):(\d+) in ")
 
 
@@ -121,7 +123,8 @@ def _picks_a_kernel(guard: _Guard) -> bool:
 
 
 def _is_of_an_operator(guard: _Guard) -> bool:
-    return getattr(guard.sloc.framework_loc, "name", "") in _OPERATORS
+    frame = guard.sloc.framework_loc
+    return getattr(frame, "name", "") in _OPERATORS or getattr(frame, "filename", "") == _LOOKS
 
 
 def _pinned(length: Length, guard: _Guard) -> TraceError:

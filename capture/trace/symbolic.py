@@ -75,15 +75,12 @@ def trace_lengths(
     Raises:
         TraceError: it cannot be traced so, or is right for the example's lengths alone.
     """
-    fakes = fakes_of(call, lengths)
     args, kwargs = marked(call, lengths)
     shapes_config: Any = torch.fx.experimental._config
-    with (
-        shapes_config.patch(backed_size_oblivious=True),
-        _all_guards(),
-        _state_in(model, fakes.mode),
-    ):
-        joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
+    with shapes_config.patch(backed_size_oblivious=True), _all_guards():
+        fakes = fakes_of(call, lengths)  # told so, or a length would be taken for 2 at least
+        with _state_in(model, fakes.mode):
+            joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
     squeezes = fakes.are_parts or squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env

@@ -1,8 +1,9 @@
-"""A text that must be one of a few."""
+"""Texts that must be one of a few, and lists of texts."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 from remat_gen.ir.errors import UsageError
 
 Choice = TypeVar("Choice", bound=Enum)
+_COMMA = re.compile(r",\s*(?![^\[]*\])")  # of a list, not inside of a key
 
 
 def chosen(kind: type[Choice], key: str, text: str) -> Choice:
@@ -28,3 +30,9 @@ def suggestion(text: str, known: Iterable[str]) -> str:
     """Return `; did you mean …?` with the nearest of what is known, or nothing."""
     close = difflib.get_close_matches(text, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def several(texts: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the texts of an option that may be repeated, each once: commas do as well."""
+    parts = (part.strip() for text in texts or () for part in _COMMA.split(text))
+    return tuple(dict.fromkeys(filter(None, parts)))

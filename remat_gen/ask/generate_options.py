@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remat_gen.ask.budget import Budget, Optimizer
-from remat_gen.ask.choice import chosen
+from remat_gen.ask.choice import chosen, several
 from remat_gen.ask.pin_patterns import make_pins
 from remat_gen.ask.request import (
     DeviceMemory,
@@ -83,8 +83,8 @@ class GenerateOptions:
             target=self.target or "",
             strategy=chosen(Strategy, "strategy", self.strategy),
             effort=chosen(Effort, "effort", self.effort),
-            dynamic=make_dynamic(self.dynamic, static=self.static),
-            pins=make_pins(self.keep, self.recompute),
+            dynamic=make_dynamic(several(self.dynamic), static=self.static),
+            pins=make_pins(several(self.keep), several(self.recompute)),
             force=self.force,
             reprofile=self.reprofile,
             fresh=self.fresh,
@@ -134,7 +134,7 @@ class GenerateOptions:
         clash = [option for option, value in others.items() if value]
         if self.fix and clash:
             raise UsageError(f"--fix and {clash[0]} exclude each other; give one of them")
-        return tuple(dict.fromkeys(self.fix or ()))
+        return several(self.fix)
 
     def _units(self) -> tuple[str, ...]:
         """Return the patterns of units, each once.
@@ -154,7 +154,7 @@ class GenerateOptions:
             raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")
         if self.fsdp is not None and not self.units:
             raise UsageError("--fsdp needs --units: the submodules that fully_shard is called on")
-        patterns = tuple(dict.fromkeys(self.units or ()))
+        patterns = several(self.units)
         if "auto" in patterns and len(patterns) > 1:
             raise UsageError("--units auto finds all units: give it alone")
         return patterns

@@ -85,7 +85,7 @@ BatchOption = Annotated[
 ]
 DynamicOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0. Repeatable."),
+    typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0,y:0."),
 ]
 FixOption = Annotated[
     list[str] | None,

@@ -45,6 +45,44 @@ def test_one_row_runs_as_eager_does() -> None:
         assert_as_eager(planned, 1)
 
 
+ASKS = {
+    "one": "x.shape[0] == 1",
+    "one or none": "y.flatten().shape[0] <= 32",
+    "more than one": "not x.shape[0] > 1",
+}
+
+
+@pytest.mark.parametrize("asks", ASKS.values(), ids=ASKS)
+@pytest.mark.parametrize("looks", [True, False])
+def test_what_forward_asks_of_one_row_is_no_kernels_question(asks: str, *, looks: bool) -> None:
+    """Where it looks at values Dynamo does not trace, and torch had taken two for the least."""
+    look = "if y.sum().item() > 1e9:\n            raise ValueError\n        " if looks else ""
+    body = (
+        f"y = self.up(x)\n        {look}y = y * 3 if {asks} else y\n        y = self.down(y.sin())"
+    )
+    planned = varying(
+        SOURCE.replace("y = self.down(self.up(x).sin())", body).replace(".squeeze()", "")
+    )
+    assert str(planned.length) == "2 <= batch <= 6"
+    assert_as_eager(planned, 2)
+    with pytest.warns(UserWarning, match=r"right from 2 on; 1 runs by forward_eager, unplanned"):
+        assert_as_eager(planned, 1)
+
+
+def test_what_kernels_ask_of_one_row_is_right_beside_looks_too() -> None:
+    look = "y = self.up(x)\n        if y.sum().item() > 1e9:\n            raise ValueError"
+    turned = (
+        "y = self.down(y.view(-1, 4, 8).transpose(0, 1).reshape(4, -1).T.reshape(-1, 32).sin())"
+    )
+    source = SOURCE.replace(
+        "y = self.down(self.up(x).sin()).squeeze()", f"{look}\n        {turned}"
+    )
+    planned = varying(source)
+    assert str(planned.length) == "batch <= 6"
+    for number in (6, 2, 1):
+        assert_as_eager(planned, number)
+
+
 def test_rows_of_longer_ones_may_be_fewer() -> None:
     planned = varying(SHIFTED)
     assert str(planned.length) == "2 <= batch <= 6"

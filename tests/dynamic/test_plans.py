@@ -10,6 +10,8 @@ from varying_models import OPEN_ENDED, one_line
 
 import remat_gen
 from remat_gen.ask.budget import parse_budget
+from remat_gen.ask.generate_options import GenerateOptions
+from remat_gen.ask.pin_patterns import make_pins
 from remat_gen.ask.request import Request, Strategy, make_dynamic
 from remat_gen.capture.profile.roofline import NOMINAL_CPU, roofline_us
 from remat_gen.ir.costs import Cost, Costs
@@ -117,6 +119,17 @@ def test_it_says_why_no_batch_was_found(
     (line,) = (line for line in summary_lines(made) if line.startswith("inputs"))
     assert re.search(f"as in the example only: .*{words}", line)
     assert made.plan.dynamic == ()
+
+
+def test_lists_may_have_commas() -> None:
+    text = ["b:0, a:1", "a:1", "x['c, d']:0"]
+    options = GenerateOptions(budget="1MB", dynamic=text, fix=text, keep=text, recompute=text)
+    request = options.request(Path("net.py"), None)
+    given = ("b:0", "a:1", "x['c, d']:0")
+    assert request.dynamic == request.fix == given
+    assert request.pins == make_pins(given, given)
+    units = GenerateOptions(budget="1MB", units=["h.*,ln"]).request(Path("net.py"), None).units
+    assert units == ("h.*", "ln")
 
 
 def test_both_options_exclude_each_other() -> None:
