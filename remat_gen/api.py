@@ -11,7 +11,8 @@ Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,27 @@ if TYPE_CHECKING:
     from remat_gen.verification.report import Report
 
 
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Run what plans and compares steps as a step runs: with gradients, and outside of autocast.
+
+    Raises:
+        UsageError: the caller's own autocast would be traced, and no step be told of it.
+    """
+    import torch
+
+    from remat_gen.capture.device.kinds import TYPES
+
+    if any(torch.is_autocast_enabled(kind) for kind in TYPES):
+        raise UsageError(
+            "called inside of torch.autocast: call it outside, and let the model's file say what "
+            "a step runs in, by a function step_context() that returns the autocast"
+        )
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        yield
+
+
+@_plainly()
 def generate(
     model: str | Path | nn.Module,
     inputs: object = None,
@@ -128,6 +150,7 @@ def generate(
         return run(request, progress, live)
 
 
+@_plainly()
 def generate_stages(
     model: str | Path,
     *,
@@ -187,6 +210,7 @@ def check(path: str | Path, model: nn.Module | None = None, inputs: object = Non
     return check_file(Path(path), _given(model, inputs))
 
 
+@_plainly()
 def verify(
     path: str | Path, model: nn.Module | None = None, inputs: object = None, *, time_steps: int = 0
 ) -> Report:
@@ -212,6 +236,7 @@ def diff(old: str | Path, new: str | Path) -> Difference:
     return difference(read_named_plan(str(old)), read_named_plan(str(new)))
 
 
+@_plainly()
 def sweep(
     model: str | Path | nn.Module,
     inputs: object = None,
@@ -255,9 +280,12 @@ def sweep(
     )
     work = chosen(Effort, "effort", effort)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        return sweep_file(source, strategies, points=points, effort=work, progress=progress)
+        return sweep_file(
+            source, _several(strategies) or (), points=points, effort=work, progress=progress
+        )
 
 
+@_plainly()
 def fit(
     model: str | Path | nn.Module,
     inputs: object = None,

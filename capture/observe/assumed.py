@@ -118,9 +118,9 @@ def rows_of(table: Mapping[str, Any], modules: Iterable[str]) -> dict[str, Any]:
     rows = [(path, row) for paths, row in table.items() for path in paths.split(" | ")]
     for path, row in sorted(rows, key=lambda row: -row[0].count("*")):
         head, star, tail = path.rpartition("*")
-        indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+")
-        paths = [name + tail for name in modules if indexed.fullmatch(name)] if star else [path]
-        found |= dict.fromkeys(paths, row)
+        indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+(?![^.])")
+        owners = filter(None, map(indexed.match, modules)) if star else ()  # also of what is inside
+        found |= dict.fromkeys([owner[0] + tail for owner in owners] if star else [path], row)
     return found
 
 

@@ -7,6 +7,7 @@ hand to each other. A unit runs once more in backward, for its gradients.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -21,6 +22,14 @@ from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
+
+
+class UnfitUnitError(TraceError):
+    """What is at `paths` can be no unit, though others may: the step as a whole tells so."""
+
+    def __init__(self, message: str, *paths: str) -> None:
+        super().__init__(message)
+        self.paths = paths
 
 
 class Phase(NamedTuple):
@@ -139,6 +148,13 @@ class _Call:
                 values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
         finally:
             self.step.running.remove(self.path)
+        now, structure = pytree.tree_flatten((args, kwargs))
+        if structure != self.structure or any(map(operator.is_not, now, leaves)):
+            raise UnfitUnitError(
+                f"--units: {self.path} changes a list or dict that it is given, which a planned "
+                "unit would not: let it return what is new, or name what is around it",
+                self.path,
+            )
         found = [value for value in values if _is_tensor(value)]
         if not found:
             raise TraceError(f"--units: {self.path} returns no tensor")

@@ -32,7 +32,7 @@ from remat_gen.ir.graph import (
 from remat_gen.ir.paths import Layers
 
 ENTER, LEAVE = "remat.enter", "remat.leave"
-_EAGER = "eager."
+EAGER = "eager."
 _NOWHERE = Source("", 0, "")
 
 
@@ -247,12 +247,12 @@ class _Join:
         made = [call.prefixed(tensor) for tensor in handed]
         for number, (first, _, nbytes) in enumerate(self.levels):
             if first == at:
-                made.append(self._value(f"{_EAGER}{number}", nbytes, phase))
-        name = f"{_EAGER}{call.name}.{'enter' if forward else 'd_enter'}"
+                made.append(self._value(f"{EAGER}{number}", nbytes, phase))
+        name = f"{EAGER}{call.name}.{'enter' if forward else 'd_enter'}"
         self._part(name, ENTER, phase, [], made, order)
 
     def _leave(self, name: str, phase: Phase, read: list[str], order: list[str]) -> None:
-        name = f"{_EAGER}{name}.{'leave' if phase is Phase.FORWARD else 'd_leave'}"
+        name = f"{EAGER}{name}.{'leave' if phase is Phase.FORWARD else 'd_leave'}"
         self._part(name, LEAVE, phase, read, [], order)
 
     def _part(
@@ -284,7 +284,7 @@ class _Join:
         )
 
     def _ending(self, at: int) -> list[str]:
-        return [f"{_EAGER}{i}" for i, (_, last, _) in enumerate(self.levels) if last == at]
+        return [f"{EAGER}{i}" for i, (_, last, _) in enumerate(self.levels) if last == at]
 
     def _value(self, name: str, nbytes: int, phase: Phase) -> str:
         kind = Kind.ACTIVATION if phase is Phase.FORWARD else Kind.GRADIENT
@@ -360,6 +360,6 @@ def _renamed(argument: Argument, call: Call) -> Argument:
 
 def call_of(operation: str, names: Sequence[str]) -> int:
     """Return the number of the call that an operation of a joined graph is of; -1 at the start."""
-    name = operation.removeprefix(_EAGER)
+    name = operation.removeprefix(EAGER)
     found = (i for i, call in enumerate(names) if name.startswith(f"{call}."))
     return next(found, -1)

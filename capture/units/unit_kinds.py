@@ -22,8 +22,9 @@ from remat_gen.capture.observe.assumed import describe, described, layout_of
 from remat_gen.capture.observe.outputs import register_dataclasses
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
-from remat_gen.capture.units.boundary import UnitCall
+from remat_gen.capture.units.boundary import UnfitUnitError, UnitCall
 from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
+from remat_gen.capture.values.held import Held
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Kind as InputKind
 
@@ -33,7 +34,7 @@ class Example:
     """How a unit is called: the layout of its arguments, and copies of the first such call's.
 
     `shared` has the leaves of the arguments that something else reads as well, in one such call,
-    and how many gradients the unit adds up for each.
+    and how many gradients the unit adds up for each, `same` those that are one tensor.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Example:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     shared: Mapping[int, int] = field(default_factory=dict)
+    same: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -48,12 +50,16 @@ class Examples:
     """The calls of a step by the units' paths; of calls alike the arguments are kept once.
 
     `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
-    `seed` is that of the step: from another one not all of the units might be called.
+    `seed` is that of the step: from another one not all of the units might be called. `keeps` are
+    the attributes that units set, by the unit's path; with `forgets` they are put back.
     """
 
     patterns: tuple[str, ...]
     units: Mapping[str, nn.Module]
     seed: int = 0
+    forgets: bool = False
+    keeps: dict[str, str] = field(default_factory=dict)
+    _held: dict[str, Held] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)  # the paths, in order
     handed: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     _returned: list[tuple[weakref.ref[torch.Tensor], int, int]] = field(default_factory=list)
@@ -67,9 +73,13 @@ class Examples:
         """Note a call before it runs.
 
         Raises:
+            UnfitUnitError: it holds a tensor that has come out of the step.
             TraceError: the same unit is called with other arguments than before.
         """
+        leaves = pytree.tree_leaves((call.args, call.kwargs))
+        same = _same_tensors(leaves)
         layout = layout_of_call(call.args, call.kwargs)
+        layout += f", of which {same} are one tensor" if same else ""
         known = self.by_path.get(call.path)
         if known and known.layout != layout:
             raise TraceError(
@@ -79,11 +89,10 @@ class Examples:
         kind = type(self.units[call.path]), layout
         if kind not in self._kept:
             args, kwargs = pytree.tree_map(_apart, (call.args, call.kwargs))
-            self._kept[kind] = Example(call.path, layout, args, kwargs)
-        first = self._kept[kind]
-        self.by_path[call.path] = Example(call.path, layout, first.args, first.kwargs)
+            self._kept[kind] = Example(call.path, layout, args, kwargs, same=same)
+        self.by_path[call.path] = replace(self._kept[kind], path=call.path)
         edges: dict[int, Edge] = {}
-        for leaf, value in enumerate(pytree.tree_leaves((call.args, call.kwargs))):
+        for leaf, value in enumerate(leaves):
             for reference, by, at in self._returned:
                 if reference() is value:
                     self.handed[len(self.calls), leaf] = by, at
@@ -91,11 +100,24 @@ class Examples:
                 edges[leaf] = edge
         self._edges.append(edges)
         self.calls.append(call.path)
+        unit = self.units[call.path]
+        if call.path not in self.keeps and (name := _computed_in(unit)):
+            raise UnfitUnitError(
+                f"--units: {call.path}.{name} is a tensor that the model computes with a gradient: "
+                "a unit has to be called with that as an argument",
+                call.path,
+            )
+        self._held[call.path] = Held.by(unit, {})
 
     def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
         """Note what the last call returned, and what it adds up for leaves of its arguments."""
         register_dataclasses(returned)
         path = self.calls[-1]
+        held = self._held.pop(path)
+        for name in held.changed():
+            self.keeps.setdefault(path, name)
+        if self.forgets:
+            held.put_back()
         self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
             if isinstance(leaf, torch.Tensor):
@@ -201,6 +223,12 @@ def _trace(loaded: Loaded, example: Example, unit: nn.Module, static: bool) -> T
             traced = _as_dynamic_as_possible(loaded, example, unit, static)
         except TraceError as error:
             raise TraceError(f"{example.path}, as a unit: {error}") from error
+    if example.same and traced.reads.asks_identity:
+        given = " and ".join(traced.call.leaves[leaf].path for leaf in example.same)
+        raise TraceError(
+            f"{example.path}, as a unit: it is given one tensor as {given}, and does something "
+            "else then than with several: name what is around it, where that tensor comes in once"
+        )
     most = {traced.call.leaves[leaf].path: count for leaf, count in example.shared.items()}
     inputs = [i for i in traced.graph.inputs if i.kind is InputKind.INPUT and i.path in most]
     summands = {i.tensor: most[i.path] for i in inputs}
@@ -253,6 +281,26 @@ def _leaf(leaf: object) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{layout_of(leaf)}{', requires grad' if leaf.requires_grad else ''}"
     return describe(leaf)
+
+
+def _computed_in(unit: nn.Module) -> str:
+    """Return the path of an attribute that has a gradient to hand on, "" where none has."""
+    return next(
+        (
+            f"{path}.{name}".lstrip(".")
+            for path, module in unit.named_modules()
+            for name, value in vars(module).items()
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None
+        ),
+        "",
+    )
+
+
+def _same_tensors(leaves: Iterable[object]) -> tuple[int, ...]:
+    """Return the positions of tensors that stand in several places."""
+    tensors = [(i, id(leaf)) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    often = Counter(identity for _, identity in tensors)
+    return tuple(i for i, identity in tensors if often[identity] > 1)
 
 
 def _apart(leaf: Any) -> Any:

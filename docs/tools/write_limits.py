@@ -120,6 +120,7 @@ _SECTIONS = {
     "tests/cli": "When the model is planned",
     "tests/dynamic": "In a step, where lengths vary",
     "tests/semantics": "In a step",
+    "tests/units": "Where units are planned",
 }
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from remat_gen.capture.units.joined import EAGER
+from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.classes.arrange import BlockClass, group
 from remat_gen.codegen.classes.block_text import RESERVED, Writer
 from remat_gen.codegen.classes.kept_names import KeptNames
@@ -65,8 +67,11 @@ def _match(pattern: str, names: set[str]) -> bool:
 
 
 def names_in_module(retraced: Retraced) -> ValueNames:
-    """Return the names in the text that the plan gives."""
+    """Return the names in the text that the plan gives; of units' values, those of the plan."""
     graph = retraced.traced.graph
+    if isinstance(retraced.traced, UnitStep):
+        own = (name for name in graph.storages if not name.startswith(EAGER))
+        return ValueNames({name: frozenset() for name in own})
     bodies = write_bodies(graph, retraced.problem, retraced.schedule)
     generated = generated_names()
     loaded = retraced.loaded

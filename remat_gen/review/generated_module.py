@@ -74,7 +74,7 @@ class Existing:
         if asked.live:
             raise UsageError(
                 f"{self.path}: was generated from a built {asked.model}, which its file alone does "
-                "not build; hand it over in Python: remat_gen.check(path, model, inputs)"
+                "not build; hand it over in Python: remat_gen.check(path, model, inputs), or verify"
             )
         if fake and self.absent is not None:
             return load_fake(self.original, asked.model, asked.inputs, self.absent)

@@ -6,7 +6,7 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.load.step_context import autocast_of, context_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
-from remat_gen.capture.units.boundary import BoundaryRun, Phase
+from remat_gen.capture.units.boundary import BoundaryRun, Phase, UnfitUnitError
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
@@ -27,20 +27,14 @@ from remat_gen.capture.units.shared_parameters import bytes_read
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
+from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.ir.errors import TraceError, UsageError, said
+from remat_gen.verification.compare import is_bitwise_equal
 from remat_gen.verification.outcome import left_as_it_was
 from remat_gen.verification.step import backward_step, forward_step, leaves_of
 
 _TIMED = 3  # steps; of each part the quickest counts
 _SEEDS = 64  # of steps that are tried where units are left out at random
-
-
-class IdleUnitError(TraceError):
-    """No gradient goes through a unit, or no step calls it."""
-
-    def __init__(self, message: str, path: str) -> None:
-        super().__init__(message)
-        self.path = path
 
 
 def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> Examples:
@@ -50,10 +44,11 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
 
     Raises:
         UsageError: a pattern names no unit.
-        IdleUnitError: no step calls one.
+        UnfitUnitError: no step calls one.
         TraceError: forward fails.
     """
     units = find_units(loaded.model, patterns)
+    before = [Held.by(unit, {}) for unit in units.values()]
     with own_step(loaded) as own, computing_in(own, units, dtype) as model:
         for seed in range(_SEEDS):
             examples = Examples(patterns, units, seed)
@@ -64,8 +59,85 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
                 examples.settle(model(*loaded.args, **loaded.kwargs))
             idle = [path for path in units if path not in examples.by_path]
             if not idle:
-                return examples
-    raise IdleUnitError(f"--units: {idle[0]} is not called in a step; leave it out", idle[0])
+                break
+        else:
+            raise UnfitUnitError(
+                f"--units: {idle[0]} is not called in a step; leave it out", idle[0]
+            )
+    _refuse_cast_together(loaded, examples)
+    if examples.keeps:
+        _refuse_read_outside(loaded, examples, before, dtype)
+    return examples
+
+
+def _refuse_cast_together(loaded: Loaded, examples: Examples) -> None:
+    """Refuse units whose weights eager casts once for several calls, and sums gradients of so.
+
+    Raises:
+        UnfitUnitError: there are such units.
+    """
+    autocast = autocast_of(loaded.model)
+    if autocast is None or not autocast.cached:
+        return
+    paths: dict[int, list[str]] = {}
+    for path in examples.calls:
+        for parameter in set(examples.units[path].parameters()):
+            if parameter.requires_grad and parameter.dtype == torch.float32:
+                paths.setdefault(id(parameter), []).append(path)
+    for several in paths.values():
+        if len(several) > 1:
+            raise UnfitUnitError(
+                f"--units: autocast casts weights of {several[0]} once for {len(several)} calls in "
+                f"a step, and sums their gradients in {str(autocast.dtype).removeprefix('torch.')};"
+                " a planned unit would for each call: let step_context() return "
+                "torch.autocast(…, cache_enabled=False), or plan without --units",
+                *several,
+            )
+
+
+def _refuse_read_outside(
+    loaded: Loaded, examples: Examples, before: Sequence[Held], dtype: str
+) -> None:
+    """Refuse units that keep something, where the step is another one if they do not.
+
+    `before` has what they held before the first step.
+
+    Raises:
+        UnfitUnitError: it is, or fails.
+    """
+
+    def outputs(*, forgets: bool) -> list[object]:
+        patterns, keeps = examples.patterns, dict(examples.keeps)
+        again = Examples(patterns, examples.units, examples.seed, forgets, keeps)
+        units = examples.units
+        with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
+            run = BoundaryRun(
+                units, lambda _: contextlib.nullcontext(), again.note, again.note_returned
+            )
+            for held in before if forgets else ():
+                held.put_back()
+            torch.manual_seed(examples.seed)
+            with run.installed(), context_of(model):
+                return list(leaves_of(model(*loaded.args, **loaded.kwargs)))
+
+    kept = outputs(forgets=False)
+    try:
+        same = all(map(_is_same, kept, outputs(forgets=True)))
+    except TraceError:
+        same = False
+    if not same:
+        path, name = next(iter(examples.keeps.items()))
+        raise UnfitUnitError(
+            f"--units: {path} keeps {path}.{name}, which the model reads outside of that unit, and "
+            "a planned unit keeps nothing: let it return that, or name what is around both",
+            *examples.keeps,
+        )
+
+
+def _is_same(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return is_bitwise_equal(one, other)
+    return repr(one) == repr(other)
 
 
 def measure_eager_parts(
@@ -76,7 +148,7 @@ def measure_eager_parts(
     With a `sharding` it is the step of a model that FSDP2 shards.
 
     Raises:
-        IdleUnitError: no gradient goes through a unit.
+        UnfitUnitError: no gradient goes through a unit.
         TraceError: backward does not run the units in reverse order.
     """
 
@@ -136,7 +208,7 @@ def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
     idle = [examples.calls[i] for i in range(n) if i not in went]
     if idle:
         words = f"{', '.join(idle)}; name the others, or --units auto"
-        raise IdleUnitError(f"--units: no gradient goes through {words}", idle[0])
+        raise UnfitUnitError(f"--units: no gradient goes through {words}", idle[0])
     raise TraceError("--units: backward does not run the units in the reverse order of forward")
 
 

@@ -10,14 +10,15 @@ from torch import nn
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.units.boundary import UnfitUnitError
 from remat_gen.capture.units.chosen_units import Choice, patterns_of
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.unit_kinds import Examples, Kinds
 from remat_gen.capture.units.unit_step import UnitStep, unit_step
 from remat_gen.capture.units.watched_modules import Watched, Watching
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import RematError, TraceError, UsageError
 from remat_gen.units.boundary_steps import (
-    IdleUnitError,
     measure_eager_parts,
     own_step,
     record_calls,
@@ -51,8 +52,9 @@ def trace_found_units(
             if not refused:
                 eager = measure_eager_parts(loaded, examples, sharding)
                 return unit_step(computed, examples, eager, kinds)
-        except IdleUnitError as error:
-            choice.idle.add(error.path)
+        except UnfitUnitError as error:
+            choice.idle.update(error.paths)
+            last = error
     why = "; layers have to be nn.Modules that the model calls"
     if choice.varying:
         why = f"; {choice.varying[0]} is called with other sizes or values from call to call"
@@ -98,7 +100,7 @@ def watch(loaded: Loaded) -> list[Watched]:
     Raises:
         TraceError: the model's own forward fails with its own weights.
     """
-    with own_step(loaded) as model:
+    with own_step(loaded) as model, kept_as_it_is(model):
         seen = [_watched(loaded, model, 0)]
         for seed in range(1, _RUNS):
             with suppress(Exception), _other_weights(model, seed):  # the user's code may check them

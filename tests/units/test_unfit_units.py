@@ -1,0 +1,193 @@
+"""Submodules that can be no units, told while planning; units that lie deep in others' layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import planned_units
+import pytest
+import torch
+from planned_units import Pair, pair_of
+from torch import nn
+
+import remat_gen
+from remat_gen.explain.explanation import explain_file
+from remat_gen.verification.step import training_step
+
+SOURCE = """\
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(32))
+        self.up, self.down, self.drop = nn.Linear(32, 128), nn.Linear(128, 32), nn.Dropout(0.1)
+        self.kept = None
+
+    def forward(self, x: Tensor, y: Tensor, seen: list) -> Tensor:
+        h = F.gelu(self.up(x * self.scale))
+        return self.drop(self.down(h))
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(32), Mlp()
+
+    def forward(self, x: Tensor, seen: list) -> Tensor:
+        n = self.norm(x)
+        m = self.mlp(n, n.sin(), seen)
+        return x + m
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.head = nn.ModuleList(Layer() for _ in range(3)), nn.Linear(32, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = []
+        for layer in self.layers:
+            x = layer(x, seen)
+        return self.head(x).square().mean()
+
+
+def build_model() -> nn.Module:
+    return Net()
+
+
+def example_inputs() -> tuple[Tensor]:
+    return (torch.randn(8, 16, 32),)
+"""
+
+
+def write(folder: Path, *changes: tuple[str, str]) -> Path:
+    text = SOURCE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "net.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def planned(folder: Path, *changes: tuple[str, str], units: str = "layers.*.mlp") -> Pair:
+    path = write(folder, *changes)
+    return pair_of(path, remat_gen.generate(path, budget="95%", units=[units], device="cpu"))
+
+
+def test_units_inside_of_layers_have_tables_too(tmp_path: Path) -> None:
+    """Their rows were sought by the layers' paths, which are no unit's: every change was silent."""
+    pair = planned(tmp_path)
+    assert planned_units.same_bits(pair)
+
+    def refused(model: nn.Module, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            training_step(model, *pair.example)
+
+    _, model = pair.models()
+    model.layers[1].mlp.drop.p = 0.5
+    refused(model, r"layers\.1\.mlp\.drop\.p is 0\.5, planned for 0\.1")
+    _, model = pair.models()
+    model.layers[2].mlp.drop.eval()
+    refused(model, r"layers\.2\.mlp\.drop\.training is False, planned for True")
+    _, model = pair.models()
+    model.layers[0].mlp.up.register_forward_hook(lambda *_: None)
+    refused(model, r"layers\.0\.mlp\.up is Linear.* with hook")
+    _, model = pair.models()
+    model.layers[0].mlp.drop = nn.Identity()
+    refused(model, r"layers\.0\.mlp\.drop is Identity, planned for Dropout")
+    _, model = pair.models()
+    model.layers[0].mlp.scale.requires_grad_(False)
+    refused(model, r"layers\.0\.mlp is model\(scale: float32\[32\] frozen\), planned for")
+
+
+KEEPS = ("h = F.gelu", "self.kept = x.mean()\n        h = F.gelu")
+
+
+@pytest.mark.limit(
+    "a unit that keeps a tensor on itself, which the model reads outside of it",
+    "refused when planning: let it return that; what nobody reads is not kept",
+)
+def test_what_a_unit_keeps_may_not_be_read_elsewhere(tmp_path: Path) -> None:
+    reads = ("x + m", "x + m + self.mlp.kept")
+    with pytest.raises(remat_gen.RematError, match=r"keeps layers\.0\.mlp\.kept, which the model"):
+        planned(tmp_path, KEEPS, reads)
+    assert planned_units.same_bits(planned(tmp_path, KEEPS, reads, units="layers.*"))
+
+
+def test_what_nobody_reads_may_be_kept(tmp_path: Path) -> None:
+    assert planned_units.same_bits(planned(tmp_path, KEEPS))
+
+
+UNFIT = {
+    "a tensor set from outside": (
+        [
+            ("m = self.mlp", "self.mlp.kept = n.mean()\n        m = self.mlp"),
+            ("self.drop(self.down(h))", "self.drop(self.down(h) + self.kept)"),
+        ],
+        r"layers\.0\.mlp\.kept is a tensor that the model computes with a gradient",
+    ),
+    "a list that grows": (
+        [("h = F.gelu", "seen.append(x.mean())\n        h = F.gelu")],
+        r"layers\.0\.mlp changes a list or dict that it is given",
+    ),
+    "one tensor for two": (
+        [("n.sin()", "n"), ("h = F.gelu", "x = x if x is y else x + y\n        h = F.gelu")],
+        r"layers\.0\.mlp, as a unit: it is given one tensor as x and y",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "words"), UNFIT.values(), ids=UNFIT)
+def test_what_can_be_no_unit_is_told(
+    tmp_path: Path, changes: list[tuple[str, str]], words: str
+) -> None:
+    with pytest.raises(remat_gen.RematError, match=words):
+        planned(tmp_path, *changes)
+
+
+CAST = """
+
+def step_context() -> torch.autocast:
+    return torch.autocast("cpu", torch.bfloat16, cache_enabled={cached})
+"""
+
+
+@pytest.mark.limit(
+    "units that are called twice in a step under autocast, which casts their weights once",
+    "refused when planning: `cache_enabled=False` in `step_context()` makes each call its own",
+)
+def test_weights_that_are_cast_once_for_two_calls_are_refused(tmp_path: Path) -> None:
+    twice = ("x = layer(x, seen)", "x = layer(layer(x, seen), seen)")
+    end = "return (torch.randn(8, 16, 32),)\n"
+    with pytest.raises(remat_gen.RematError, match=r"weights of layers\.0\.mlp once for 2 calls"):
+        planned(tmp_path, twice, (end, end + CAST.format(cached=True)))
+    planned(tmp_path, (end, end + CAST.format(cached=True)))
+    pair = planned(tmp_path, twice, (end, end + CAST.format(cached=False)))
+    assert pair.generated.output is not None
+    assert remat_gen.verify(pair.generated.output).ok
+
+
+def test_values_of_units_are_explained_by_the_plans_names(tmp_path: Path) -> None:
+    output = planned(tmp_path).generated.output
+    assert output is not None
+    found = explain_file(output, "layers.1.mlp.*")
+    assert any(value.name == "layers.1.mlp.h" for value in found.values)
+    with pytest.raises(remat_gen.RematError, match=r"eager\.layers: no value of this name"):
+        explain_file(output, "eager.layers")
+
+
+def test_contexts_of_the_caller_are_none_of_the_steps(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    with torch.no_grad():
+        made = remat_gen.generate(path, budget="90%", device="cpu")
+    assert made.output is not None
+    with torch.inference_mode():
+        assert remat_gen.verify(made.output).ok
+    words = r"called inside of torch\.autocast.*step_context"
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(remat_gen.RematError, match=words):
+        remat_gen.generate(path, budget="90%", device="cpu")
