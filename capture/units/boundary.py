@@ -146,6 +146,14 @@ class _Call:
         try:
             with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
                 values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+        except RuntimeError as error:
+            if "a leaf Variable that requires grad" in str(error):
+                raise UnfitUnitError(
+                    f"--units: {self.path} writes into what it is called with, which a planned unit"
+                    " keeps for its backward: let it make a new tensor (x = x + y)",
+                    self.path,
+                ) from error
+            raise
         finally:
             self.step.running.remove(self.path)
         now, structure = pytree.tree_flatten((args, kwargs))

@@ -54,7 +54,7 @@ class ForwardWriter:
         return ForwardText(
             parameters=parameters,
             returns=returns,
-            passed=passed(signature),
+            passed=passed(signature, len(self.traced.call.args)),
             known=known,
             expected=expected_arguments(self.traced, type(self.model).forward),
             read_lengths=self._read_lengths(),
@@ -267,12 +267,20 @@ _STARS: Mapping[object, str] = {
 }
 
 
-def passed(signature: inspect.Signature) -> str:
-    """Return the arguments that hand a call on unchanged: `ids, *rest, mask=mask, **options`."""
+def passed(signature: inspect.Signature, by_position: int) -> str:
+    """Return the arguments that hand a call on unchanged: `ids, *rest, mask=mask, **options`.
+
+    What has a default, and the example does not give by its position, goes by name: decorators of
+    forward may add it to the names (`use_cache` of transformers' models).
+    """
     words = []
-    for name, parameter in list(signature.parameters.items())[1:]:
+    _, *parameters = signature.parameters.items()
+    rest = any(parameter.kind is parameter.VAR_POSITIONAL for _, parameter in parameters)
+    for number, (name, parameter) in enumerate(parameters):
         prefix = _STARS.get(parameter.kind, "")
-        keyword = parameter.kind is parameter.KEYWORD_ONLY
+        optional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and not rest
+        optional &= parameter.default is not parameter.empty and number >= by_position
+        keyword = optional or parameter.kind is parameter.KEYWORD_ONLY
         words.append(f"{name}={name}" if keyword else f"{prefix}{name}")
     return ", ".join(words)
 

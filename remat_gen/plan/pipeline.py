@@ -207,10 +207,20 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         except TraceError as error:
             if not _may_have_units(request):
                 raise
-            from remat_gen.units.finding_units import units_that_would_do
+            raise TraceError(f"{error}{_units_instead(loaded)}") from error
 
-            found = units_that_would_do(loaded)
-            raise TraceError(f"{error}{found and _INSTEAD.format(found)}") from error
+
+def _units_instead(loaded: Loaded) -> str:
+    """Say which units would do; none where the step itself fails or does not repeat itself."""
+    from remat_gen.plan.original_step import run_twice
+    from remat_gen.units.finding_units import units_that_would_do
+
+    found = units_that_would_do(loaded)
+    try:
+        repeats = found and not run_twice(loaded, 0).said
+    except TraceError:
+        return ""
+    return _INSTEAD.format(found) if repeats else ""
 
 
 _INSTEAD = "; or leave it eager: --units auto plans submodules alone ({})"

@@ -94,9 +94,12 @@ def sweep_file(
     Without `strategies` all that suit the model's size are tried.
 
     Raises:
-        RematError: the model cannot be loaded, traced or measured, or a strategy is unknown.
+        RematError: the model cannot be loaded, traced or measured, a strategy is unknown, or there
+            are fewer than two points.
     """
     chosen = check_strategies(strategies)
+    if points < 2:
+        raise UsageError(f"points: {points} is less than 2: from the least budget to all")
     progress = progress or Silent()
     found = measured(source, progress)
     return sweep(

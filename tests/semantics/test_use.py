@@ -276,3 +276,48 @@ def test_another_default_device(mixed: Pair) -> None:
         left.append({name: p.grad for name, p in model.named_parameters()})
     for name, gradient in left[0].items():
         assert gradient is None or torch.equal(gradient, left[1][name]), name
+
+
+DECORATED = """\
+import functools
+import torch
+from torch import Tensor, nn
+
+
+def cached(forward):
+    @functools.wraps(forward)
+    def wrapper(self, *args, **kwargs):
+        kwargs["cache"] = kwargs.get("cache")
+        return forward(self, *args, **kwargs)
+
+    return wrapper
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    @cached
+    def forward(self, x: Tensor, mask: Tensor | None = None, cache: object = None) -> Tensor:
+        y = self.down(self.up(x).sin())
+        return y.square().mean() if mask is None else (y * mask).square().mean()
+
+
+def build_model() -> nn.Module:
+    return Model()
+
+
+def example_inputs() -> object:
+    return (torch.randn(4, 8), torch.ones(8))
+"""
+
+
+def test_a_decorator_may_add_names_to_those_that_forward_is_given() -> None:
+    """As those of transformers do: by position they would be given twice."""
+    pair = make_pair_of(DECORATED)
+    assert "self.forward_eager(x, mask, cache=cache)" in pair.text
+    original, planned = (model.eval() for model in pair.models())
+    x = torch.randn(2, 8)
+    assert same(original(x), planned(x))
+    assert same(original(x, torch.zeros(8)), planned(x, mask=torch.zeros(8)))

@@ -131,6 +131,10 @@ UNFIT = {
         ],
         r"layers\.0\.mlp\.kept is a tensor that the model computes with a gradient",
     ),
+    "an argument that is written into": (
+        [("h = F.gelu", "y.add_(1)\n        h = F.gelu")],
+        r"layers\.0\.mlp writes into what it is called with",
+    ),
     "a list that grows": (
         [("h = F.gelu", "seen.append(x.mean())\n        h = F.gelu")],
         r"layers\.0\.mlp changes a list or dict that it is given",
