@@ -214,6 +214,12 @@ def test_autocast_around_the_call_is_asserted() -> None:
         ValueError, match=r"autocast is off, planned for torch\.bfloat16(.|\n)*remat-gen"
     ):
         planned(*args)
+    cached = r"cache_enabled is False, planned for True \(step_context\)"
+    with (
+        torch.autocast("cpu", torch.bfloat16, cache_enabled=False),
+        pytest.raises(ValueError, match=cached),  # else casts of one weight are added up in 16 bits
+    ):
+        planned(*args)
     with (
         torch.autocast("cpu", torch.float16),
         pytest.raises(ValueError, match=r"autocast is torch\.float16, planned for torch\.bfloat16"),
