@@ -8,6 +8,7 @@ too.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
+from remat_gen.capture.process.libraries import acts_for_forward
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.places import place_of
@@ -77,7 +79,7 @@ def trace_lengths(
     """
     args, kwargs = marked(call, lengths)
     shapes_config: Any = torch.fx.experimental._config
-    with shapes_config.patch(backed_size_oblivious=True), _all_guards():
+    with shapes_config.patch(backed_size_oblivious=True), _all_guards(), _texts():
         fakes = fakes_of(call, lengths)  # told so, or a length would be taken for 2 at least
         with _state_in(model, fakes.mode):
             joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
@@ -121,6 +123,18 @@ def _all_guards() -> Iterator[None]:
         replaced(ShapeEnv, "_refine_ranges", _refine_nothing),
         replaced(symbolic_shapes, "SLoc", at_users_line),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def _texts() -> Iterator[None]:
+    """Let a length whose text forward asks for (a key of a table) be the example's alone."""
+    plain = torch.SymInt.__repr__
+
+    def text(length: torch.SymInt) -> str:
+        return str(int(length)) if acts_for_forward(sys._getframe(1)) else plain(length)
+
+    with replaced(torch.SymInt, "__repr__", text):
         yield
 
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.values.compared import Compared
-from remat_gen.capture.values.looks import Answer, Kind, Look, Places
+from remat_gen.capture.values.looks import Answer, Kind, Look, Places, answer
 
 # What tensors without values make of these questions is other questions.
 _REPR = (FunctionalTensor, "__repr__")
@@ -146,7 +146,7 @@ class _Functions(TorchFunctionMode):
             return self._looking.text(args[0], lambda: func(*args, **kwargs))
         if func is F.one_hot and (count := _classes(*args, **kwargs)) >= 0:
             return (args[0].unsqueeze(-1) == torch.arange(count, device=args[0].device)).long()
-        return func(*args, **kwargs)
+        return _called(func, args, kwargs)
 
     def _item(self, tensor: Tensor) -> Any:
         self._looking.kind, self._looking.last = Kind.ITEM, None
@@ -199,7 +199,14 @@ class _Unanswered(TorchFunctionMode):
         """
         if func in _TEXT and isinstance(args[0], FakeTensor | FunctionalTensor):
             raise LookupError("a tensor without values has no text")
-        return func(*args, **(kwargs or {}))
+        return _called(func, args, kwargs or {})
+
+
+def _called(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function; what it asks of lengths is an operator's question, or forward's own."""
+    if getattr(func, "__name__", "").startswith("is_"):  # is_contiguous, whose answer Python gets
+        return answer(func, args, kwargs)
+    return func(*args, **kwargs)
 
 
 def positions(tensor: Tensor, rows: int) -> Tensor:

@@ -49,6 +49,7 @@ ASKS = {
     "one": "x.shape[0] == 1",
     "one or none": "y.flatten().shape[0] <= 32",
     "more than one": "not x.shape[0] > 1",
+    "how it lies": "y.t().is_contiguous()",
 }
 
 
