@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,7 +129,7 @@ def _all_guards() -> Iterator[None]:
 @contextlib.contextmanager
 def _texts() -> Iterator[None]:
     """Let a length whose text forward asks for (a key of a table) be the example's alone."""
-    plain = torch.SymInt.__repr__
+    plain: Callable[[torch.SymInt], str] = torch.SymInt.__repr__
 
     def text(length: torch.SymInt) -> str:
         return str(int(length)) if acts_for_forward(sys._getframe(1)) else plain(length)
