@@ -197,6 +197,7 @@ def _several(texts: Sequence[str] | None) -> Sequence[str] | None:
     return [texts] if isinstance(texts, str) else texts
 
 
+@_plainly()
 def check(path: str | Path, model: nn.Module | None = None, inputs: object = None) -> Checked:
     """Tell whether a generated module is still what its source and its plan give.
 

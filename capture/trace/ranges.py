@@ -129,9 +129,11 @@ def _is_of_an_operator(guard: _Guard) -> bool:
 
 def _pinned(length: Length, guard: _Guard) -> TraceError:
     dims = ", ".join(f"{path}:{dim}" for path, dim in length.dims)
+    number = isinstance(guard.expr, sympy.Eq) and guard.expr.rhs == length.maximum
+    hint = "; len(x), int() and str() make a number of a length: write x.shape[0]" if number else ""
     return TraceError(
         f"{_place(guard)}forward works for a {length.name} of {length.maximum} alone, or does "
-        f"something else for smaller ones ({dims})"
+        f"something else for smaller ones ({dims}){hint}"
     )
 
 

@@ -51,12 +51,14 @@ class Examples:
 
     `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
     `seed` is that of the step: from another one not all of the units might be called. `keeps` are
-    the attributes that units set, by the unit's path; with `forgets` they are put back.
+    the attributes that units set, by the unit's path; with `forgets` they are put back. `before`
+    has what each unit held before the step.
     """
 
     patterns: tuple[str, ...]
     units: Mapping[str, nn.Module]
     seed: int = 0
+    before: Mapping[str, Held] = field(default_factory=dict)
     forgets: bool = False
     keeps: dict[str, str] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
@@ -100,14 +102,23 @@ class Examples:
                 edges[leaf] = edge
         self._edges.append(edges)
         self.calls.append(call.path)
-        unit = self.units[call.path]
-        if call.path not in self.keeps and (name := _computed_in(unit)):
-            raise UnfitUnitError(
-                f"--units: {call.path}.{name} is a tensor that the model computes with a gradient: "
-                "a unit has to be called with that as an argument",
-                call.path,
-            )
-        self._held[call.path] = Held.by(unit, {})
+        self._refuse_given_aside(call.path)
+        self._held[call.path] = Held.by(self.units[call.path], {})
+
+    def _refuse_given_aside(self, path: str) -> None:
+        """Refuse a unit on which the step has set a tensor with a gradient before its first call.
+
+        Raises:
+            UnfitUnitError: it has.
+        """
+        changed = {} if path in self.keeps else self.before[path].changed()
+        for name, (_, now) in changed.items():
+            if isinstance(now, torch.Tensor) and now.grad_fn is not None:
+                raise UnfitUnitError(
+                    f"--units: {path}.{name} is a tensor that the model computes with a gradient: "
+                    "a unit has to be called with that as an argument",
+                    path,
+                )
 
     def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
         """Note what the last call returned, and what it adds up for leaves of its arguments."""
@@ -281,19 +292,6 @@ def _leaf(leaf: object) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{layout_of(leaf)}{', requires grad' if leaf.requires_grad else ''}"
     return describe(leaf)
-
-
-def _computed_in(unit: nn.Module) -> str:
-    """Return the path of an attribute that has a gradient to hand on, "" where none has."""
-    return next(
-        (
-            f"{path}.{name}".lstrip(".")
-            for path, module in unit.named_modules()
-            for name, value in vars(module).items()
-            if isinstance(value, torch.Tensor) and value.grad_fn is not None
-        ),
-        "",
-    )
 
 
 def _same_tensors(leaves: Iterable[object]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -48,10 +48,11 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
         TraceError: forward fails.
     """
     units = find_units(loaded.model, patterns)
-    before = [Held.by(unit, {}) for unit in units.values()]
+    before = {path: Held.by(unit, {}) for path, unit in units.items()}
     with own_step(loaded) as own, computing_in(own, units, dtype) as model:
         for seed in range(_SEEDS):
-            examples = Examples(patterns, units, seed)
+            _put_back(before)
+            examples = Examples(patterns, units, seed, before)
             notes = examples.note, examples.note_returned
             run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
             torch.manual_seed(seed)
@@ -66,7 +67,7 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
             )
     _refuse_cast_together(loaded, examples)
     if examples.keeps:
-        _refuse_read_outside(loaded, examples, before, dtype)
+        _refuse_read_outside(loaded, examples, dtype)
     return examples
 
 
@@ -95,27 +96,26 @@ def _refuse_cast_together(loaded: Loaded, examples: Examples) -> None:
             )
 
 
-def _refuse_read_outside(
-    loaded: Loaded, examples: Examples, before: Sequence[Held], dtype: str
-) -> None:
-    """Refuse units that keep something, where the step is another one if they do not.
+def _put_back(held: Mapping[str, Held]) -> None:
+    for each in held.values():
+        each.put_back()
 
-    `before` has what they held before the first step.
+
+def _refuse_read_outside(loaded: Loaded, examples: Examples, dtype: str) -> None:
+    """Refuse units that keep something, where the step is another one if they do not.
 
     Raises:
         UnfitUnitError: it is, or fails.
     """
 
     def outputs(*, forgets: bool) -> list[object]:
-        patterns, keeps = examples.patterns, dict(examples.keeps)
-        again = Examples(patterns, examples.units, examples.seed, forgets, keeps)
-        units = examples.units
+        units, before = examples.units, examples.before
+        again = Examples(examples.patterns, units, examples.seed, before, forgets)
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
             run = BoundaryRun(
                 units, lambda _: contextlib.nullcontext(), again.note, again.note_returned
             )
-            for held in before if forgets else ():
-                held.put_back()
+            _put_back(before)
             torch.manual_seed(examples.seed)
             with run.installed(), context_of(model):
                 return list(leaves_of(model(*loaded.args, **loaded.kwargs)))
