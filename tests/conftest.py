@@ -3,7 +3,7 @@
 import gc
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,3 +43,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     frozen = gc.get_freeze_count()
     gc.get_freeze_count = lambda: frozen  # it counts them one by one: 30 ms each time
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leave_what_stays_alone() -> Iterator[None]:
+    """Freeze what a file's tests leave, such as traces that others read: see above."""
+    yield
+    gc.collect()
+    gc.freeze()

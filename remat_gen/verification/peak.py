@@ -66,13 +66,13 @@ def watched_peak(
     """Run a warm-up on the CPU, then a step measured; what `look` keeps of it does not count."""
     with _collector_at_rest(), recorded_memory() as recording:
         warm_up()
-        gc.collect()
+        _collect_before_step()
         with recording.mark("step"):
             returned = step()
         look(returned)
         with recording.mark("collect"):
             del returned
-            gc.collect()
+            _collect_after_step()
     during, collected = recording.spans
     kept = collected.before_bytes - during.after_bytes
     base = max(during.before_bytes, collected.after_bytes - kept)
@@ -113,14 +113,14 @@ def _activation_peak_of_counts(
     kind = kind_of(device)
     for _ in range(warmups):
         step()
-    gc.collect()
+    _collect_before_step()
     kind.synchronise(device)
     kind.forget_peaks(device)
     before = kind.bytes_now(device)
     step()
     kind.synchronise(device)
     highest = kind.bytes_at_most(device)
-    gc.collect()
+    _collect_after_step()
     after = kind.bytes_now(device)
     return PeakMeasurement(
         peak_bytes=highest.requested - max(before.requested, after.requested),
@@ -133,16 +133,23 @@ def _activation_peak_of_counts(
 
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """Collect once, then only when asked, and then only what is new: torch alone takes 0.2 s."""
-    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    """Collect once; then `_collect_before_step` and `_collect_after_step` seek among what is new.
+
+    Whatever is there by then is of the oldest generation: libraries, and all that a process keeps.
+    """
+    was_enabled = gc.isenabled()
     gc.collect()
     gc.disable()
-    if not was_frozen:
-        gc.freeze()
     try:
         yield
     finally:
-        if not was_frozen:
-            gc.unfreeze()
         if was_enabled:
             gc.enable()
+
+
+def _collect_before_step() -> None:
+    gc.collect(0)
+
+
+def _collect_after_step() -> None:
+    gc.collect(1)  # what the warm-up left is of this generation now

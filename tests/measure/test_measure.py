@@ -58,6 +58,34 @@ def test_what_hangs_in_a_reference_cycle_counts() -> None:
     assert (measured.peak_bytes, measured.after_bytes) == (500, 0)
 
 
+def test_a_cycle_that_the_warm_up_left_is_gone_after_the_step() -> None:
+    kept: list[object] = []
+
+    def step() -> None:
+        cycle: list[object] = [bytes_of(500)]
+        cycle.append(cycle)
+        kept[:] = [cycle]
+
+    measured = activation_peak(step, CPU)
+    assert (measured.peak_bytes, measured.before_bytes, measured.after_bytes) == (500, 500, 500)
+
+
+def test_only_what_is_new_is_looked_through() -> None:
+    """What a long process keeps would be searched three times for each measured step."""
+    looked: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked.append(info["generation"])
+
+    gc.callbacks.append(note)
+    try:
+        activation_peak(lambda: None, CPU)
+    finally:
+        gc.callbacks.remove(note)
+    assert sorted(looked) == [0, 1, 2]
+
+
 def test_the_collector_rests_and_runs_again() -> None:
     seen: list[bool] = []
     activation_peak(lambda: seen.append(gc.isenabled()), CPU)
