@@ -8,7 +8,7 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -42,7 +42,7 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
     root, package = package_of(folder)
     path, before = list(sys.path), dict(sys.modules)
     sys.path[:0] = [str(folder), *([str(root)] if package else [])]
-    callers = {name: module for name, module in before.items() if _is_shadowed(name, folder)}
+    callers = _shadowed_by(folder)
     for name in callers:
         del sys.modules[name]
     sys.modules.update(siblings)
@@ -110,23 +110,43 @@ def _of_folder(
     folder: Path, package: str, before: Mapping[str, ModuleType]
 ) -> dict[str, ModuleType]:
     """Return the modules of a package, or in the folder, whose topmost was not there before."""
-    found = {}
-    for name, module in list(sys.modules.items()):
-        top, last = name.partition(".")[0], name.rpartition(".")[2]
-        fresh = before.get(top) is not sys.modules.get(top)
-        users = fresh and (top == package or _lies_in(sys.modules.get(top), folder))
-        if users and not last.startswith(_PRIVATE):
-            found[name] = module
-    return found
+    fresh = (top for top in _tops() if before.get(top) is not sys.modules.get(top))
+    users = {top for top in fresh if top == package or _lies_in(sys.modules.get(top), folder)}
+    found = _below(users)
+    return {name: m for name, m in found.items() if not _last(name).startswith(_PRIVATE)}
 
 
-def _is_shadowed(name: str, folder: Path) -> bool:
-    """Tell whether a module is the caller's own, from elsewhere, and the folder has its name."""
-    top = name.partition(".")[0]
-    module = sys.modules.get(top)
-    if module is None or top in _OURS or is_of_library(module) or _lies_in(module, folder):
-        return False
-    return any((folder / place).is_file() for place in (f"{top}.py", f"{top}/__init__.py"))
+def _shadowed_by(folder: Path) -> dict[str, ModuleType]:
+    """Return the caller's own modules, from elsewhere, whose names files of the folder have."""
+    callers = {
+        top
+        for top in (_tops() & _importable_from(folder)).difference(_OURS)
+        if (module := sys.modules.get(top)) is not None
+        and not is_of_library(module)
+        and not _lies_in(module, folder)
+    }
+    return _below(callers)
+
+
+def _importable_from(folder: Path) -> set[str]:
+    """Return the names by which a folder's files and packages are imported."""
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    files = {entry.stem for entry in entries if entry.suffix == ".py"}
+    return files | {e.name for e in entries if not e.suffix and (e / "__init__.py").is_file()}
+
+
+def _tops() -> set[str]:
+    return {name.partition(".")[0] for name in sys.modules}
+
+
+def _below(tops: Set[str]) -> dict[str, ModuleType]:
+    """Return the modules that are called as one of some packages, or lie in it."""
+    modules = list(sys.modules.items())
+    return {name: m for name, m in modules if name.partition(".")[0] in tops} if tops else {}
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _lies_in(module: ModuleType | None, folder: Path) -> bool:

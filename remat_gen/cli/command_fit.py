@@ -68,6 +68,8 @@ def fit(
         require_matplotlib()
     if output == "-":
         raise UsageError("-o -: fit prints its table there; give -o a file")
+    if not (options.budget or options.device_memory or options.target):
+        raise UsageError("give --device-memory 24GB, --target h100, or --budget 6GB of activations")
     request = options.request(model_file, Path(output) if output else None)
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         from remat_gen.best_batch.fitting import fit_file

@@ -50,6 +50,13 @@ def test_an_example_without_a_batch(folder: Path) -> None:
         batch_of(load_fake(Path("other.py"), None, None, AbsentDevice("cpu")))
 
 
+def test_without_a_limit_no_share_is_advised(folder: Path, remat: Remat) -> None:
+    """A share of eager's peak says nothing where the batch is looked for."""
+    ran = remat("fit", "small.py")
+    assert ran.code == 2 and "%" not in ran.err
+    assert "give --device-memory 24GB, --target h100, or --budget 6GB of activations" in ran.err
+
+
 def test_a_module_is_planned_for_another_batch(folder: Path, remat: Remat) -> None:
     assert remat("small.py", "--budget", "75%", "--batch", "384", "-q").code == 0
     module = (folder / "small_remat.py").read_text()
