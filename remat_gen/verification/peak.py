@@ -133,12 +133,13 @@ def _activation_peak_of_counts(
 
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """Collect once; then `_collect_before_step` and `_collect_after_step` seek among what is new.
+    """Let garbage lie but for what `_collect_before_step` and `_collect_after_step` seek.
 
-    Whatever is there by then is of the oldest generation: libraries, and all that a process keeps.
+    They leave the oldest generation alone: libraries, and all that a process keeps. Garbage of
+    before lies there as long as the step is watched, and counts neither before nor after it.
     """
     was_enabled = gc.isenabled()
-    gc.collect()
+    gc.collect(1)
     gc.disable()
     try:
         yield
