@@ -111,7 +111,12 @@ def _of_folder(
 ) -> dict[str, ModuleType]:
     """Return the modules of a package, or in the folder, whose topmost was not there before."""
     fresh = (top for top in _tops() if before.get(top) is not sys.modules.get(top))
-    users = {top for top in fresh if top == package or _lies_in(sys.modules.get(top), folder)}
+    users = {
+        top
+        for top in fresh
+        if top == package or _lies_in(sys.modules.get(top), folder)
+        if not top.startswith(_PRIVATE)
+    }
     found = _below(users)
     return {name: m for name, m in found.items() if not _last(name).startswith(_PRIVATE)}
 
@@ -121,7 +126,7 @@ def _shadowed_by(folder: Path) -> dict[str, ModuleType]:
     callers = {
         top
         for top in (_tops() & _importable_from(folder)).difference(_OURS)
-        if (module := sys.modules.get(top)) is not None
+        if (module := sys.modules[top]) is not None
         and not is_of_library(module)
         and not _lies_in(module, folder)
     }
@@ -136,7 +141,7 @@ def _importable_from(folder: Path) -> set[str]:
 
 
 def _tops() -> set[str]:
-    return {name.partition(".")[0] for name in sys.modules}
+    return {name for name in sys.modules if "." not in name}
 
 
 def _below(tops: Set[str]) -> dict[str, ModuleType]:

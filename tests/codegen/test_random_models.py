@@ -22,7 +22,7 @@ EXAMPLES = 25  # of models whose values travel
 CLOSE = 64 * 1024  # bytes
 
 quick = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

@@ -20,8 +20,10 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from emitting import at_share, emit
-source = Path(sys.argv[1]).read_text(encoding="utf-8")
-sys.stdout.write(emit(Path(sys.argv[2]), source, at_share("rockmate", 0.3)).text)
+folder, *models = map(Path, sys.argv[1:])
+for model in models:
+    source = model.read_text(encoding="utf-8")
+    sys.stdout.write(emit(folder, source, at_share("rockmate", 0.3)).text)
 """
 
 SETS = """
@@ -119,16 +121,17 @@ def test_an_inserted_line_above_the_model_moves_only_line_numbers(tmp_path: Path
     assert code == []
 
 
-@pytest.mark.parametrize("source", [SOURCE, HEAD + SETS], ids=["tiny", "sets"])
-def test_the_same_bytes_under_any_hash_seed(tmp_path: Path, source: str) -> None:
-    (model := tmp_path / "source.py").write_text(source)
+def test_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
+    models = [tmp_path / "tiny.py", tmp_path / "sets.py"]
+    for model, source in zip(models, (SOURCE, HEAD + SETS), strict=True):
+        model.write_text(source)
     texts = set()
     for seed in ("0", "1", "2"):
         environment = os.environ | {
             "PYTHONHASHSEED": seed,
             "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
         }
-        command = [sys.executable, "-c", SCRIPT, str(model), str(tmp_path)]
+        command = [sys.executable, "-c", SCRIPT, str(tmp_path), *map(str, models)]
         done = subprocess.run(command, env=environment, capture_output=True, check=True)
         texts.add(done.stdout)
     assert len(texts) == 1
