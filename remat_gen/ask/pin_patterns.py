@@ -8,19 +8,18 @@ user's own variables are tried: two values called `x` may be `x` and `x_drop` in
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from remat_gen.ask.near_names import near_names
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.solver.law.pins import pinned, recomputable
 from remat_gen.solver.law.problem import Problem
 
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
-_NEAR = 3  # names that a message suggests
 _NAMED = 8  # names that it lists where none is near
 
 
@@ -110,19 +109,16 @@ def _named(option: str, pattern: str, graph: Graph) -> tuple[str, ...]:
     found = found or [name for name in made if matches(pattern, _with_hint(graph, name))]
     if found:
         return tuple(found)
-    short = pattern.rpartition(".")[2] or pattern
     others = [name for name, s in graph.storages.items() if s.kind is not Kind.ACTIVATION]
     if any(matches(pattern, name) for name in others):
         raise UsageError(f"{option} {pattern}: is no value of forward; only those can be pinned")
-    words = dict.fromkeys(word for name in made for word in (name.rpartition(".")[2], name))
-    near = difflib.get_close_matches(short, words, n=_NEAR, cutoff=0.5)
-    hint = f"near are {', '.join(near)}" if near else f"it makes {_some(words)}"
+    hint = near_names(pattern, made) or f"it makes {_some(made)}"
     raise UsageError(f"{option} {pattern}: forward makes no value of this name; {hint}")
 
 
-def _some(words: Iterable[str]) -> str:
+def _some(names: Iterable[str]) -> str:
     """Return the first of the values' own names."""
-    first, *more = [word for word in words if "." not in word]
+    first, *more = dict.fromkeys(name.rpartition(".")[2] for name in names)
     return ", ".join((first, *more[: _NAMED - 1])) + " …" * (len(more) >= _NAMED)
 
 

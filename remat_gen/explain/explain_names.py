@@ -6,12 +6,13 @@ its instances. The plan's names (`h.0.mlp.up`) stand for one value.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 
+from remat_gen.ask.near_names import near_names
 from remat_gen.capture.units.joined import EAGER
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.classes.arrange import BlockClass, group
@@ -29,7 +30,6 @@ from remat_gen.review.retrace import Retraced
 
 _FRAME = re.compile(r"^(?:self|step|p|layer|model|before(?:_\d+)?|after(?:_\d+)?|block_\d+)\.")
 _INDEX = re.compile(r"(?<=\w)\[(\d+)\]")
-_NEAR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,9 @@ class ValueNames:
         if not found and re.search(r"[*?[]", wanted):
             found = [s for s, names in self.of.items() if _match(wanted, {s, *names})]
         if not found:
-            raise UsageError(f"{pattern}: no value of this name{self._near(wanted)}")
+            near = near_names(wanted, chain(self.of, *map(sorted, self.of.values())))
+            raise UsageError(f"{pattern}: no value of this name{near and '; '}{near}")
         return found
-
-    def _near(self, wanted: str) -> str:
-        words = {name: None for names in self.of.values() for name in sorted(names)}
-        near = difflib.get_close_matches(wanted, [*words, *self.of], n=_NEAR, cutoff=0.5)
-        return f"; near are {', '.join(dict.fromkeys(near))}" if near else ""
 
 
 def _match(pattern: str, names: set[str]) -> bool:

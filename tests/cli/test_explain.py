@@ -185,7 +185,7 @@ def test_json(existing: Path, remat: Remat) -> None:
 def test_an_unknown_name(existing: Path, remat: Remat) -> None:
     ended = remat("explain", existing, "gelo")
     assert ended.code == 2
-    assert "gelo: no value of this name; near are gelu" in ended.err
+    assert "gelo: no value of this name; near are layers.*.gelu" in ended.err
 
 
 def test_outside_of_the_step(everything: Explanation) -> None:

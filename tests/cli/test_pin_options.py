@@ -94,7 +94,11 @@ def test_json_has_the_values_of_each_pattern(folder: Path, remat: Remat) -> None
 REFUSED = {
     "no such value": (
         ("--keep", "gelus"),
-        "--keep gelus: forward makes no value of this name; near are gelu",
+        "--keep gelus: forward makes no value of this name; near are layers.*.gelu",
+    ),
+    "a module": (
+        ("--keep", "layers.1"),
+        "--keep layers.1: forward makes no value of this name; layers.1 is a module, with layers.*.",
     ),
     "nothing like it": (
         ("--keep", "zzzz"),
