@@ -98,7 +98,7 @@ REFUSED = {
     ),
     "a module": (
         ("--keep", "layers.1"),
-        "--keep layers.1: forward makes no value of this name; layers.1 is a module, with layers.*.",
+        "--keep layers.1: forward makes no value of this name; layers.1 is a module, with layers",
     ),
     "nothing like it": (
         ("--keep", "zzzz"),
