@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -261,9 +262,10 @@ def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...]
     return tuple(dims) if dims else () if static else DEFAULT_DYNAMIC
 
 
-def default_output(model_file: Path) -> Path:
-    """Return `model_remat.py` beside `model.py`."""
-    return model_file.parent / f"{model_file.stem}_remat.py"
+def default_output(model_file: Path, part: str = "") -> Path:
+    """Return `model_remat.py` beside `model.py`, by a name that Python can import."""
+    stem = re.sub(r"\W", "_", model_file.stem)
+    return model_file.parent / f"{stem}{part}_remat.py"
 
 
 def relative(path: Path, folder: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remat_gen.ask.budget import Budget, Resident
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import DeviceMemory, Request
+from remat_gen.ask.request import DeviceMemory, Request, default_output
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import resolve_device
 from remat_gen.capture.profile.targets import find_target
@@ -88,7 +88,7 @@ def stage_output(output: Path | None, model_file: Path, stage: int) -> Path:
         UsageError: the name has none.
     """
     if output is None:
-        return model_file.parent / f"{model_file.stem}_stage{stage}_remat.py"
+        return default_output(model_file, f"_stage{stage}")
     if "{stage}" not in output.name:
         raise UsageError(
             f"-o {output}: each stage has a file: say where its number stands, as in "
