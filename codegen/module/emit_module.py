@@ -28,7 +28,7 @@ from remat_gen.codegen.module.assumption_tables import Tables, rows_of_fixed
 from remat_gen.codegen.module.class_texts import ClassTexts, ProgramText
 from remat_gen.codegen.module.environment import render, source_of
 from remat_gen.codegen.module.format import tidy
-from remat_gen.codegen.module.forward_text import ForwardText
+from remat_gen.codegen.module.forward_text import ForwardText, derived_from
 from remat_gen.codegen.module.generated_names import Ours, generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
@@ -115,7 +115,7 @@ def emit_body(
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
     shared = _shared(target, traced, rungs)
-    said = "\n".join((*blocks, forward.expected, forward.apart))
+    said = "\n".join((*blocks, forward.expected, forward.apart, forward.base))
     helpers = [helpers_text(target, shared, said, numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:
@@ -158,7 +158,8 @@ def _forward(
     if signature:
         return writer.write(signature.parameters, signature.returns, target.namespace)
     parameters = str(without_annotations(inspect.signature(type(target.model).forward)))
-    return writer.write(parameters.strip("()"), " -> Any", target.namespace)
+    forward = writer.write(parameters.strip("()"), " -> Any", target.namespace)
+    return derived_from(forward, type(model).__name__, type(model))
 
 
 def without_annotations(signature: inspect.Signature) -> inspect.Signature:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +48,10 @@ class ForwardText:
     apart: str = ""  # the call that refuses inputs that are one
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
     settles: bool = False  # where forward makes buffers in its first step
+    method: str = "forward"
+    base: str = ""  # the call that refuses another forward of the class that this one derives from
+
+
+def derived_from(forward: ForwardText, base: str, kind: type[nn.Module]) -> ForwardText:
+    """Let a forward compare that of the class `base`, which was planned as `kind`."""
+    return replace(forward, base=f'refuse_patched({base}, "{kind.forward.__qualname__}")')

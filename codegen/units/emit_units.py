@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from torch import nn
 
@@ -28,7 +29,7 @@ from remat_gen.codegen.module.emit_module import (
 )
 from remat_gen.codegen.module.environment import render
 from remat_gen.codegen.module.format import tidy
-from remat_gen.codegen.module.forward_text import ForwardText
+from remat_gen.codegen.module.forward_text import ForwardText, derived_from
 from remat_gen.codegen.module.generated_names import Ours, generated_names
 from remat_gen.codegen.module.merge import (
     add_imports,
@@ -43,23 +44,24 @@ from remat_gen.codegen.units.unit_classes import KindText, UnitProgram, function
 from remat_gen.ir.errors import UsageError
 
 _NAMES = generated_names(units=True)
+Paths: TypeAlias = tuple[str, ...]  # of the units of a kind
 
 
 @dataclass(frozen=True, slots=True)
 class UnitClass:
-    """The class that units of a kind are of: the user's `own`, or one that is derived from theirs.
+    """The class that units are of: the user's `own`, or one that is derived from theirs.
 
-    `here` where that is a class of the user's file, else it is imported as `base`. `planned` is the
-    class of the units' first kind, where this is another one: whoever asks for that class finds
-    these units, too. `inherits` where a class that it is derived from has `forward_eager`.
+    `here` where that is a class of the user's file, else it is imported as `base`. `inherits` where
+    a class that it is derived from has `forward_eager`. Units of one class stay of one class, which
+    people ask for; where they are of several kinds it has a method for each of them: `methods`.
     """
 
     name: str
     kind: type[nn.Module]
     own: bool
+    methods: Mapping[Paths, str]
     here: bool = True
     base: str = ""
-    planned: str = ""
     inherits: bool = False
 
 
@@ -73,28 +75,32 @@ def emit_units(
         UsageError: names of the user's file are in the way, or nothing builds the model there.
     """
     classes = list(_classes(target, [kind for kind, _ in programs]))
+    of = {paths: found for found in classes for paths in found.methods}
     taken = names_in(target.source) | target.namespace.keys() | _NAMES | {c.name for c in classes}
     texts: list[KindText] = []
     for kind, own in programs:
         names = list(itertools.islice(_program_names(kind, taken), len(own)))
         taken |= set(names) | _other_functions(kind, taken, texts)
         texts.append(kind_text(kind, own, names, taken))
-    source, derived, forwards, said = target.source, [], [], []
-    for found, text in zip(classes, texts, strict=True):
-        forward = _forward(target, found, text)
-        planned = render("forward.py.jinja", forward=forward)
-        forwards.append(forward)
-        said.append(without_signature(planned, forward))
+    source, derived, said = target.source, [], []
+    forwards = [_forward(target, of[text.kind.paths], text) for text in texts]
+    for found in classes:
+        own = [f for f, text in zip(forwards, texts, strict=True) if of[text.kind.paths] is found]
+        rendered = [render("forward.py.jinja", forward=forward) for forward in own]
+        said += map(without_signature, rendered, own)
+        planned = "\n\n".join([*_chosen(own), *rendered])
         if found.own:
             source = replace_forward(source, found.name, planned)
         else:
             derived.append(_derived(found, planned))
     source = build_with_units(source, target)
     blocks = [program.text for text in texts for program in text.programs]
-    rows = render("units.py.jinja", units=list(_rows(target.model, classes, texts)))
+    several = any(len(found.methods) > 1 for found in classes)
+    units = list(_rows(target.model, of, texts))
+    rows = render("units.py.jinja", units=units, several=several)
     called = functions_of(texts)
     functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
-    compared = [text for forward in forwards for text in (forward.expected, forward.apart)]
+    compared = [text for f in forwards for text in (f.expected, f.apart, f.base)]
     helpers = helpers_text(target, _shared(target.model, step), "\n".join((*blocks, *compared)))
     imports = imports_of("\n".join([source, *derived, *blocks, functions, rows, helpers]), forwards)
     planned = "\n".join([*said, rows])
@@ -110,7 +116,7 @@ def emit_units(
 def _bases(classes: Sequence[UnitClass]) -> Iterator[str]:
     """Yield the imports of units' classes that the file does not have, under names of their own."""
     for c in classes:
-        if not (c.here or c.planned):
+        if not c.here:
             yield f"from {c.kind.__module__} import {c.kind.__name__} as {c.base}"
 
 
@@ -143,37 +149,47 @@ def _shared(model: nn.Module, step: UnitStep) -> Shared:
 
 
 def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
-    """Yield the class of each kind: of the first the user's own, if its forward can be replaced.
-
-    Further kinds are derived from the first.
+    """Yield each class of units: the user's own, if its forward can be replaced.
 
     Raises:
         UsageError: a class calls the forward of another one that is replaced as well.
     """
-    types = dict.fromkeys(type(kind.unit) for kind in kinds)
+    types: dict[type[nn.Module], list[Kind]] = {}
+    for kind in kinds:
+        types.setdefault(type(kind.unit), []).append(kind)
     here = {of for of in types if target.namespace.get(of.__name__) is of}
     replaced = {of for of in here if forward_signature(target.source, of.__name__) is not None}
     _refuse_calls_up(replaced)
-    first: dict[type[nn.Module], str] = {}
     taken = set(names_in(target.source))
-    for of in (type(kind.unit) for kind in kinds):
-        if of in replaced and of not in first:
-            first[of] = of.__name__
-            yield UnitClass(of.__name__, of, own=True)
+    for of, own in types.items():
+        methods = _methods(of, own)
+        if of in replaced:
+            yield UnitClass(of.__name__, of, own=True, methods=methods)
             continue
-        planned, inherits = first.get(of, ""), _forward_owner(of) in replaced
         name = _free(of.__name__, taken)
-        base = of.__name__ if of in here else planned or _free(f"{of.__name__}Eager", taken)
         yield UnitClass(
             name,
             of,
             own=False,
+            methods=methods,
             here=of in here,
-            base=base,
-            planned=planned,
-            inherits=inherits or bool(planned),
+            base=of.__name__ if of in here else _free(f"{of.__name__}Eager", taken),
+            inherits=_forward_owner(of) in replaced,
         )
-        first.setdefault(of, name)
+
+
+def _methods(of: type[nn.Module], kinds: Sequence[Kind]) -> dict[Paths, str]:
+    """Return the name of the method that units of each kind run."""
+    if len(kinds) == 1:
+        return {kinds[0].paths: "forward"}
+    free = (name for name in _numbered("forward_planned") if not hasattr(of, name))
+    return {kind.paths: name for kind, name in zip(kinds, free, strict=False)}
+
+
+def _chosen(forwards: Sequence[ForwardText]) -> list[str]:
+    """Write the forward of a class whose units are of several kinds."""
+    several = [render("chosen_forward.py.jinja", forward=forward) for forward in forwards[:1]]
+    return several * (len(forwards) > 1)
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -211,13 +227,14 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
     writer = ForwardWriter(
         text.kind.traced, text.kind.unit, {first.block_class: first.writer}, call
     )
-    written = found.here and (found.own or found.planned)
-    signature = forward_signature(target.source, found.kind.__name__) if written else None
+    own = found.own
+    signature = forward_signature(target.source, found.kind.__name__) if own else None
     if signature:
         forward = writer.write(signature.parameters, signature.returns, target.namespace)
     else:
         parameters = str(without_annotations(inspect.signature(found.kind.forward)))
         forward = writer.write(parameters.strip("()"), " -> Any", target.namespace)
+        forward = derived_from(forward, found.base, found.kind)
     graph = text.kind.traced.graph
     later = later_summands(graph)
     behind = [g.of for g in graph.gradients if g.tensor in later]
@@ -227,33 +244,32 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
         table.append(
             f"{names}: for more summands of a gradient, which autograd adds in eager's order"
         )
-    return replace(forward, table=tuple(table))
+    return replace(forward, table=tuple(table), method=found.methods[text.kind.paths])
 
 
 def _derived(found: UnitClass, planned: str) -> str:
     """Write a class whose forward is planned, of one that stays as it is."""
     eager = "" if found.inherits else f"    forward_eager = {found.base}.forward\n\n"
     return (
-        f"class {found.name}({found.planned or found.base}):\n"
+        f"class {found.name}({found.base}):\n"
         f'    """A {found.kind.__name__} whose training step is planned."""\n\n'
         f"{eager}{textwrap.indent(planned, '    ')}"
     )
 
 
 def _rows(
-    model: nn.Module, classes: Sequence[UnitClass], texts: Sequence[KindText]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of the table of units: paths, class and program."""
+    model: nn.Module, of: Mapping[Paths, UnitClass], texts: Sequence[KindText]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the rows of the table of units: paths, class, program, and the method that runs it."""
     said = {
-        path: (found.name, program.name)
-        for found, text in zip(classes, texts, strict=True)
+        path: (of[text.kind.paths].name, program.name, of[text.kind.paths].methods[text.kind.paths])
+        for text in texts
         for program in text.programs
         for path in program.program.paths
     }
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
     for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
-        kind, program = words
-        yield quoted(row), kind, program
+        yield quoted(row), *words
 
 
 __all__ = ["UnitClass", "emit_units"]
