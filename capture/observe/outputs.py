@@ -55,7 +55,8 @@ class Returned:
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it used the random seed; `saving` what it does itself about what autograd
     saves; `positions` what transformers asked of them; `asked` who asks if
-    it is compiled; `masks` what nn.Transformer asked of its masks.
+    it is compiled; `masks` what nn.Transformer asked of its masks. Of a part of a model the rest
+    goes on with the leaves that are `taken`.
     """
 
     value: Any
@@ -66,18 +67,22 @@ class Returned:
     positions: Positions = field(default_factory=Positions)
     asked: Asked = field(default_factory=Asked)
     masks: Masks = field(default_factory=Masks)
+    taken: frozenset[int] | None = None
 
     @property
     def differentiated(self) -> frozenset[int]:
         """Return the leaves that the planned backward takes a gradient for.
 
-        That is the loss alone, where exactly one output is a scalar that requires grad.
+        That is the loss alone, where exactly one output is a scalar that requires grad; of a part
+        of a model what is taken.
         """
         able = [
             i
             for i, leaf in enumerate(self.leaves)
             if leaf.requires_grad and not leaf.outside and leaf.same_as is None
         ]
+        if self.taken is not None:
+            return self.taken.intersection(able) or frozenset(able)
         losses = [i for i in able if self.leaves[i].scalar]
         return frozenset(losses if len(losses) == 1 else able)
 

@@ -125,7 +125,7 @@ def trace(
     stands_for: AbsentDevice | None = None,
     fixed: Iterable[str] = (),
     *,
-    settles: bool = True,
+    taken: frozenset[int] | None = None,
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
@@ -134,7 +134,8 @@ def trace(
     numbers of `fixed` inputs are the same in each step, so that forward may read them. Fake
     tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
     afterwards that it is there. Where forward makes buffers in its first step, the trace is of
-    a later one, if it `settles`.
+    a later one. Of a part of a model the rest goes on with the leaves in `taken` of what it
+    returns: gradients come into these, and it must be as it is in its first step.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -151,8 +152,9 @@ def trace(
     with built, removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         again = partial(run_on_fakes, model, call.args, call.kwargs)
         with told_where(model, again), refused_autocast("forward", stands_for):
-            found, first = observed(model, call, _globals_of(source_file), settles=settles)
+            found, first = observed(model, call, _globals_of(source_file), settles=taken is None)
         returned, reads, looks = found
+        returned = replace(returned, taken=taken)
         if stands_for:
             _refuse_host_draws(model, call, looks)
         refuse_seeds(returned.seeded)

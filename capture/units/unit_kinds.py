@@ -23,6 +23,7 @@ from remat_gen.capture.observe.outputs import register_dataclasses
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import UnfitUnitError, UnitCall
+from remat_gen.capture.units.step_settings import refuse_set_aside, settings
 from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
 from remat_gen.capture.values.held import Held
 from remat_gen.ir.errors import TraceError
@@ -34,7 +35,8 @@ class Example:
     """How a unit is called: the layout of its arguments, and copies of the first such call's.
 
     `shared` has the leaves of the arguments that something else reads as well, in one such call,
-    and how many gradients the unit adds up for each, `same` those that are one tensor.
+    and how many gradients the unit adds up for each, `same` those that are one tensor. `taken` are
+    the leaves of what it returns that the step goes on with: gradients may come into these.
     """
 
     path: str
@@ -43,6 +45,7 @@ class Example:
     kwargs: dict[str, Any]
     shared: Mapping[int, int] = field(default_factory=dict)
     same: tuple[int, ...] = ()
+    taken: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -52,13 +55,16 @@ class Examples:
     `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
     `seed` is that of the step: from another one not all of the units might be called. `keeps` are
     the attributes that units set, by the unit's path; with `forgets` they are put back. `before`
-    has what each unit held before the step.
+    has what each unit held before the step, `outside` what torch was set to, `aside` what the model
+    had set on a unit when it called it.
     """
 
     patterns: tuple[str, ...]
     units: Mapping[str, nn.Module]
     seed: int = 0
     before: Mapping[str, Held] = field(default_factory=dict)
+    outside: dict[str, object] = field(default_factory=dict)
+    aside: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
     forgets: bool = False
     keeps: dict[str, str] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
@@ -69,6 +75,7 @@ class Examples:
     _kept: dict[tuple[type, str], Example] = field(default_factory=dict)
     _edges: list[dict[int, Edge]] = field(default_factory=list)  # of the arguments' leaves, by call
     _nodes: dict[int, object] = field(default_factory=dict)
+    _results: list[dict[int, Edge]] = field(default_factory=list)  # of what is returned, by call
     _summands: dict[str, Counter[int]] = field(default_factory=dict)  # of leaves, the most
 
     def note(self, call: UnitCall) -> None:
@@ -103,6 +110,8 @@ class Examples:
         self._edges.append(edges)
         self.calls.append(call.path)
         self._refuse_given_aside(call.path)
+        kind = next((v.device.type for v in leaves if isinstance(v, torch.Tensor)), "cpu")
+        refuse_set_aside(call.path, self.outside, settings(kind))
         self._held[call.path] = Held.by(self.units[call.path], {})
 
     def _refuse_given_aside(self, path: str) -> None:
@@ -112,6 +121,7 @@ class Examples:
             UnfitUnitError: it has.
         """
         changed = {} if path in self.keeps else self.before[path].changed()
+        self.aside.setdefault(path, {}).update(changed)
         for name, (_, now) in changed.items():
             if isinstance(now, torch.Tensor) and now.grad_fn is not None:
                 raise UnfitUnitError(
@@ -130,26 +140,38 @@ class Examples:
         if self.forgets:
             held.put_back()
         self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
+        self._results.append({})
         for at, leaf in enumerate(pytree.tree_leaves(returned)):
             if isinstance(leaf, torch.Tensor):
                 self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))
+                if edge := edge_of(leaf):
+                    self._results[-1][at] = edge
                 if leaf.grad_fn is not None:
                     self._nodes[len(self.calls) - 1] = leaf.grad_fn
 
     def settle(self, returned: object) -> None:
-        """Find out, by what the model returned, which arguments something else reads as well."""
+        """Find out, by what the model returned, which arguments something else reads as well.
+
+        And which results anything reads.
+        """
         register_dataclasses(returned)
         readers, shared = readers_of(returned), dict[str, set[int]]()
+        taken = dict[str, set[int]]()
         alike = {path: f"{type(unit)} {self.by_path[path].layout}" for path, unit in self._called()}
         for call, edges in enumerate(self._edges):
             own = {self._nodes.get(call)}
             found = {leaf for leaf, edge in edges.items() if readers.get(edge, own) - own}
             shared.setdefault(alike[self.calls[call]], set()).update(found)
+            results = self._results[call].items()
+            read = {leaf for leaf, edge in results if edge in readers}
+            taken.setdefault(alike[self.calls[call]], set()).update(read)
         for path, example in self.by_path.items():
             summands = self._summands[path]
             both = {leaf: summands[leaf] for leaf in sorted(shared[alike[path]])}
-            self.by_path[path] = replace(example, shared=both)
+            read = frozenset(taken[alike[path]])
+            self.by_path[path] = replace(example, shared=both, taken=read)
         self._edges.clear()
+        self._results.clear()
         self._nodes.clear()
 
     def _called(self) -> Iterable[tuple[str, nn.Module]]:
@@ -181,10 +203,11 @@ class Kinds:
             TraceError: it cannot be traced; the message begins with its path.
         """
         for number, (first, called, traced) in enumerate(self.found):
-            same = (called.layout, called.shared) == (example.layout, example.shared)
+            known = called.layout, called.shared, called.taken
+            same = known == (example.layout, example.shared, example.taken)
             if same and _alike(traced, first, unit):
                 return number
-        made_of = example.layout, _made_of(unit)
+        made_of = example.layout, example.taken, _made_of(unit)
         if made_of in self.refusals:
             raise self.refusals[made_of]
         try:
@@ -203,10 +226,27 @@ class Kinds:
         """
         paths: dict[int, list[str]] = {}
         for path, example in examples.by_path.items():
-            paths.setdefault(self.add(examples.units[path], example), []).append(path)
+            number = self.add(examples.units[path], example)
+            paths.setdefault(number, []).append(path)
+            _refuse_read_aside(path, examples.aside.get(path, {}), self.found[number][2])
         return tuple(
             Kind(tuple(alike), examples.units[alike[0]], self.found[number][2])
             for number, alike in paths.items()
+        )
+
+
+def _refuse_read_aside(path: str, aside: Mapping[str, tuple[Any, Any]], traced: Traced) -> None:
+    """Refuse a unit that reads what the model sets on it when it calls it.
+
+    Raises:
+        UnfitUnitError: it does.
+    """
+    for name in aside.keys() & traced.reads.paths:
+        before, now = map(describe, aside[name])
+        raise UnfitUnitError(
+            f"--units: {path}.{name} is {now} where the model calls it, and {before} before: a "
+            "unit has to be called with that as an argument",
+            path,
         )
 
 
@@ -253,10 +293,10 @@ def _as_dynamic_as_possible(
     where = (unit, example.args, example.kwargs, loaded.path)
     if dims:
         try:
-            return trace(*where, dims, loaded.stands_for, settles=False)
+            return trace(*where, dims, loaded.stands_for, taken=example.taken)
         except TraceError:
             pass
-    return trace(*where, (), loaded.stands_for, settles=False)
+    return trace(*where, (), loaded.stands_for, taken=example.taken)
 
 
 def batch_dims(unit: nn.Module, loaded: Loaded, example: Example) -> tuple[str, ...]:

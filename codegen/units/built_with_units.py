@@ -56,10 +56,13 @@ class _InInit(cst.CSTTransformer):
         at = [i for i, s in enumerate(body) if _is_init(s)]
         if at:
             found = body[at[-1]]
-            assert isinstance(found, cst.FunctionDef) and isinstance(found.body, cst.IndentedBlock)
-            inside = found.body.with_changes(
-                body=[*found.body.body, cst.parse_statement(f"{_CALL}\n")]
-            )
+            assert isinstance(found, cst.FunctionDef)
+            lines = list(found.body.body)
+            if isinstance(found.body, cst.SimpleStatementSuite):  # behind its `def`
+                lines = [cst.SimpleStatementLine(found.body.body)]
+            inside = cst.IndentedBlock([*lines, cst.parse_statement(f"{_CALL}\n")])
+            if isinstance(found.body, cst.IndentedBlock):
+                inside = found.body.with_changes(body=inside.body)
             body[at[-1]] = found.with_changes(body=inside)
         else:
             body.append(

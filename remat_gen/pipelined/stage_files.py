@@ -82,6 +82,12 @@ def _refuse_other_inputs(
     taken: Sequence[torch.Tensor],
     inputs: str,
 ) -> None:
+    floats = [t for t in handed if t.is_floating_point()]
+    if len(floats) > 1 and sum(t.ndim == 0 for t in floats) == 1:
+        raise UsageError(
+            f"{file}: stage {stage - 1} hands on one number beside other tensors, which a plan "
+            "takes for the loss: let it hand on that number's unsqueeze(0)"
+        )
     given, wanted = [*map(layout_of, taken)], [*map(layout_of, handed)]
     if given != wanted:
         made = _told(taken) if taken else "nothing by position, as it is handed on: return a tuple"

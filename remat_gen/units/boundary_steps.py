@@ -25,6 +25,7 @@ from remat_gen.capture.units.patterns import find_units
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.shared_parameters import bytes_read
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
+from remat_gen.capture.units.step_settings import settings
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.capture.values.held import Held, kept_as_it_is
@@ -57,6 +58,7 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
             run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
             torch.manual_seed(seed)
             with run.installed(), context_of(model):
+                examples.outside |= settings(loaded.device.type)
                 examples.settle(model(*loaded.args, **loaded.kwargs))
             idle = [path for path in units if path not in examples.by_path]
             if not idle:
@@ -110,7 +112,7 @@ def _refuse_read_outside(loaded: Loaded, examples: Examples, dtype: str) -> None
 
     def outputs(*, forgets: bool) -> list[object]:
         units, before = examples.units, examples.before
-        again = Examples(examples.patterns, units, examples.seed, before, forgets)
+        again = Examples(examples.patterns, units, examples.seed, before, forgets=forgets)
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
             run = BoundaryRun(
                 units, lambda _: contextlib.nullcontext(), again.note, again.note_returned

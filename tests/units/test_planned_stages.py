@@ -253,6 +253,11 @@ def test_refusals(folder: Path, options: dict[str, Any], words: str) -> None:
         ),
         (
             "x = self.embed(x)",
+            "return self.embed(x), self.embed(x).mean()",
+            r"stage 0 hands on one number beside other tensors, .*: let it hand on .*unsqueeze",
+        ),
+        (
+            "x = self.embed(x)",
             "raise ValueError('no')",
             r"gpt.py:\d+: build_stage\(0, 2\) on stage_inputs\(0, 2\) failed: ValueError: no",
         ),

@@ -146,6 +146,64 @@ UNFIT = {
 }
 
 
+CALL = "m = self.mlp(n, n.sin(), seen)"
+AROUND = {
+    "attention's kernels": (
+        "with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):",
+        r"the model calls layers\.0\.mlp with sdpa_kernel math, and its step begins with flash",
+    ),
+    "autocast": (
+        'with torch.autocast("cpu", torch.bfloat16):',
+        r"layers\.0\.mlp with autocast bfloat16, and its step begins with off.*: let step_context",
+    ),
+    "a backend": (
+        "with torch.backends.mkldnn.flags(enabled=False):",
+        r"layers\.0\.mlp with torch\.backends\.mkldnn\.flags False, and its step begins with True",
+    ),
+    "an attribute": (
+        "with unittest.mock.patch.object(self.mlp.drop, 'p', 0.5):",
+        r"layers\.0\.mlp\.drop\.p is 0\.5 where the model calls it, and 0\.1 before",
+    ),
+}
+
+
+@pytest.mark.limit(
+    "units that the model calls under `autocast`, `sdpa_kernel` and others that its own forward "
+    "begins, or with attributes that it sets around the call",
+    "refused when planning: let `step_context()` return the autocast, or name what is around it",
+)
+@pytest.mark.parametrize(("line", "words"), AROUND.values(), ids=AROUND)
+def test_what_the_model_sets_around_a_unit(tmp_path: Path, line: str, words: str) -> None:
+    around = (
+        "m = self.mlp(n, n.sin(), seen)",
+        f"{line}\n            m = self.mlp(n, n.sin(), seen)",
+    )
+    with pytest.raises(remat_gen.RematError, match=words):
+        planned(tmp_path, around, ("import torch\n", "import torch\nimport unittest.mock\n"))
+
+
+def test_what_nobody_reads_may_be_set_around_a_unit(tmp_path: Path) -> None:
+    line = "with unittest.mock.patch.object(self.mlp, 'kept', 3):"
+    around = (
+        "m = self.mlp(n, n.sin(), seen)",
+        f"{line}\n            m = self.mlp(n, n.sin(), seen)",
+    )
+    pair = planned(tmp_path, around, ("import torch\n", "import torch\nimport unittest.mock\n"))
+    assert planned_units.same_bits(pair)
+
+
+def test_one_number_that_a_unit_returns_is_no_loss(tmp_path: Path) -> None:
+    """A mixture's term of the loss comes beside what the next layer takes."""
+    pair = planned(
+        tmp_path,
+        ("return self.drop(self.down(h))", "return self.drop(self.down(h)), h.square().mean(), h"),
+        (CALL, "m, extra, _ = self.mlp(n, n.sin(), seen)"),
+        ("return x + m", "seen.append(extra)\n        return x + m"),
+        ("square().mean()\n\n\ndef", "square().mean() + 0.01 * sum(seen)\n\n\ndef"),
+    )
+    assert planned_units.same_bits(pair)
+
+
 @pytest.mark.parametrize(("changes", "words"), UNFIT.values(), ids=UNFIT)
 def test_what_can_be_no_unit_is_told(
     tmp_path: Path, changes: list[tuple[str, str]], words: str

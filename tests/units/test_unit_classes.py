@@ -110,3 +110,58 @@ def test_a_forward_that_calls_a_planned_one_is_refused(tmp_path: Path) -> None:
 
 def test_a_forward_that_calls_one_that_stays_eager_is_planned(tmp_path: Path) -> None:
     assert is_as_eager(*plan(tmp_path, BASE + CALLS_UP + NET.format(layers="Other(), Other()")))
+
+
+KINDS = NET.format(layers="Base(), Base(), Base()")
+INIT = """
+
+def init(module):
+    if type(module) is Base:
+        nn.init.ones_(module.up.weight)
+
+
+def build_model():
+    return Net().apply(init)
+"""
+
+
+def test_units_of_several_kinds_stay_of_the_class_that_people_ask_for(tmp_path: Path) -> None:
+    """The first one's input requires no grad; they were of a derived class that no `init` knew."""
+    text = BASE + KINDS.replace("\n\ndef build_model():\n    return Net()\n", INIT)
+    original, planned = plan(tmp_path, text)
+    first, *others = planned_units.build(planned).h
+    assert {type(unit) for unit in (first, *others)} == {planned.Base}
+    assert first._planned_forward != others[0]._planned_forward
+    assert all(unit.up.weight.eq(1).all() for unit in (first, *others))
+    assert is_as_eager(original, planned)
+
+
+def test_a_forward_put_in_place_of_a_units_goes_for_all(tmp_path: Path) -> None:
+    original, planned = plan(tmp_path, BASE + KINDS)
+    for module in (original, planned):
+        module.Base.forward = lambda self, x: x + self.down(self.up(x).sin())
+    assert is_as_eager(original, planned)
+
+
+def test_a_forward_put_in_place_of_a_library_class_is_told(libraries: Path) -> None:
+    head = "import first_blocks\nimport torch\nfrom torch import nn\n"
+    layers = "first_blocks.Block(), first_blocks.Block()"
+    original, planned = plan(libraries, head + NET.format(layers=layers))
+    assert is_as_eager(original, planned)
+
+    def quicker(self: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    sys.modules["first_blocks"].Block.forward = quicker
+    with pytest.raises(
+        ValueError, match=r"Block\.forward is .*quicker, planned for Block\.forward"
+    ):
+        is_as_eager(original, planned)
+
+
+def test_an_init_of_one_line_is_given_its_units(tmp_path: Path) -> None:
+    text = (BASE + NET.format(layers="Base(), Base()")).replace(
+        "    def __init__(self):\n        super().__init__()\n        self.h",
+        "    def __init__(self): super().__init__(); self.h",
+    )
+    assert is_as_eager(*plan(tmp_path, text))
