@@ -56,9 +56,9 @@ _TAIL = """
   of its buckets (`docs/distributed.md`).
 - `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind
   runs when the model is planned, not in a planned step. (What it counts or appends is refused.)
-- Code: a function that is put in place of another of its name, and layers and functions that are
-  edited in other files. `remat-gen check` traces the model again, and sees both; of a library the
-  version is a row.
+- Code: a function that is put in place of another of its name, or of a layer's class as its
+  `__call__`, and layers and functions that are edited in other files. `remat-gen check` traces the
+  model again, and sees both; of a library the version is a row.
 - What `forward` reads of context variables, and of attributes of a library's functions, classes
   and modules (`F.scaled_dot_product_attention = …`): changed since planning, a planned step goes
   on with what it was. So it does with what it asks of a tensor that it is given beside its layout
@@ -78,7 +78,12 @@ _TAIL = """
 - A hook on an output that is then changed in place (`h.register_hook(…); h.mul_(2)`): where eager's
   is a view, as a linear layer's in three dimensions, PyTorch forgets the hook; here it is called.
 - `torch.nn.attention.sdpa_kernel(…)` around a step that was planned without it: attention's kernel
-  is the planned one (last bits differ).
+  is the planned one (last bits differ). So it is with `torch.backends.mkldnn.flags(…)` and other
+  settings of torch's that `forward` itself changes; what it leaves set (`torch.set_…`) is not set.
+- An output into which no gradient comes (the keys and values beside the logits), or one in another
+  layout than the output's (a loss of `y.transpose(1, 2)`): gradients are laid out as for one that
+  comes as the output is, and sums over them go in another order than eager's (last bits). A model
+  that returns its loss is not affected.
 - Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
 - A thread that draws random numbers while backward draws a dropout's again, from the state that
   their generator had: either may get the other's. Masks that are kept are safe.
