@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
@@ -28,6 +28,7 @@ from remat_gen.plan.plan_names import schedule_of
 from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.terminal.progress import Step
 from remat_gen.units.tracing_units import retrace_units
+from remat_gen.verification.compare import Comparison, compare_built
 from remat_gen.verification.compare_models import AsUsed, verify_models
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import SmallerStep, longest_step, smaller_step
@@ -156,8 +157,9 @@ def verify_file(
     existing = Existing.find(path, given)
     original = existing.load_original()
     planned = _planned(existing, original)
+    unlike = _built_otherwise(existing, original, planned)
     with original.importable():
-        return verify_models(
+        report = verify_models(
             original.model,
             planned,
             original.args,
@@ -174,6 +176,21 @@ def verify_file(
             as_computed=_as_computed(existing.plan, original),
             in_flight=existing.plan.asked.in_flight,
         )
+    return replace(report, comparisons=(*report.comparisons, *unlike))
+
+
+def _built_otherwise(
+    existing: Existing, original: Loaded, planned: nn.Module
+) -> tuple[Comparison, ...]:
+    """Return what the planned model's builder makes otherwise, if the original repeats itself.
+
+    The comparison of steps gives both the same numbers.
+    """
+    unlike = compare_built(original.model, planned)
+    if not unlike or existing.given is not None:
+        return ()
+    moving = {c.name for c in compare_built(original.model, existing.load_original().model)}
+    return tuple(c for c in unlike if c.name not in moving)
 
 
 def _as_used(plan: Plan, original: Loaded) -> AsUsed:

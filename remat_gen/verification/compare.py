@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TypeAlias
 
 import torch
+from torch import nn
 
 from remat_gen.verification.outcome import Outcome
 from remat_gen.verification.tensor_difference import difference
@@ -47,6 +48,22 @@ class Comparison:
 
 NOISE_FACTOR = 4.0
 """How much of the original's noise is allowed."""
+
+
+BUILT = "fresh model"  # the kind of what builders made
+
+
+def compare_built(original: nn.Module, planned: nn.Module) -> tuple[Comparison, ...]:
+    """Return which parameters and buffers of a fresh planned model have other numbers."""
+    wanted, found = original.state_dict(), planned.state_dict()
+    pairs = ((name, t, found.get(name)) for name, t in wanted.items() if torch.is_tensor(t))
+    return tuple(
+        Comparison(BUILT, name, Match.DIFFERENT, detail="is not as the original builds it")
+        for name, a, b in pairs
+        if not torch.is_tensor(b)
+        or (a.shape, a.dtype) != (b.shape, b.dtype)
+        or not is_bitwise_equal(a, b)
+    )
 
 
 def compare_steps(

@@ -159,6 +159,22 @@ def test_a_forward_put_in_place_of_a_library_class_is_told(libraries: Path) -> N
         is_as_eager(original, planned)
 
 
+def test_verify_sees_what_only_a_fresh_model_shows(libraries: Path) -> None:
+    """A library's class is derived from: an `init` that asks for just that class misses its units.
+
+    The comparison of steps gives both models the same numbers.
+    """
+    head = "import first_blocks\nimport torch\nfrom torch import nn\n"
+    net = NET.format(layers="first_blocks.Block(), first_blocks.Block()")
+    init = INIT.replace("is Base", "is first_blocks.Block")
+    text = head + net.replace("\n\ndef build_model():\n    return Net()\n", init)
+    plan(libraries, text)
+    report = remat_gen.verify(libraries / "net_remat.py")
+    wrong = [(row.what, row.detail) for row in report.rows() if row.ok is False]
+    named = "h.0.up.weight: is not as the original builds it"
+    assert [what for what, _ in wrong] == ["fresh model"] and named in wrong[0][1]
+
+
 def test_an_init_of_one_line_is_given_its_units(tmp_path: Path) -> None:
     text = (BASE + NET.format(layers="Base(), Base()")).replace(
         "    def __init__(self):\n        super().__init__()\n        self.h",
