@@ -109,6 +109,8 @@ def run_twice(
         return Runs(f"was not run twice: it needs {needed}; whether it repeats itself is not known")
     try:
         found, peak_bytes = _compared(loaded, filled, in_flight)
+    except TraceError:
+        raise
     except Exception as error:  # of the user's own code
         failed = f"{type(error).__name__}: {said(error)[:200]}"
         return Runs(f"has a step of its own that fails: {failed}")

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.values.holding import first_step_undone
+from remat_gen.ir.errors import TraceError
 from remat_gen.verification.peak import PeakMeasurement, watched_peak
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
 
@@ -66,18 +67,39 @@ class State:
                 target[name].copy_(tensor)
 
 
+def _sizes_put_back(model: nn.Module, state: State) -> str:
+    """Give buffers that a step has resized their sizes again; say which it was, mostly ""."""
+    told = ""
+    for name, tensor in _state(model).items():
+        before = state.tensors[name].shape if name in state.tensors else tensor.shape
+        if tensor.shape != before:
+            told = (
+                f"forward gives the buffer {name} another size in its first step, "
+                f"{list(before)} → {list(tensor.shape)}: run the model once in build_model()"
+            )
+            tensor.resize_(before)
+    return told
+
+
 @contextlib.contextmanager
 def left_as_it_was(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[State]:
-    """Have a model's state and gradients back; buffers that its forward makes are taken away."""
+    """Have a model's state and gradients back; buffers that its forward makes are taken away.
+
+    Raises:
+        TraceError: the step has given a buffer another size, so that its next one is another step.
+    """
     state = State.of(model, filled)
     gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
     try:
         with first_step_undone(model, filled):
             yield state
     finally:
+        resized = _sizes_put_back(model, state)
         state.restore(model)
         for parameter, gradient in gradients:
             parameter.grad = gradient
+        if resized:
+            raise TraceError(resized)
 
 
 def run_steps(

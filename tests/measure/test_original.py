@@ -156,3 +156,44 @@ def test_its_peak_is_that_of_a_second_step(name: str, in_flight: int) -> None:
     assert found.said == ""
     alone = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)
     assert found.peak_bytes == alone.peak_bytes
+
+
+RESIZES = """\
+import torch
+from torch import nn
+
+
+class Observer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.ones(1))
+
+    @torch.no_grad()
+    def seen(self, x):
+        found = x.detach().abs().amax(0)
+        if self.scale.shape != found.shape:
+            self.scale.resize_(found.shape)
+        self.scale.copy_(found)
+
+    def forward(self, x):
+        self.seen(x)
+        return x / self.scale
+
+
+def build_model():
+    return nn.Sequential(nn.Linear(8, 8), Observer())
+
+
+def example_inputs():
+    return (torch.randn(4, 8),)
+"""
+
+
+def test_a_buffer_that_the_first_step_resizes_is_named(tmp_path: Path) -> None:
+    """The plan was for the second step, and each fresh model was refused in its first."""
+    (path := tmp_path / "net.py").write_text(RESIZES, encoding="utf-8")
+    words = r"the buffer 1\.scale another size in its first step, \[1\] → \[8\]"
+    loaded = load(path, None, None, "cpu")
+    with pytest.raises(TraceError, match=words):
+        original.run_twice(loaded, 0)
+    assert loaded.model[1].scale.tolist() == [1.0]
