@@ -112,9 +112,9 @@ def test_units_and_models_without_values_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.py"
     text = source(NONE, MAKE.format("-torch.arange(8.0)") + "return (self.lin(x) + self.b).sum()")
     path.write_text(text, encoding="utf-8")
-    for loaded, settles in (
-        (load(path, None, None, "cpu", fake=True), True),
-        (load(path, None, None, "cpu"), False),
+    for loaded, taken in (
+        (load(path, None, None, "cpu", fake=True), None),
+        (load(path, None, None, "cpu"), frozenset({0})),
     ):
         with pytest.raises(TraceError, match=r"self\.b.*run the model once in build_model\(\)"):
-            trace(loaded.model, loaded.args, loaded.kwargs, path, settles=settles)
+            trace(loaded.model, loaded.args, loaded.kwargs, path, taken=taken)
