@@ -6,6 +6,7 @@ import ast
 
 import libcst as cst
 
+from remat_gen.capture.load.named_calls import named_call
 from remat_gen.codegen.module.emit_module import Target
 from remat_gen.codegen.module.merge import wrap_builder
 
@@ -15,12 +16,16 @@ _CALL = "plan_units(self)"
 def build_with_units(source: str, target: Target) -> str:
     """Return the source in which the model's class, or what builds it, calls `plan_units`.
 
+    Both, where what builds it may put other units into a model that is there.
+
     Raises:
         UsageError: the file has neither.
     """
     kind = type(target.model)
     if target.namespace.get(kind.__name__) is kind and _defines_class(source, kind.__name__):
-        return cst.parse_module(source).visit(_InInit(kind.__name__)).code
+        source = cst.parse_module(source).visit(_InInit(kind.__name__)).code
+        if _returns_fresh(source, named_call(target.builder, "--model").name, kind.__name__):
+            return source
     told = "Build the model, with its units planned."
     renamed, wrapper = wrap_builder(
         source, target.builder, kind.__name__, told, ["plan_units(model)"]
@@ -30,6 +35,19 @@ def build_with_units(source: str, target: Target) -> str:
 
 def _defines_class(source: str, name: str) -> bool:
     return any(isinstance(s, ast.ClassDef) and s.name == name for s in ast.parse(source).body)
+
+
+def _returns_fresh(source: str, builder: str, kind: str) -> bool:
+    """Tell whether a builder returns models as the class makes them, or is the class itself."""
+    found = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == builder
+    ]
+    returned = [r.value for f in found for r in ast.walk(f) if isinstance(r, ast.Return)]
+    calls = [value.func for value in returned if isinstance(value, ast.Call)]
+    named = [name for name in calls if isinstance(name, ast.Name) and name.id == kind]
+    return len(named) == len(returned)
 
 
 class _InInit(cst.CSTTransformer):

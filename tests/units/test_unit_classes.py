@@ -175,6 +175,18 @@ def test_verify_sees_what_only_a_fresh_model_shows(libraries: Path) -> None:
     assert [what for what, _ in wrong] == ["fresh model"] and named in wrong[0][1]
 
 
+def test_units_that_a_builder_puts_in_later_are_planned(tmp_path: Path) -> None:
+    """Those were told nothing, and raised in each first step."""
+    later = (
+        "\n\ndef build_model():\n    model = Net()\n    model.h[1] = Base()\n"
+        "    model.h.append(Base())\n    return model\n"
+    )
+    text = BASE + KINDS.replace("\n\ndef build_model():\n    return Net()\n", later)
+    original, planned = plan(tmp_path, text)
+    assert is_as_eager(original, planned)
+    assert all("_planned_path" in vars(unit) for unit in planned.build_model().h)
+
+
 def test_an_init_of_one_line_is_given_its_units(tmp_path: Path) -> None:
     text = (BASE + NET.format(layers="Base(), Base()")).replace(
         "    def __init__(self):\n        super().__init__()\n        self.h",
