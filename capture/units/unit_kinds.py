@@ -110,8 +110,8 @@ class Examples:
         self._edges.append(edges)
         self.calls.append(call.path)
         self._refuse_given_aside(call.path)
-        kind = next((v.device.type for v in leaves if isinstance(v, torch.Tensor)), "cpu")
-        refuse_set_aside(call.path, self.outside, settings(kind))
+        device = next((v.device.type for v in leaves if isinstance(v, torch.Tensor)), "cpu")
+        refuse_set_aside(call.path, self.outside, settings(device))
         self._held[call.path] = Held.by(self.units[call.path], {})
 
     def _refuse_given_aside(self, path: str) -> None:
@@ -168,8 +168,8 @@ class Examples:
         for path, example in self.by_path.items():
             summands = self._summands[path]
             both = {leaf: summands[leaf] for leaf in sorted(shared[alike[path]])}
-            read = frozenset(taken[alike[path]])
-            self.by_path[path] = replace(example, shared=both, taken=read)
+            own_taken = frozenset(taken[alike[path]])
+            self.by_path[path] = replace(example, shared=both, taken=own_taken)
         self._edges.clear()
         self._results.clear()
         self._nodes.clear()

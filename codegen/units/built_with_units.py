@@ -75,13 +75,11 @@ class _InInit(cst.CSTTransformer):
         if at:
             found = body[at[-1]]
             assert isinstance(found, cst.FunctionDef)
-            lines = list(found.body.body)
-            if isinstance(found.body, cst.SimpleStatementSuite):  # behind its `def`
-                lines = [cst.SimpleStatementLine(found.body.body)]
-            inside = cst.IndentedBlock([*lines, cst.parse_statement(f"{_CALL}\n")])
-            if isinstance(found.body, cst.IndentedBlock):
-                inside = found.body.with_changes(body=inside.body)
-            body[at[-1]] = found.with_changes(body=inside)
+            inside = found.body
+            if isinstance(inside, cst.SimpleStatementSuite):  # behind its `def`
+                inside = cst.IndentedBlock([cst.SimpleStatementLine(inside.body)])
+            with_call = [*inside.body, cst.parse_statement(f"{_CALL}\n")]
+            body[at[-1]] = found.with_changes(body=inside.with_changes(body=with_call))
         else:
             body.append(
                 cst.parse_statement(

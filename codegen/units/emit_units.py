@@ -78,11 +78,11 @@ def emit_units(
     of = {paths: found for found in classes for paths in found.methods}
     taken = names_in(target.source) | target.namespace.keys() | _NAMES | {c.name for c in classes}
     texts: list[KindText] = []
-    for kind, own in programs:
-        names = list(itertools.islice(_program_names(kind, taken), len(own)))
+    for kind, its_programs in programs:
+        names = list(itertools.islice(_program_names(kind, taken), len(its_programs)))
         taken |= set(names) | _other_functions(kind, taken, texts)
-        texts.append(kind_text(kind, own, names, taken))
-    source, derived, said = target.source, [], []
+        texts.append(kind_text(kind, its_programs, names, taken))
+    source, derived, said = target.source, list[str](), list[str]()
     forwards = [_forward(target, of[text.kind.paths], text) for text in texts]
     for found in classes:
         own = [f for f, text in zip(forwards, texts, strict=True) if of[text.kind.paths] is found]
@@ -269,7 +269,8 @@ def _rows(
     }
     modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
     for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
-        yield quoted(row), *words
+        kind, program, method = words
+        yield quoted(row), kind, program, method
 
 
 __all__ = ["UnitClass", "emit_units"]
