@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.autocast import casts_of_eager
 from remat_gen.capture.as_eager.causal_masks import answered_no
+from remat_gen.capture.as_eager.contraction_paths import paths_of_lengths
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.dropout import dropout_of_rnns
 from remat_gen.capture.as_eager.kernels import calls_of_eager, kernels_of_eager
@@ -115,6 +116,7 @@ def trace_joint(
         as_in_newest(),
         unvalidated(),
         symbolic_resampling() if fakes else contextlib.nullcontext(),
+        paths_of_lengths() if fakes else contextlib.nullcontext(),
     ):
         step = _Separated(model, differentiated, options.caches)
         given = fakes or (args, kwargs)
