@@ -174,7 +174,8 @@ MORE_TRANSFORMERS: tuple[Subject, ...] = (
         "depths=[1, 1, 1], key_dim=[8, 8, 8]",
     ),
     _seen(
-        "EfficientNet", "image_size=64, width_coefficient=0.25, depth_coefficient=1.0, hidden_dim=320"
+        "EfficientNet",
+        "image_size=64, width_coefficient=0.25, depth_coefficient=1.0, hidden_dim=320",
     ),
     _seen(
         "Hiera", "image_size=[64, 64], embed_dim=16, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2]"
