@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
+from remat_gen.capture.first_step.first_run import FirstRun, first_run
 from remat_gen.capture.load.arguments import Call, as_one
 from remat_gen.capture.load.containers import in_others
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
@@ -19,7 +20,6 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
-from remat_gen.capture.trace.first_run import FirstRun, first_run
 from remat_gen.capture.trace.joint import trace_joint
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks

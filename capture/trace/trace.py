@@ -19,10 +19,13 @@ from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
+from remat_gen.capture.first_step.evaluation import turned_by_evaluation
+from remat_gen.capture.first_step.first_run import FirstRun
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.shorter_call import at_lengths
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.lower.inner_layers import layers_of
@@ -64,11 +67,9 @@ from remat_gen.capture.repeated.repeated_layers import (
     left_out,
 )
 from remat_gen.capture.repeated.same_operations import lists_used_alike, refuse_unlike
-from remat_gen.capture.trace.first_run import FirstRun
 from remat_gen.capture.trace.joint import Joint, TraceOptions, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths, why_none_found
 from remat_gen.capture.trace.observed_forward import observed
-from remat_gen.capture.trace.shorter_call import at_lengths
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.cached import refuse_stale
 from remat_gen.capture.values.recorded import Looks
@@ -87,7 +88,8 @@ class Traced:
     alone, where one was looked for. `autocast` is what the step is called in. `left_out` is what
     the plan has not, though its numbers are the same. `values` names the buffers whose values
     decided what was traced, `kept` what forward keeps on the model and a planned step does not.
-    `first` where its first run makes buffers that the trace takes as there.
+    `first` where its first run makes buffers that the trace takes as there. `turned` describes what
+    an evaluation makes of what is read, and forward undoes in the next step.
     """
 
     graph: Graph
@@ -103,6 +105,7 @@ class Traced:
     kept: tuple[str, ...] = ()
     first: FirstRun | None = None
     looks: Looks | None = None
+    turned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -169,7 +172,10 @@ def trace(
             looks_of_eager(returned.masks),
             anomaly_as_outside(),
         ):
-            return first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
+            traced = first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
+        if first or taken is not None:
+            return traced
+        return replace(traced, turned=turned_by_evaluation(model, call, traced.reads))
 
 
 def trace_loaded(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from torch import nn
 
-from remat_gen.capture.trace.gradient_graph import nodes_behind
+from remat_gen.capture.observe.gradient_graph import nodes_behind
 from remat_gen.capture.units.joined import Call
 from remat_gen.ir.graph import Kind
 

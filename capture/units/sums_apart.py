@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.trace.gradient_graph import nodes_behind
+from remat_gen.capture.observe.gradient_graph import nodes_behind
 from remat_gen.ir.graph import (
     Gradient,
     Graph,

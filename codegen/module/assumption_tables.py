@@ -35,7 +35,7 @@ class Tables:
 
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
     describes the rest; `also` how else some may be. `fresh` describes what is another thing until
-    forward has run once.
+    forward has run once, or behind an evaluation.
     `filled` are the buffers that it gives other numbers then; `attributes` tells of tensors that
     are described by their layout.
     """

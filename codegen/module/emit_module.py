@@ -131,8 +131,9 @@ def emit_body(
 
 
 def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
-    fresh = traced.first.words(target.model, traced.reads) if traced.first else {}
-    filled = traced.first.filled if traced.first else ()
+    first = traced.first
+    fresh = first.words(target.model, traced.reads) if first else traced.turned
+    filled = first.filled if first else ()
     return Shared(
         Tables.of(target.model, traced.reads, fresh, filled),
         traced.graph.lengths,

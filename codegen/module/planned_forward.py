@@ -72,7 +72,7 @@ class ForwardWriter:
             imports=own.imports,
             rungs=tuple(self._rungs(own, frame)) if self.others else (),
             recorded=", ".join(self._recorded()),
-            settles=self.traced.first is not None,
+            settles=bool(self.traced.first or self.traced.turned),
         )
 
     def _recorded(self) -> list[str]:

@@ -47,11 +47,12 @@ class Generated:
     `lengths` says what may vary from step to step, or why nothing does that was looked for.
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
-    decided, too, `kept` what forward keeps on the model and a planned step does not. `original`
+    decided, too, `kept` what forward keeps on the model and a planned step does not, `made` the
+    buffers that its first run makes, `turned` what an evaluation leaves otherwise. `original`
     says what is wrong with the original's own step, "" where nothing is. `waiting_bytes` are what a
-    step holds that waits for its backward. `pinned` has the values
-    that were pinned, by pattern. Where the existing plan's schedule was kept, `slower` is by what
-    share of the time of the best that was found. `view` has what `remat-gen plot` draws.
+    step holds that waits for its backward. `pinned` has the values that were pinned, by pattern.
+    Where the existing plan's schedule was kept, `slower` is by what share of the time of the best
+    that was found. `view` has what `remat-gen plot` draws.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Generated:
     values: tuple[str, ...]
     kept: tuple[str, ...]
     made: tuple[str, ...]
+    turned: tuple[str, ...]
     original: str
     waiting_bytes: int
     pinned: Pinned
@@ -136,6 +138,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         values=traced.values,
         kept=traced.kept,
         made=traced.first.made if traced.first else (),
+        turned=tuple(traced.turned),
         original=original.said,
         waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,

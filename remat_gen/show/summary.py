@@ -13,11 +13,13 @@ from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.stable.committed_schedule import NAME as KEPT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from remat_gen.ir.plan import Plan, PlannedUnits, Predicted
     from remat_gen.plan.pipeline import Generated
     from remat_gen.verification.report import Report
 
-_NAMED = 3  # of operations that were not measured
+_NAMED = 3  # of what a line lists
 
 
 def summary_lines(generated: Generated) -> list[str]:
@@ -162,25 +164,28 @@ def _launches(plan: Plan) -> list[str]:
 def _as_in_example(generated: Generated) -> list[str]:
     """Say which branches the plan takes for granted; another one is an error in the step."""
     found, values = generated.conditions, ", ".join(generated.values)
-    several = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     lines = []
     if found:
         are = "goes" if len(found) == 1 else "go"
-        listed = f"{', '.join(found[:_NAMED])}{several} {are} as in the example"
+        listed = f"{_listed(found)} {are} as in the example"
         device = generated.plan.modelled or generated.plan
         when = "" if device.device == "cpu" else " when its backward ends"
         lines.append(f"conditions  {listed}: each step compares{when}")
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
-    if generated.made:
-        listed = ", ".join(generated.made[:_NAMED])
-        more = f" and {len(generated.made) - _NAMED} more" * (len(generated.made) > _NAMED)
-        lines.append(f"first step  makes {listed}{more}: forward runs ahead, for buffers alone")
-    if generated.kept:
-        listed = ", ".join(generated.kept[:_NAMED])
-        more = f" and {len(generated.kept) - _NAMED} more" * (len(generated.kept) > _NAMED)
-        lines.append(f"not kept    {listed}{more}: forward writes it, a planned step does not")
+    made, turned, kept = map(_listed, (generated.made, generated.turned, generated.kept))
+    if made:
+        lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
+    if turned:
+        lines.append(f"evaluation  turns {turned}: forward runs ahead of the next step")
+    if kept:
+        lines.append(f"not kept    {kept}: forward writes it, a planned step does not")
     return lines
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _not_measured(plan: Plan) -> list[str]:
@@ -188,9 +193,8 @@ def _not_measured(plan: Plan) -> list[str]:
     names = _without_a_measurement(plan)
     if not names:
         return []
-    several = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return [
-        f"not run     {', '.join(names[:_NAMED])}{several}: could not be run by themselves; "
+        f"not run     {_listed(names)}: could not be run by themselves; "
         "times are estimated, workspace is taken as none"
     ]
 
@@ -270,6 +274,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "values": list(generated.values),
         "not_kept": list(generated.kept),
         "made": list(generated.made),
+        "turned": list(generated.turned),
         "original": generated.original,
         "keep": generated.pinned.keep,
         "recompute": generated.pinned.recompute,

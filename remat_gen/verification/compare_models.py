@@ -87,8 +87,8 @@ class _Subject:
         with kernels, self.as_computed(model) as computed:
             return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
 
-    def evaluated(self, model: nn.Module) -> Outcome:
-        """Run a forward in evaluation mode."""
+    def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
+        """Run a forward in evaluation mode, and a step behind it."""
         with self.as_computed(model) as computed:
             return evaluate(computed, self.state, self.args, self.kwargs, seed=self.seed)
 
@@ -191,7 +191,8 @@ def verify_models(
     with kept_generators(), told_free(planned, 0):
         report = _verify(original, planned, subject, time_steps, report)
         if report.comparisons:
-            unlike = tuple(_unlike_in_evaluation(original, planned, subject))
+            exact = report.bitwise and not report.moving
+            unlike = tuple(_unlike_in_evaluation(original, planned, subject, exact=exact))
             report = replace(report, comparisons=(*report.comparisons, *unlike))
         if not smaller or not report.comparisons:
             return report
@@ -204,11 +205,12 @@ def verify_models(
 
 
 def _unlike_in_evaluation(
-    original: nn.Module, planned: nn.Module, subject: _Subject
+    original: nn.Module, planned: nn.Module, subject: _Subject, *, exact: bool
 ) -> Iterator[Comparison]:
-    """Yield what the planned model returns otherwise in evaluation, if the original repeats itself.
+    """Yield what the planned model does otherwise in evaluation, if the original repeats itself.
 
-    Both run the same forward there, which the generated file may have got in the way of.
+    Both run the same forward there, which the generated file may have got in the way of. The step
+    behind it is compared where other steps were the same to the bit, in each run: they are `exact`.
     """
     try:
         wanted, again = (subject.evaluated(original) for _ in range(2))
@@ -219,9 +221,10 @@ def _unlike_in_evaluation(
     except _STEP_ERRORS as error:
         yield Comparison(EVALUATION, "forward", Match.DIFFERENT, detail=_reason(error))
         return
-    steady = all(c.match is Match.BITWISE for _, c in compare_step(1, wanted, again, {}))
-    compared = compare_step(1, wanted, found, {}) if steady else ()
-    yield from (c for _, c in compared if c.match is not Match.BITWISE)
+    for expected, repeated, actual in [*zip(wanted, again, found, strict=True)][: 1 + exact]:
+        steady = all(c.match is Match.BITWISE for _, c in compare_step(1, expected, repeated, {}))
+        compared = compare_step(1, expected, actual, {}) if steady else ()
+        yield from (c for _, c in compared if c.match is not Match.BITWISE)
 
 
 def _smaller(

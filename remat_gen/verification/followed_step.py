@@ -21,12 +21,12 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.observe.gradient_graph import nodes_behind
 from remat_gen.capture.observe.outputs import run_on_fakes
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.profile.memory_of_fakes import Call, FakeMemory
 from remat_gen.capture.refuse.library_hooks import removed_afterwards
 from remat_gen.capture.refuse.refusals import hooks_aside
-from remat_gen.capture.trace.gradient_graph import nodes_behind
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs

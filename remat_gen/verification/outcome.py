@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
-from remat_gen.capture.values.holding import first_step_undone
+from remat_gen.capture.values.holding import first_step_undone, held_as_before
 from remat_gen.ir.errors import TraceError
 from remat_gen.verification.peak import PeakMeasurement, watched_peak
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
@@ -21,6 +21,7 @@ from remat_gen.verification.step import clear_gradients, leaves_of, structure_of
 # (kind, name) of each thing, in an order that does not depend on the model's code.
 Outcome: TypeAlias = Mapping[tuple[str, str], object]
 EVALUATION = "evaluation"  # the kind of what a model returns in that mode
+BEHIND = "step behind an evaluation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +132,27 @@ def run_steps(
 
 def evaluate(
     model: nn.Module, state: State, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int
-) -> Outcome:
-    """Run a forward in evaluation mode from a given state and seed; the mode is training behind."""
+) -> tuple[Outcome, Outcome]:
+    """Run a forward in evaluation mode from a given state and seed, and a training step behind it.
+
+    Trainers do so after each epoch, and an evaluation may change the model.
+    """
     args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
     state.restore(model)
-    model.eval()
-    try:
-        with first_step_undone(model, state.filled), torch.no_grad():
-            torch.manual_seed(seed)
-            outputs = model(*args, **kwargs)
-            return {(EVALUATION, name): leaf for name, leaf in _outputs(outputs)}
-    finally:
-        model.train()
+    clear_gradients(model, args, kwargs)
+    with held_as_before(model):
+        model.eval()
+        try:
+            with torch.no_grad():
+                torch.manual_seed(seed)
+                outputs = model(*args, **kwargs)
+        finally:
+            model.train()
+        evaluated = {(EVALUATION, name): leaf for name, leaf in _outputs(outputs)}
+        torch.manual_seed(seed)
+        outputs = training_step(model, args, kwargs)
+        step = _observe(model, outputs, (args, kwargs))
+        return evaluated, {(BEHIND, f"{kind}: {name}"): leaf for (kind, name), leaf in step}
 
 
 def repeat_step(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from remat_gen.verification.compare import BUILT, NOISE_FACTOR, Comparison, Match
-from remat_gen.verification.outcome import EVALUATION
+from remat_gen.verification.outcome import BEHIND, EVALUATION
 from remat_gen.verification.paired_times import TimeRatio
 from remat_gen.verification.peak import PeakMeasurement
 
@@ -116,6 +116,7 @@ class Report:
 _KINDS = (
     *("outputs", "gradients", "input gradients", "buffers", "inputs", "random state"),
     EVALUATION,
+    BEHIND,
     BUILT,
 )
 

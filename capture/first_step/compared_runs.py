@@ -15,10 +15,10 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.observe.assumed import layout_of
+from remat_gen.capture.observe.gradient_graph import gradient_graph
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.trace.gradient_graph import gradient_graph
 
 
 @contextlib.contextmanager
@@ -36,16 +36,17 @@ def values_kept(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run leaves behind: results, buffers, random streams, and the graph of gradients."""
+    """What a run leaves behind: results, state, random streams, and the graph of gradients."""
 
     leaves: list[Any]
+    parameters: list[Tensor]
     buffers: dict[str, Tensor]
     streams: list[Tensor]
     gradients: list[object]
 
     @classmethod
     def of(cls, model: nn.Module, call: Call) -> Run:
-        """Run a forward on copies of its arguments; buffers are then as they were before."""
+        """Run a forward on copies of its arguments; numbers are then as they were before."""
         args, kwargs = pytree.tree_map_only(Tensor, copied, (call.args, call.kwargs))
         given = pytree.tree_leaves((args, kwargs))
         names = {id(p): name for name, p in model.named_parameters()}
@@ -55,15 +56,16 @@ class Run:
             with saved_tensors_hooks(_nothing, _nothing):
                 leaves = pytree.tree_leaves(model(*args, **kwargs))
             gradients = gradient_graph(leaves, names)
+            parameters = [p.detach().clone() for p in model.parameters()]
             buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
             streams = [state.clone() for kind in KINDS for _, state in kind.rng_states()]
-        return cls([_plain(leaf) for leaf in leaves], buffers, streams, gradients)
+        return cls([_plain(leaf) for leaf in leaves], parameters, buffers, streams, gradients)
 
     def does_as(self, other: Run) -> bool:
         """Tell whether another run did the same, to the bit."""
         pairs = zip(
-            (*self.leaves, *self.buffers.values(), *self.streams),
-            (*other.leaves, *other.buffers.values(), *other.streams),
+            (*self.leaves, *self.parameters, *self.buffers.values(), *self.streams),
+            (*other.leaves, *other.parameters, *other.buffers.values(), *other.streams),
             strict=False,
         )
         counts = [(len(r.leaves), [*r.buffers], len(r.streams)) for r in (self, other)]

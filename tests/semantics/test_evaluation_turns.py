@@ -1,0 +1,97 @@
+"""What an evaluation makes of a model, and the next training step's forward undoes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from pairs import make_pair_of, plan_file
+from sources import model_source
+from steps import assert_same, run_steps
+
+from remat_gen.review.generated_module import Existing, emit_again, verify_file
+from remat_gen.show.summary import summary_json
+
+INIT = "self.scaled = False\nself.norm = nn.BatchNorm1d(8)"
+TURN = """
+    def turn(self) -> None:
+        with torch.no_grad():
+            self.head.weight.mul_(FACTOR if self.training else 1 / FACTOR)
+        self.scaled = not self.training
+
+"""
+FORWARD = "if self.training == self.scaled:\n    self.turn()\nx = self.body(self.norm(x))\n"
+RESULT = "return self.head(x) * (1 if self.training else FACTOR)"
+
+
+def source(factor: str = "2.0", forward: str = FORWARD + RESULT) -> str:
+    """Return a model whose head's weight is divided for evaluation, as RWKV's are."""
+    text = model_source(forward, init=INIT, prelude=f"FACTOR = {factor}\n")
+    return text.replace("\n    def body", f"{TURN}    def body")
+
+
+def test_steps_behind_evaluations_are_eagers() -> None:
+    pair = make_pair_of(source(), "lowest", "per-layer")
+    models = pair.models()
+    args, _ = pair.inputs()
+    for _ in range(3):
+        assert_same(*(run_steps(model, pair) for model in models))
+        torch.manual_seed(7)
+        outputs = [model.eval()(*args) for model in models]
+        assert torch.equal(*outputs)
+        assert torch.equal(*(model.head.weight for model in models))
+        for model in models:
+            model.train()
+
+
+def test_a_step_in_training_mode_under_no_grad_turns_it_back_itself() -> None:
+    pair = make_pair_of(source(), "lowest", "per-layer")
+    models = pair.models()
+    args, _ = pair.inputs()
+    for model in models:
+        model.eval()(*args)
+        with torch.no_grad():
+            model.train()(*args)
+    assert_same(*(run_steps(model, pair) for model in models))
+
+
+def test_what_the_step_does_not_undo_to_the_bit_is_named_as_before() -> None:
+    """A third does not come back: behind an evaluation eager's weights are others, too."""
+    pair = make_pair_of(source("3.3"), "lowest", "per-layer")
+    planned = pair.models()[1]
+    args, _ = pair.inputs()
+    planned.head.weight.data.fill_(0.7)
+    planned.eval()(*args)
+    with pytest.raises(ValueError, match="scaled is True, planned for False"):
+        planned.train()(*args)
+
+
+def test_a_step_that_goes_on_otherwise_behind_an_evaluation_is_no_undoing() -> None:
+    forward = "was = self.scaled\n" + FORWARD + "return self.head(x) + (1.0 if was else 0.0)"
+    pair = make_pair_of(source(forward=forward), "lowest", "per-layer")
+    planned = pair.models()[1]
+    args, _ = pair.inputs()
+    planned.eval()(*args)
+    with pytest.raises(ValueError, match="scaled is True, planned for False"):
+        planned.train()(*args)
+
+
+def test_verify_takes_a_step_behind_an_evaluation(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(source("3.3"))
+    assert not plan_file(path, "100%", "none").turned
+    report = verify_file(path.with_name("model_remat.py"))
+    (row,) = (row for row in report.rows() if row.ok is False)
+    assert row.what == "evaluation" and "scaled is True, planned for False" in row.detail
+
+
+def test_the_summary_names_it_and_verify_compares_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(source())
+    generated = plan_file(path, "100%", "none")
+    assert "evaluation  turns scaled: forward runs ahead of the next step" in repr(generated)
+    assert summary_json(generated)["turned"] == ["scaled"]
+    assert generated.text == emit_again(Existing.find(path.with_name("model_remat.py")))
+    report = verify_file(path.with_name("model_remat.py"))
+    assert report.bitwise and report.ok
