@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -79,6 +79,8 @@ from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
 
+Dynamic: TypeAlias = Iterable[str] | Length | None
+
 
 @dataclass(frozen=True, slots=True)
 class Traced:
@@ -124,7 +126,7 @@ def trace(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     source_file: Path | None = None,
-    dynamic: Iterable[str] | None = (),
+    dynamic: Dynamic = (),
     stands_for: AbsentDevice | None = None,
     fixed: Iterable[str] = (),
     *,
@@ -132,13 +134,13 @@ def trace(
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
-    The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`). With None it is the
-    batch where there is one and the model allows it, else none, and the result says why. The
-    numbers of `fixed` inputs are the same in each step, so that forward may read them. Fake
-    tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
-    afterwards that it is there. Where forward makes buffers in its first step, the trace is of
-    a later one. Of a part of a model the rest goes on with the leaves in `taken` of what it
-    returns: gradients come into these, and it must be as it is in its first step.
+    The dimensions in `dynamic` may be smaller later (`("ids:0", "mask:0")`, or a length by its own
+    name). With None it is the batch where there is one and the model allows it, else none, and the
+    result says why. The numbers of `fixed` inputs are the same in each step, so that forward may
+    read them. Fake tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
+    afterwards that it is there. Where forward makes buffers in its first step, the trace is of a
+    later one. Of a part of a model the rest goes on with the leaves in `taken` of what it returns:
+    gradients come into these, and it must be as it is in its first step.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.
@@ -178,9 +180,7 @@ def trace(
         return replace(traced, turned=turned_by_evaluation(model, call, traced.reads))
 
 
-def trace_loaded(
-    loaded: Loaded, dynamic: Iterable[str] | None = (), fixed: Iterable[str] = ()
-) -> Traced:
+def trace_loaded(loaded: Loaded, dynamic: Dynamic = (), fixed: Iterable[str] = ()) -> Traced:
     """Trace the step of a model file.
 
     Raises:
@@ -227,7 +227,7 @@ class _Step:
         looked_at, asks = (self.call, looks.asks) if looks else (None, False)
         return TraceOptions(self.stands_for, looked_at, asks, reads.caches, reads.in_backward)
 
-    def traced_looking(self, dynamic: Iterable[str] | None) -> Traced:
+    def traced_looking(self, dynamic: Dynamic) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
         try:
             return self.traced(dynamic)
@@ -237,7 +237,7 @@ class _Step:
                 raise
             return replace(self, looks=looks).traced(dynamic)
 
-    def traced(self, dynamic: Iterable[str] | None) -> Traced:
+    def traced(self, dynamic: Dynamic) -> Traced:
         """Trace it with the dimensions asked for; see `trace`."""
         lists = self.repeated_layers()
         if lists:
@@ -247,7 +247,7 @@ class _Step:
                 pass
         return self.whole(self.found(dynamic))
 
-    def repeated(self, lists: tuple[Repeated, ...], dynamic: Iterable[str] | None) -> _Found:
+    def repeated(self, lists: tuple[Repeated, ...], dynamic: Dynamic) -> _Found:
         """Trace it with a few layers of these lists, and make the graph of all.
 
         Raises:
@@ -268,8 +268,10 @@ class _Step:
             return ()
         return lists_used_alike(self.model, self.call, self.reads)
 
-    def found(self, dynamic: Iterable[str] | None) -> _Found:
+    def found(self, dynamic: Dynamic) -> _Found:
         """Trace what the model holds now."""
+        if isinstance(dynamic, Length):
+            return self.varying((dynamic,))
         if dynamic is None:
             return self.as_far_as_possible(found_lengths(self.call))
         return self.varying(asked_lengths(self.call, dynamic)) if dynamic else self.fixed()

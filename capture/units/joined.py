@@ -30,6 +30,7 @@ from remat_gen.ir.graph import (
     verify,
 )
 from remat_gen.ir.paths import Layers
+from remat_gen.ir.size import Length
 
 ENTER, LEAVE = "remat.enter", "remat.leave"
 EAGER = "eager."
@@ -166,8 +167,7 @@ class _Join:
             kept += self.waiting.get(2 * n - 1 - i, ())
             read = [*_handed_back(call, all_of_them=self.sharded), *kept, *self._ending(i)]
             self._leave(call.name, Phase.BACKWARD, read, order)
-        first = self.calls[0].graph
-        alike = all(_lengths(call.graph) == _lengths(first) for call in self.calls)
+        lengths = common_lengths([call.graph for call in self.calls])
         layouts = {c.prefixed(t): at for c in self.calls for t, at in c.graph.layouts.items()}
         return verify(
             Graph(
@@ -179,8 +179,8 @@ class _Join:
                 outputs=(),
                 gradients=tuple(self.gradients),
                 mutations=tuple(self.mutations),
-                lengths=first.lengths if alike else (),
-                layouts=layouts if alike else {},
+                lengths=lengths,
+                layouts=layouts if lengths else {},
                 layers=layers,
             )
         )
@@ -323,8 +323,12 @@ def _handed_back(call: Call, *, all_of_them: bool) -> list[str]:
     return [call.prefixed(g.tensor) for g in given if g.tensor]
 
 
-def _lengths(graph: Graph) -> list[tuple[str, int, int]]:
-    return [(n.name, n.minimum, n.maximum) for n in graph.lengths]
+def common_lengths(graphs: Sequence[Graph]) -> tuple[Length, ...]:
+    """Return the lengths that vary in each of the graphs, from where all are right on."""
+    if len({tuple((n.name, n.maximum) for n in graph.lengths) for graph in graphs}) > 1:
+        return ()
+    several = zip(*(graph.lengths for graph in graphs), strict=True)
+    return tuple(max(same, key=lambda n: n.minimum) for same in several)
 
 
 def _operation(operation: Operation, call: Call) -> Operation:

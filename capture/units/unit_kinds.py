@@ -28,6 +28,7 @@ from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_a
 from remat_gen.capture.values.held import Held
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Kind as InputKind
+from remat_gen.ir.size import Length
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Example:
     `shared` has the leaves of the arguments that something else reads as well, in one such call,
     and how many gradients the unit adds up for each, `same` those that are one tensor. `taken` are
     the leaves of what it returns that the step goes on with: gradients may come into these.
+    `varies` has leaves of the arguments, and which of their dimensions is the step's batch.
     """
 
     path: str
@@ -46,6 +48,7 @@ class Example:
     shared: Mapping[int, int] = field(default_factory=dict)
     same: tuple[int, ...] = ()
     taken: frozenset[int] = frozenset()
+    varies: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ class Examples:
     `seed` is that of the step: from another one not all of the units might be called. `keeps` are
     the attributes that units set, by the unit's path; with `forgets` they are put back. `before`
     has what each unit held before the step, `outside` what torch was set to, `aside` what the model
-    had set on a unit when it called it.
+    had set on a unit when it called it. `pinned` says why the batch is the example's alone.
     """
 
     patterns: tuple[str, ...]
@@ -66,6 +69,7 @@ class Examples:
     outside: dict[str, object] = field(default_factory=dict)
     aside: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
     forgets: bool = False
+    pinned: str = ""
     keeps: dict[str, str] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)  # the paths, in order
@@ -203,11 +207,11 @@ class Kinds:
             TraceError: it cannot be traced; the message begins with its path.
         """
         for number, (first, called, traced) in enumerate(self.found):
-            known = called.layout, called.shared, called.taken
-            same = known == (example.layout, example.shared, example.taken)
+            known = called.layout, called.shared, called.taken, called.varies
+            same = known == (example.layout, example.shared, example.taken, example.varies)
             if same and _alike(traced, first, unit):
                 return number
-        made_of = example.layout, example.taken, _made_of(unit)
+        made_of = example.layout, example.taken, example.varies, _made_of(unit)
         if made_of in self.refusals:
             raise self.refusals[made_of]
         try:
@@ -289,32 +293,18 @@ def _trace(loaded: Loaded, example: Example, unit: nn.Module, static: bool) -> T
 def _as_dynamic_as_possible(
     loaded: Loaded, example: Example, unit: nn.Module, static: bool
 ) -> Traced:
-    dims = () if static else batch_dims(unit, loaded, example)
     where = (unit, example.args, example.kwargs, loaded.path)
-    if dims:
+    pinned = ""
+    if example.varies and not static:
+        leaves = describe_call(unit, example.args, example.kwargs).leaves
+        size = leaves[example.varies[0][0]].value.shape[example.varies[0][1]]
+        dims = tuple((leaves[leaf].path, dim) for leaf, dim in example.varies)
         try:
-            return trace(*where, dims, loaded.stands_for, taken=example.taken)
-        except TraceError:
-            pass
-    return trace(*where, (), loaded.stands_for, taken=example.taken)
-
-
-def batch_dims(unit: nn.Module, loaded: Loaded, example: Example) -> tuple[str, ...]:
-    """Return the first dimensions of a unit's arguments that are as long as the step's batch."""
-    batch = _batch(pytree.tree_leaves((loaded.args, loaded.kwargs)))
-    leaves = describe_call(unit, example.args, example.kwargs).leaves
-    return tuple(
-        f"{leaf.path}:0"
-        for leaf in leaves
-        if isinstance(leaf.value, torch.Tensor) and leaf.value.ndim and leaf.value.shape[0] == batch
-    )
-
-
-def _batch(leaves: Iterable[object]) -> int:
-    """Return the length that all tensors begin with, 0 where there is none of at least 2."""
-    sizes = {leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.ndim}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    return size if size >= 2 else 0
+            batch = Length("batch", 1, size, dims)
+            return trace(*where, batch, loaded.stands_for, taken=example.taken)
+        except TraceError as refused:
+            pinned = f"{example.path}, as a unit: {refused}"
+    return replace(trace(*where, (), loaded.stands_for, taken=example.taken), pinned=pinned)
 
 
 def layout_of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

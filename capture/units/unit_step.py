@@ -15,7 +15,13 @@ from remat_gen.capture.observe.outputs import Returned
 from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
-from remat_gen.capture.units.joined import Call, across_the_turn, call_names, joined
+from remat_gen.capture.units.joined import (
+    Call,
+    across_the_turn,
+    call_names,
+    common_lengths,
+    joined,
+)
 from remat_gen.capture.units.shared_parameters import waiting
 from remat_gen.capture.units.sums_apart import later_summands
 from remat_gen.capture.units.unit_kinds import Examples, Kind, Kinds
@@ -77,6 +83,10 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         TraceError: one cannot be traced.
     """
     kinds = found.of(examples)
+    graphs = [kind.traced.graph for kind in kinds]
+    pinned = "" if common_lengths(graphs) else _pinned(examples, kinds)
+    if pinned and any(graph.lengths for graph in graphs):
+        kinds = Kinds(found.loaded, static=True).of(examples)
     of = {path: kind for kind in kinds for path in kind.paths}
     names = call_names(examples.calls)
     calls = [
@@ -95,6 +105,7 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         strict=True,
         autocast=kinds[0].traced.autocast,
         left_out=tuple(dict.fromkeys(left for kind in kinds for left in kind.traced.left_out)),
+        pinned=pinned,
         patterns=examples.patterns,
         eager=eager,
         kinds=kinds,
@@ -103,6 +114,11 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         waiting_bytes=max(0, eager.turn_bytes - across_the_turn(calls, eager.held_bytes)),
         model=loaded.model,
     )
+
+
+def _pinned(examples: Examples, kinds: Sequence[Kind]) -> str:
+    """Say why the step is planned for the example's batch alone; "" where it was asked for."""
+    return next(filter(None, (examples.pinned, *(kind.traced.pinned for kind in kinds))), "")
 
 
 def _with_copies(eager: EagerParts, calls: Sequence[Call]) -> EagerParts:

@@ -6,18 +6,14 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 
 import torch
-from torch import nn
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, context_of
-from remat_gen.capture.process.generators import kept_generators
-from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.units.boundary import BoundaryRun, Phase, UnfitUnitError
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
@@ -29,19 +25,23 @@ from remat_gen.capture.units.step_settings import settings
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.capture.values.held import Held, kept_as_it_is
-from remat_gen.ir.errors import TraceError, UsageError, said
+from remat_gen.ir.errors import TraceError
+from remat_gen.units.own_step import own_step
+from remat_gen.units.varying_arguments import note_varying
 from remat_gen.verification.compare import is_bitwise_equal
-from remat_gen.verification.outcome import left_as_it_was
 from remat_gen.verification.step import backward_step, forward_step, leaves_of
 
 _TIMED = 3  # steps; of each part the quickest counts
 _SEEDS = 64  # of steps that are tried where units are left out at random
 
 
-def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> Examples:
+def record_calls(
+    loaded: Loaded, patterns: tuple[str, ...], dtype: str = "", *, static: bool = False
+) -> Examples:
     """Run forward, and note how each unit is called; where FSDP2 lets it compute in a `dtype`, so.
 
-    Where random numbers decide which units are called, it is a step that calls all of them.
+    Where random numbers decide which units are called, it is a step that calls all of them. Unless
+    it is to be `static`, a step of a smaller batch tells what varies with that.
 
     Raises:
         UsageError: a pattern names no unit.
@@ -70,6 +70,8 @@ def record_calls(loaded: Loaded, patterns: tuple[str, ...], dtype: str = "") -> 
     _refuse_cast_together(loaded, examples)
     if examples.keeps:
         _refuse_read_outside(loaded, examples, dtype)
+    if not static:
+        note_varying(loaded, examples, dtype)
     return examples
 
 
@@ -190,13 +192,6 @@ def measure_eager_parts(
     )
 
 
-_WRITTEN_OVER = "modified by an inplace operation"
-_KEPT_INPUTS = (
-    "; a unit keeps what it is called with until its backward, also what eager reads no more: "
-    "where the model's own code writes into that behind the call, let it make a new tensor"
-)
-
-
 def _unmarked(_: object) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
@@ -212,26 +207,3 @@ def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
         words = f"{', '.join(idle)}; name the others, or --units auto"
         raise UnfitUnitError(f"--units: no gradient goes through {words}", idle[0])
     raise TraceError("--units: backward does not run the units in the reverse order of forward")
-
-
-@contextlib.contextmanager
-def own_step(loaded: Loaded) -> Iterator[nn.Module]:
-    """Leave the model's state, gradients and the random streams as they were.
-
-    Raises:
-        TraceError: the step fails, or has no values to be run with.
-    """
-    model = loaded.model
-    if lack_values(model.state_dict(keep_vars=True).values()):
-        raise TraceError(
-            "units are planned by running the model's step, which has no values here: leave out "
-            "--target"
-        )
-    try:
-        with left_as_it_was(model), loaded.importable(), kept_generators(), quiet():
-            yield model
-    except (TraceError, UsageError):
-        raise
-    except Exception as error:  # of the user's own code
-        words = f"the model's own step fails: {type(error).__name__}: {said(error)}"
-        raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in words)) from error

@@ -18,11 +18,8 @@ from remat_gen.capture.units.unit_step import UnitStep, unit_step
 from remat_gen.capture.units.watched_modules import Watched, Watching
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import RematError, TraceError, UsageError
-from remat_gen.units.boundary_steps import (
-    measure_eager_parts,
-    own_step,
-    record_calls,
-)
+from remat_gen.units.boundary_steps import measure_eager_parts, record_calls
+from remat_gen.units.own_step import own_step
 
 AUTO = "auto"
 _RUNS = 3  # with the model's weights, then with others
@@ -46,7 +43,7 @@ def trace_found_units(
     while choice.share(paths := choice.paths) >= _ENOUGH:
         try:
             patterns, dtype = patterns_of(loaded.model, paths), sharding.parameters
-            examples = record_calls(computed, patterns, dtype)
+            examples = record_calls(computed, patterns, dtype, static=static)
             refused = list(_refused(kinds, choice, examples))
             last = refused[-1] if refused else last
             if not refused:
@@ -83,7 +80,7 @@ def units_that_would_do(loaded: Loaded) -> str:
     try:
         choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static=True)
         for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
-            examples = record_calls(loaded, tuple(paths))
+            examples = record_calls(loaded, tuple(paths), static=True)
             try:
                 kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
             except TraceError:

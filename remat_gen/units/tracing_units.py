@@ -25,7 +25,7 @@ def trace_units(
     computed = as_computed(loaded, sharding.parameters)
     if patterns == (AUTO,):
         return trace_found_units(loaded, computed, static=static, sharding=sharding)
-    examples = record_calls(computed, patterns, sharding.parameters)
+    examples = record_calls(computed, patterns, sharding.parameters, static=static)
     eager = measure_eager_parts(loaded, examples, sharding)
     return unit_step(computed, examples, eager, Kinds(computed, static))
 
@@ -39,7 +39,7 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     sharding = parse_sharding(units.fsdp)
     dtype = sharding.parameters
     computed = as_computed(loaded, dtype)
-    examples = record_calls(computed, units.patterns, dtype)
+    examples = record_calls(computed, units.patterns, dtype, static=units.static)
     eager, kinds = (
         EagerParts(units.held_bytes, sharded=bool(sharding)),
         Kinds(computed, units.static),

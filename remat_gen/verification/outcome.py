@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -99,7 +100,7 @@ def left_as_it_was(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[Sta
         state.restore(model)
         for parameter, gradient in gradients:
             parameter.grad = gradient
-        if resized:
+        if resized and isinstance(sys.exc_info()[1], Exception | None):  # not of an interrupt
             raise TraceError(resized)
 
 

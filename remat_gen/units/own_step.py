@@ -1,0 +1,44 @@
+"""A model's own step, run to find out about it: behind it all is as it was."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+
+from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.process.values import lack_values
+from remat_gen.ir.errors import TraceError, UsageError, said
+from remat_gen.verification.outcome import left_as_it_was
+
+_WRITTEN_OVER = "modified by an inplace operation"
+_KEPT_INPUTS = (
+    "; a unit keeps what it is called with until its backward, also what eager reads no more: "
+    "where the model's own code writes into that behind the call, let it make a new tensor"
+)
+
+
+@contextlib.contextmanager
+def own_step(loaded: Loaded) -> Iterator[nn.Module]:
+    """Leave the model's state, gradients and the random streams as they were.
+
+    Raises:
+        TraceError: the step fails, or has no values to be run with.
+    """
+    model = loaded.model
+    if lack_values(model.state_dict(keep_vars=True).values()):
+        raise TraceError(
+            "units are planned by running the model's step, which has no values here: leave out "
+            "--target"
+        )
+    try:
+        with left_as_it_was(model), loaded.importable(), kept_generators(), quiet():
+            yield model
+    except (TraceError, UsageError):
+        raise
+    except Exception as error:  # of the user's own code
+        words = f"the model's own step fails: {type(error).__name__}: {said(error)}"
+        raise TraceError(words + _KEPT_INPUTS * (_WRITTEN_OVER in words)) from error
