@@ -32,8 +32,7 @@ def layout_of(t: Tensor) -> str:
     strides = f", {t.layout}" if sparse else f", strides {list(t.stride())}"
     if not sparse and t.is_contiguous():  # with one channel, say, it may be channels_last, too
         other = t.ndim in (4, 5) and t.stride(1) == 1
-        other = other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
-        strides = strides * other
+        strides *= other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
     strides += f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
@@ -68,7 +67,7 @@ def describe(value: Any) -> str:
         items = [f"{describe(key)}: {describe(item)}" for key, item in value.items()]
         text = f"{kind} {{{', '.join(items)}}}"
     elif isinstance(value, (list, tuple, set, frozenset)) or kind == "deque":
-        items = [describe(item) for item in value]
+        items = [*map(describe, value)]
         items = sorted(items) if isinstance(value, (set, frozenset)) else items
         text = f"{kind} [{', '.join(items)}]"
     elif callable(value) and not isinstance(value, nn.Module) and hasattr(value, "__qualname__"):
@@ -167,14 +166,13 @@ class Watch:
         self.model: Any = weakref.proxy(model)
         self.file, self.paths = file, list[str]()
         _, *self.modules = model.modules()
-        names = "_modules", "_parameters", "_buffers", *HOOKS
-        tables = [vars(m)[name] for m in model.modules() for name in names]
+        held = "_modules", "_parameters", "_buffers"
+        tables = [vars(m)[name] for m in model.modules() for name in (*held, *HOOKS)]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
         owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
-        held = "__class__", "_modules", "_parameters", "_buffers"
-        asked = {path: [*held] for path in owners} | {":": ["__class__", "__dict__"]}
+        asked = {path: ["__class__", *held] for path in owners} | {":": ["__class__", "__dict__"]}
         for path in paths:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
             while owner not in owners:

@@ -22,7 +22,12 @@ from torch import nn
 
 from remat_gen.capture.observe.assumed import NOT_SET, is_plain
 from remat_gen.capture.observe.reached import Note, Reached, is_librarys
-from remat_gen.capture.observe.read_code import asks_classes, loaded_names, members_named
+from remat_gen.capture.observe.read_code import (
+    asks_classes,
+    loaded_names,
+    member_of,
+    members_named,
+)
 from remat_gen.capture.observe.read_dict import ReadDict, ReadNamespace, is_key
 from remat_gen.capture.process.libraries import (
     acts_for_forward,
@@ -108,6 +113,8 @@ class Recorder(Reached):
             return self._note_variable
         if code is _APPLY:
             return self._note_apply
+        if code.co_varnames[:1] == ("cls",) and is_library_file(code.co_filename):
+            return self._note_class_property
         return self._note_materialize if code is _MATERIALIZE else None
 
     def _note_first(self, frame: types.FrameType) -> None:
@@ -130,6 +137,15 @@ class Recorder(Reached):
     def _note_plain_question(self, frame: types.FrameType) -> None:
         if _is_plainly_asked(frame):
             self._note_question(frame.f_globals[frame.f_code.co_name], frame.f_back)
+
+    def _note_class_property(self, frame: types.FrameType) -> None:
+        """Note what a class of torch's computes about the process: `dist.group.WORLD`."""
+        kind, name = frame.f_locals["cls"], frame.f_code.co_name
+        computed = member_of(type(kind), name)
+        asked = isinstance(computed, property) and acts_for_user(frame.f_back)
+        if asked and kind.__module__.partition(".")[0] == "torch":
+            path = f"{kind.__module__}:{kind.__qualname__}.{name}"
+            self._questions[path] = functools.partial(getattr, kind, name)
 
     def _note_children(self, frame: types.FrameType) -> None:
         """Note which children a module has, in order, where a file of the user's asks for all."""

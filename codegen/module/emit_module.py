@@ -40,7 +40,12 @@ from remat_gen.codegen.module.merge import (
     wrap_builder,
 )
 from remat_gen.codegen.module.planned_forward import ForwardWriter, ones_of
-from remat_gen.codegen.module.programs import Program, written_buffers, written_inputs
+from remat_gen.codegen.module.programs import (
+    Program,
+    reads_what_it_writes,
+    written_buffers,
+    written_inputs,
+)
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts
@@ -140,6 +145,7 @@ def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
         traced.autocast,
         rungs=bool(rungs),
         fixed=tuple(rows_of_fixed(traced.call.fixed)),
+        once=reads_what_it_writes(traced.graph),
     )
 
 
@@ -185,7 +191,8 @@ class Shared:
     """What the blocks of a file share: its tables, what varies, and what steps are called in.
 
     `units` where it is units that are planned, not the whole model, `rungs` where it has several
-    programs. `fixed` are the rows of inputs that are the same in each step.
+    programs. `fixed` are the rows of inputs that are the same in each step. Where forward must run
+    `once` in a step no checkpoint around the model may run it again.
     """
 
     tables: Tables
@@ -194,6 +201,7 @@ class Shared:
     units: bool = False
     rungs: bool = False
     fixed: tuple[str, ...] = ()
+    once: bool = False
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
@@ -225,6 +233,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         ),
         fixed=shared.fixed,
         units=shared.units,
+        once=shared.once,
         rungs=shared.rungs,
         draws=source_of(draw_mask, compares_53_bits),
         rnns=source_of(run_rnn, rnn_backward),

@@ -49,6 +49,7 @@ Written = Annotated[
     "force",
     "reprofile",
     "fresh",
+    budget=o.DeviceBudgetOption,
 )
 def stages(
     model_file: Model,

@@ -29,6 +29,9 @@ BudgetOption = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
 ]
+DeviceBudgetOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="For activations on each device: 6GB, 1.5GiB.")
+]
 GraphBudget = Annotated[
     str, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of the plain peak.")
 ]
@@ -164,15 +167,17 @@ _OF_GENERATE: dict[str, tuple[object, object]] = {  # of GenerateOptions: the op
 Command: TypeAlias = Callable[..., None]
 
 
-def with_generate_options(*names: str) -> Callable[[Command], Command]:
+def with_generate_options(*names: str, **others: object) -> Callable[[Command], Command]:
     """Give a command options of `generate`, all of them where none is named.
 
-    They stand in its help where its parameter `options` does, which takes them together.
+    They stand in its help where its parameter `options` does, which takes them together; `others`
+    stand in place of those of their names.
     """
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True)
-        shared = {name: _OF_GENERATE[name] for name in names or _OF_GENERATE}
+        taken = {name: _OF_GENERATE[name] for name in names or _OF_GENERATE}
+        shared = {n: (others.get(n, option), default) for n, (option, default) in taken.items()}
         parameters = [p for one in own.parameters.values() for p in _spread(one, shared)]
 
         @functools.wraps(command)

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -52,11 +53,16 @@ def check_module(path: Path, source: Path, *, force: bool) -> None:
 
 
 def check_imports(text: str, source: Path, output: Path) -> None:
-    """Check that the relative imports of a model's file lead somewhere from where its copy goes.
+    """Check that imports of a model's file lead where they do from where its copy goes.
 
     Raises:
-        UsageError: one does not.
+        UsageError: a relative one leads nowhere, or one to the copy itself.
     """
+    shadowed = {"torch", *sys.stdlib_module_names, *_imported(text)}
+    if output.stem in shadowed:
+        raise UsageError(
+            f"{output}: would be imported in place of {output.stem}: name it otherwise"
+        )
     if output.resolve().parent == source.resolve().parent:
         return
     with contextlib.suppress(SyntaxError, ValueError):  # said where the file is loaded
@@ -66,6 +72,16 @@ def check_imports(text: str, source: Path, output: Path) -> None:
                     f"{output}: `{ast.unparse(node)}` of {source.name} leads nowhere from there: "
                     "write it beside the original"
                 )
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Yield the outermost packages that a file imports by name."""
+    with contextlib.suppress(SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]
 
 
 def _leads(node: ast.ImportFrom, output: Path) -> bool:

@@ -19,19 +19,18 @@ from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.ir.errors import GraphError, NoSuchLengthError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
-from remat_gen.ir.header import is_unedited, read_header
-from remat_gen.ir.plan import plan_text, text_sha256
+from remat_gen.ir.header import is_unedited
+from remat_gen.ir.plan import text_sha256
 from remat_gen.ir.steps import runs_in
 from remat_gen.plan.emission import module_text
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
 from remat_gen.problem.host_copies_planned import planned_problem
-from remat_gen.review.generated_module import Existing
+from remat_gen.review.generated_module import OTHER_PLAN, Existing
 from remat_gen.review.retrace import retrace
 from remat_gen.solver.law.replay import IllegalScheduleError, replay
 
 _EDITED = "was edited by hand"
-_OTHER_PLAN = "is not the plan that it was written from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def check_file(path: Path, given: Loaded | None = None) -> Checked:
         return Checked(path, (*_by_hashes(existing).causes, "forward has other inputs"), command)
     except Exception:
         edits = tuple(_edits(existing))
-        if not any(cause.endswith(_OTHER_PLAN) for cause in edits):
+        if not any(cause.endswith(OTHER_PLAN) for cause in edits):
             raise
         return Checked(path, edits, command)  # what an edited plan says may break anything
 
@@ -128,11 +127,9 @@ def _by_hashes(existing: Existing) -> Checked:
 
 
 def _edits(existing: Existing) -> Iterator[str]:
-    text = read_source(existing.path)
-    header = read_header(text)
-    if header and not text_sha256(plan_text(existing.plan)).startswith(header.plan_sha256):
-        yield f"{plan_path(existing.path).name} {_OTHER_PLAN}"
-    if not is_unedited(text):
+    if existing.has_other_plan:
+        yield f"{plan_path(existing.path).name} {OTHER_PLAN}"
+    if not is_unedited(read_source(existing.path)):
         yield f"{existing.path.name} {_EDITED}"
 
 

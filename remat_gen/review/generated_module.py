@@ -21,7 +21,7 @@ from remat_gen.capture.units.sharding import NOT_SHARDED, parse_sharding
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header
-from remat_gen.ir.plan import Plan, read_plan
+from remat_gen.ir.plan import Plan, plan_text, read_plan, text_sha256
 from remat_gen.plan.emission import module_text
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.plan_names import schedule_of
@@ -32,6 +32,8 @@ from remat_gen.verification.compare import Comparison, compare_built
 from remat_gen.verification.compare_models import AsUsed, verify_models
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import SmallerStep, longest_step, smaller_step
+
+OTHER_PLAN = "is not the plan that it was written from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,13 @@ class Existing:
             )
 
     @property
+    def has_other_plan(self) -> bool:
+        """Tell whether the plan beside the module is not the one that it was written from."""
+        header = read_header(read_source(self.path))
+        own = header.plan_sha256 if header else ""
+        return not text_sha256(plan_text(self.plan)).startswith(own)
+
+    @property
     def lacks_device(self) -> bool:
         """Tell whether the plan is for a GPU, and there is none."""
         return not kind_of(self.device).count()
@@ -152,9 +161,12 @@ def verify_file(
     """Run a generated module and its original, and compare all that a step leaves behind.
 
     Raises:
-        RematError: one of them cannot be loaded, or the original changed.
+        RematError: one of them cannot be loaded, the original changed, or the plan is another one.
     """
     existing = Existing.find(path, given)
+    if existing.has_other_plan:
+        command = existing.plan.asked.command
+        raise StalePlanError(f"{plan_path(path)} {OTHER_PLAN}; run: {command}")
     original = existing.load_original()
     planned = _planned(existing, original)
     unlike = _built_otherwise(existing, original, planned)

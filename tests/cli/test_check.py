@@ -115,6 +115,9 @@ def test_an_edited_plan(existing: Path, remat: Remat) -> None:
     assert ended.code == 1
     assert f"stale: {plan.name} is not the plan that it was written from; {COMMAND}" in ended.out
     assert "\n+# activation peak" in ended.out
+    ended = remat("verify", existing)
+    assert ended.code == 1
+    assert f"{plan.name} is not the plan that it was written from; run: " in ended.err
 
 
 def test_a_plan_that_cannot_run(existing: Path, remat: Remat) -> None:

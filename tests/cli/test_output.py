@@ -165,3 +165,12 @@ def test_relative_imports_lead_somewhere(tmp_path: Path, line: str, leads: bool)
         return
     with pytest.raises(UsageError, match=r"of model\.py leads nowhere from there"):
         check_imports(line, source, output)
+
+
+@pytest.mark.parametrize("name", ["torch", "re", "layers", "nets"])
+def test_what_would_be_imported_in_place_of_another_module(name: str, tmp_path: Path) -> None:
+    text = "import torch\nfrom layers.small import Layer\n\ndef f():\n    import nets.wide\n"
+    says = f"{name}.py: would be imported in place of {name}: name it otherwise"
+    with pytest.raises(UsageError, match=says):
+        check_imports(text, tmp_path / "model.py", tmp_path / f"{name}.py")
+    check_imports(text, tmp_path / "model.py", tmp_path / "small.py")

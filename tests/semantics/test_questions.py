@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 import torch
+import torch.distributed as dist
 from pairs import Pair, make_pair_of
 from sources import model_source
 from steps import assert_right
@@ -80,6 +82,7 @@ x = self.body(x).to(torch.get_default_dtype()).float()
 x = x * 2 if torch.is_anomaly_enabled() else x.sin()
 x = x * 3 if torch.are_deterministic_algorithms_enabled() else x.cos()
 x = x * 5 if dist.is_available() and dist.is_initialized() else x
+x = x * 11 if dist.group.WORLD is not None else x
 x = x * 7 if torch.cuda.is_bf16_supported() and not torch.cuda.is_available() else x
 with torch.no_grad():  # what is answered here is not what is so around forward
     kept = torch.is_grad_enabled()
@@ -118,6 +121,10 @@ CHANGES: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "a group of processes": (
         lambda: mock.patch("torch.distributed.distributed_c10d.is_initialized", lambda: True),
         r"torch\.distributed\.distributed_c10d:is_initialized\(\) is True, planned for False",
+    ),
+    "a group of processes, by a property of a class": (
+        lambda: _setting(partial(setattr, dist.group, "WORLD"), object(), None),
+        r"torch\.distributed\.distributed_c10d:group\.WORLD is object object, planned for None",
     ),
 }
 

@@ -7,6 +7,7 @@ import io
 import re
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -245,6 +246,32 @@ def test_an_outer_checkpoint_stays_right(use_reentrant: bool) -> None:
         output.square().sum().backward()
         gradients.append([x.grad, *(p.grad for p in model.parameters())])
     assert all(map(same, *gradients))
+
+
+@pytest.mark.limit(
+    "`torch.utils.checkpoint` around a planned model that reads a buffer which it writes",
+    "an error in backward, where forward runs again: its buffer is another one by then",
+)
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_an_outer_checkpoint_of_a_forward_with_a_running_mean_is_refused(
+    use_reentrant: bool,
+) -> None:
+    """Eager's gradients are those of the second run; the plan's would be of the first."""
+    norm = "x = self.norm(x)\n"
+    running = "self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)\nx = x - self.mean\n"
+    init = "self.register_buffer('mean', torch.zeros(8))\nself.norm = nn.BatchNorm1d(8)"
+    x = torch.randn(6, 8, requires_grad=True)
+    for forward, refused in ((norm, False), (running, True)):
+        source = model_source(
+            f"{forward}return self.head(self.body(x))",
+            init=init,
+            inputs="(torch.randn(6, 8, requires_grad=True),)",
+        )
+        model = make_pair_of(source, "1GB", "per-layer").models()[1]
+        output = checkpoint(model, x * 2, use_reentrant=use_reentrant)
+        says = "forward runs again in backward, and reads buffers that it has written"
+        with pytest.raises(RuntimeError, match=says) if refused else nullcontext():
+            output.square().sum().backward()
 
 
 def test_the_optimizer_trains_both_alike(mixed: Pair) -> None:
