@@ -10,7 +10,6 @@ from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
 
-
 _NORMS = (BATCH_NORM, "remat.cudnn_batch_norm.default")
 
 
