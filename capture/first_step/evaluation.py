@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import inspect
 import types
 from collections.abc import Iterator
 
@@ -71,7 +72,8 @@ def _assigns(model: nn.Module, reads: Reads) -> bool:
     read = {path.rpartition(".")[2] for path in reads.paths if path.rpartition(".")[0] in owners}
     kinds = {kind for module in model.modules() for kind in type(module).__mro__}
     members = (vars(kind).items() for kind in kinds if kind.__module__.partition(".")[0] != "torch")
-    methods = (member for held in members for name, member in held if name != "__init__")
+    held = (member for own in members for name, member in own if name != "__init__")
+    methods = (inspect.unwrap(member) for member in held if isinstance(member, types.FunctionType))
     codes = (method.__code__ for method in methods if isinstance(method, types.FunctionType))
     return any(
         step.opname == "STORE_ATTR" and step.argval in read

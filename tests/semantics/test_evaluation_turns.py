@@ -15,9 +15,9 @@ from remat_gen.show.summary import summary_json
 
 INIT = "self.scaled = False\nself.norm = nn.BatchNorm1d(8)"
 TURN = """
+    @torch.no_grad()
     def turn(self) -> None:
-        with torch.no_grad():
-            self.head.weight.mul_(FACTOR if self.training else 1 / FACTOR)
+        self.head.weight.mul_(FACTOR if self.training else 1 / FACTOR)
         self.scaled = not self.training
 
 """
