@@ -149,6 +149,8 @@ def _left_out(generated: Generated) -> list[str]:
 def _launches(plan: Plan) -> list[str]:
     """Say where the step waits for the host: there times are those of launches."""
     costs = plan.measured()
+    if costs.captured and not costs.host_us:
+        return ["captured    nothing: CUDA graphs are a GPU's, and this plan is for the CPU"]
     if costs.captured:
         return ["captured    times are the GPU's, of steps that remat_gen.capture_step replays"]
     if not costs.launch_bound:

@@ -222,3 +222,8 @@ def test_parts_are_raced_on_what_binds(
 def test_a_kernel_that_may_assert_gets_one_kind_of_numbers() -> None:
     assert fills_for(GPU) == (Fill.PROBABILITY,)
     assert fills_for(torch.device("cpu")) == tuple(Fill)
+
+
+def test_on_a_cpu_no_step_is_captured_and_that_is_said(generated: Callable[..., Generated]) -> None:
+    made = generated(lambda _: Cost(4.0, 0), captured=True)
+    assert "captured    nothing: CUDA graphs are a GPU's" in repr(made)
