@@ -120,12 +120,18 @@ def _aligned(graph: Graph, ours: list[_Line], theirs: list[_Line]) -> Iterator[_
 
 
 def _shape(statement: Statement, block: int) -> object:
+    text = _canonical(without_numbers(without_views(statement.text)), block)
+    verb = statement.verb if statement.text else ""
+    return text, verb, statement.source, _canonical(statement.again, block)
+
+
+def _canonical(text: str, block: int) -> str:
+    """Write a text's marks by what they are, without names."""
+
     def canonical(mark: Mark) -> str:
         return str(mark) if mark.kind in IN_ALL else f"<{mark.kind} {mark.owner == block}>"
 
-    text = fill(without_numbers(without_views(statement.text)), canonical)
-    verb = statement.verb if statement.text else ""
-    return text, verb, statement.source, fill(statement.again, canonical)
+    return fill(text, canonical)
 
 
 def _pair_results(ours: Body, theirs: Body, pairs: Pairs) -> None:
@@ -141,8 +147,9 @@ def _pair_results(ours: Body, theirs: Body, pairs: Pairs) -> None:
 
 
 def _results(block: int, function: Function) -> object:
-    shapes = [_shape(Statement(text), block) for text in function.returns.values()]
-    return shapes, list(map(len, function.turns))
+    """Return what is returned, with views and numbers: a class has them once."""
+    texts = [_canonical(text, block) for text in function.returns.values()]
+    return texts, list(map(len, function.turns))
 
 
 def _freed_mark(row: _Row) -> Mark:

@@ -207,3 +207,48 @@ def test_each_block_has_a_partner_of_its_own() -> None:
 def test_what_lies_at_one_distance_for_some_alone_is_another_class() -> None:
     with pytest.raises(DiffersError):
         owners_of([reading(5, 1), reading(6, 3), reading(7, 4)])
+
+
+STAGES = (
+    HEAD
+    + """
+class Stage(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.GroupNorm(1, width)
+        self.up, self.down = nn.Conv2d(width, 2 * width, 1), nn.Conv2d(2 * width, width, 1)
+        self.scale = nn.Parameter(torch.full((width,), 0.5))
+        self.shrink = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
+
+    def forward(self, x):
+        branch = self.down(F.gelu(self.up(self.norm(x))))
+        return self.shrink(x + self.scale.unsqueeze(-1).unsqueeze(-1) * branch)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 4, stride=4)
+        self.stages = nn.ModuleList(Stage(width) for width in (8, 16, 32, 64))
+        self.head = nn.Linear(128, 4)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for stage in self.stages:
+            x = stage(x)
+        return self.head(x.mean((2, 3)))
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 3, 64, 64),)
+"""
+)
+
+
+def test_gradients_that_are_viewed_in_other_sizes_are_no_class(tmp_path: Path) -> None:
+    """PoolFormer's scales: the first stage's size stood in the class of both."""
+    assert_bitwise(emit(tmp_path, STAGES, at_share("none", 1.0)))
