@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TypeAlias
 
 from remat_gen.codegen.classes.layer_numbers import without_numbers
@@ -305,7 +305,10 @@ def _owners(bodies: Sequence[Body]) -> dict[Mark, dict[int, int]]:
     """Return for what the first body reads of blocks in which block each body finds it."""
     found: dict[Mark, dict[int, int]] = {}
     for half in ("forward", "backward"):
-        for row in zip(*(getattr(body, half).statements for body in bodies), strict=True):
+        functions = [getattr(body, half) for body in bodies]
+        returned = (tuple(map(Statement, function.returns.values())) for function in functions)
+        lines = (function.statements for function in functions)
+        for row in chain(zip(*lines, strict=True), zip(*returned, strict=True)):
             runs = [s.runs_in(body.block) for s, body in zip(row, bodies, strict=True)]
             for column in zip(*map(_kept, row), strict=True):
                 own = {i: mark.owner for i, mark in enumerate(column) if runs[i]}

@@ -204,6 +204,15 @@ def test_each_block_has_a_partner_of_its_own() -> None:
     assert owners.partners == {kept(3, "3.x"): ("3", "2", "1")}
 
 
+def test_what_is_returned_is_looked_for_as_well() -> None:
+    def returning(block: int, partner: int) -> Body:
+        gradient = {"w": f"{kept(partner, f'{partner}.x')}.clone()"}
+        return Body(block, Function((), {}), Function((), gradient), ())
+
+    owners = owners_of([returning(5, 3), returning(6, 2), returning(7, 1)])
+    assert owners.partners == {kept(3, "3.x"): ("3", "2", "1")}
+
+
 def test_what_lies_at_one_distance_for_some_alone_is_another_class() -> None:
     with pytest.raises(DiffersError):
         owners_of([reading(5, 1), reading(6, 3), reading(7, 4)])
