@@ -58,30 +58,28 @@ def check_imports(text: str, source: Path, output: Path) -> None:
     Raises:
         UsageError: a relative one leads nowhere, or one to the copy itself.
     """
-    shadowed = {"torch", *sys.stdlib_module_names, *_imported(text)}
-    if output.stem in shadowed:
-        raise UsageError(
-            f"{output}: would be imported in place of {output.stem}: name it otherwise"
-        )
+    name, tree = output.stem, ast.Module([], [])
+    with contextlib.suppress(SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = ast.parse(text)  # what fails is said where the file is loaded
+    if name in {"torch", *sys.stdlib_module_names, *_imported(tree)}:
+        raise UsageError(f"{output}: would be imported in place of {name}: name it otherwise")
     if output.resolve().parent == source.resolve().parent:
         return
-    with contextlib.suppress(SyntaxError, ValueError):  # said where the file is loaded
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ImportFrom) and node.level and not _leads(node, output):
-                raise UsageError(
-                    f"{output}: `{ast.unparse(node)}` of {source.name} leads nowhere from there: "
-                    "write it beside the original"
-                )
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level and not _leads(node, output):
+            raise UsageError(
+                f"{output}: `{ast.unparse(node)}` of {source.name} leads nowhere from there: "
+                "write it beside the original"
+            )
 
 
-def _imported(text: str) -> Iterator[str]:
+def _imported(tree: ast.Module) -> Iterator[str]:
     """Yield the outermost packages that a file imports by name."""
-    with contextlib.suppress(SyntaxError, ValueError):
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.partition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
 
 
 def _leads(node: ast.ImportFrom, output: Path) -> bool:
