@@ -80,16 +80,19 @@ class _Subject:
             self.progress(_PARTS[part], part + 1, len(_PARTS))
 
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
-        kernels = planned_kernels(
+        given = self.args, self.kwargs
+        with self._kernels(), self.as_computed(model) as computed:
+            return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
+
+    def _kernels(self) -> AbstractContextManager[None]:
+        """Let eager run the kernels that a planned step runs."""
+        return planned_kernels(
             self.device, modelled=self.modelled, deterministic=self.deterministic
         )
-        given = self.args, self.kwargs
-        with kernels, self.as_computed(model) as computed:
-            return run_steps(computed, self.state, *given, steps=steps, seed=self.seed)
 
     def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
         """Run a forward in evaluation mode, and a step behind it."""
-        with self.as_computed(model) as computed:
+        with self._kernels(), self.as_computed(model) as computed:
             return evaluate(computed, self.state, self.args, self.kwargs, seed=self.seed)
 
     def repeats(self, model: nn.Module) -> Repeats:
@@ -192,7 +195,8 @@ def verify_models(
         report = _verify(original, planned, subject, time_steps, report)
         if report.comparisons:
             exact = report.bitwise and not report.moving
-            unlike = tuple(_unlike_in_evaluation(original, planned, subject, exact=exact))
+            asked = replace(subject, deterministic=report.deterministic)
+            unlike = tuple(_unlike_in_evaluation(original, planned, asked, exact=exact))
             report = replace(report, comparisons=(*report.comparisons, *unlike))
         if not smaller or not report.comparisons:
             return report
