@@ -56,6 +56,11 @@ def test_a_step_in_training_mode_under_no_grad_turns_it_back_itself() -> None:
     assert_same(*(run_steps(model, pair) for model in models))
 
 
+@pytest.mark.limit(
+    "an evaluation that changes what `forward` reads, where the next step does not undo all of it",
+    "an error with its name in that step, and in `verify`, which takes one; where it is undone to "
+    "the bit (RWKV's scaled weights) forward runs ahead of that step",
+)
 def test_what_the_step_does_not_undo_to_the_bit_is_named_as_before() -> None:
     """A third does not come back: behind an evaluation eager's weights are others, too."""
     pair = make_pair_of(source("3.3"), "lowest", "per-layer")
