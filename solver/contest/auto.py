@@ -7,8 +7,8 @@ In this order, until something is known to be the best:
 3. plans of a few stages, repaired, up to some thousand operations: of a thousand on they come
    first, and where they are near the bound the search that follows only bounds all other schedules;
 4. where a gap is left that is worth it, the chain programs: rotor's, which take next to no time,
-   then rockmate's, with options of blocks from z3. On small problems the exact search goes on for
-   longer between the two, since what it proves spares all of z3's time.
+   then rockmate's, with options of blocks from z3. On small graphs without a chain the exact search
+   goes on for longer between the two, since what it proves spares all of z3's time.
 
 What stages or chain programs found is improved, while there is a gap. Where one is left still, what
 is found within smaller budgets is taken as well, so that more memory costs no time.

@@ -50,7 +50,11 @@ PUBLISHED = {
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
-"""Operations up to which auto searches for the optimum, for long after it did so shortly."""
+"""Operations up to which auto searches a bare graph for the optimum, for long after it did so shortly.
+
+Steps in training, where chain programs and their improvement find as much in less time, only where
+they are `FINE`, or at `THOROUGH`.
+"""
 NEAR = {Effort.QUICK: 5e-3, Effort.NORMAL: 2e-3, Effort.THOROUGH: 0.0}
 """What part of a step's time is not worth rockmate's: measured costs are not as exact."""
 CLOSE = {Effort.QUICK: 5e-2, Effort.NORMAL: 2e-2, Effort.THOROUGH: 0.0}
@@ -86,12 +90,18 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
         improve=ImproveEntrant(repairs, near) if subject.chain is not None else None,
         rotor=rotor,
         rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
-        long=exact(LIMITS[effort], LONG_SEARCH[effort]),
+        long=exact(LIMITS[effort], _searched_long(subject, effort)),
         below=exact(LIMITS[Effort.QUICK] if size <= FINE else GLANCE, SHORT_SEARCH),
         near=near,
         close=CLOSE[effort],
         progress=progress,
     )
+
+
+def _searched_long(subject: Subject, effort: Effort) -> int:
+    """Return the operations up to which the exact search goes on for longer."""
+    shortly = subject.chain is not None and effort is not Effort.THOROUGH
+    return min(LONG_SEARCH[effort], FINE) if shortly else LONG_SEARCH[effort]
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:

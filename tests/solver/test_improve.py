@@ -14,6 +14,7 @@ from remat_gen.solver.contest.improve_entrant import ImproveEntrant
 from remat_gen.solver.contest.registry import CLOSE, entrant_for
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject, subject_of
+from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.search_types import Effort
 
 
@@ -84,3 +85,16 @@ def test_chain_programs_are_asked_where_the_gap_is_wide(
     alone = replace(auto, short=None, stages=None, improve=None, long=None, below=None)
     alone._search(contest, (alone.rotor, alone.rockmate))
     assert asked == (["rotor", "rockmate"] if wide else [])
+
+
+@pytest.mark.parametrize(
+    ("effort", "is_searched"), [(Effort.NORMAL, False), (Effort.THOROUGH, True)]
+)
+def test_a_step_in_training_is_searched_for_long_at_thorough_only(
+    subject: Subject, effort: Effort, is_searched: bool
+) -> None:
+    nodes = (Node(f"n{i}", 1.0, 1, i >= 30, tuple(range(i))[-1:]) for i in range(60))
+    bare = subject_of(BareGraph(tuple(nodes)))
+    for problem, expected in ((subject, is_searched), (bare, True)):
+        auto = entrant_for("auto", problem, effort)
+        assert isinstance(auto, Auto) and (auto.long is not None) == expected
