@@ -50,7 +50,7 @@ PUBLISHED = {
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
-"""Operations up to which auto searches a bare graph for the optimum, for long after it did so shortly.
+"""Operations up to which auto searches a bare graph for the optimum again, for longer.
 
 Steps in training, where chain programs and their improvement find as much in less time, only where
 they are `FINE`, or at `THOROUGH`.
