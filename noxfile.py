@@ -9,7 +9,7 @@ import nox
 
 TORCH = "2.13.0"
 TORCHES = ("2.11.0", "2.12.0", "2.13.0", "2.14.1", "2.15.0")
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SIMULATED = Path("tests/simulated/site").resolve()  # in PYTHONPATH, it is a GPU for tests
 WORKERS = min(8, max(2, os.cpu_count() or 2))  # each holds torch, and what its tests plan
 ZOO = (

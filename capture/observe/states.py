@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
+import itertools
 import pickle
 import types
 import warnings
@@ -18,6 +20,9 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.observe.assumed import describe
 from remat_gen.capture.process.libraries import is_of_library
+
+_TELLING = (itertools.count, itertools.repeat)  # their text has where they stand
+_LOOKS = itertools.count()  # at iterators that do not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +69,27 @@ def _inside(value: Any) -> str:
     held = _words_in(getattr(value, "__dict__", {}))
     if held != "{}" and not any(map(is_of_library, type(value).__mro__[:-1])):
         return held
+    pickled = io.BytesIO()
     try:
         with warnings.catch_warnings(action="ignore"):  # Python's, of iterators
-            return hashlib.sha256(pickle.dumps(value)).hexdigest()
+            _Pickler(pickled).dump(value)
+        return hashlib.sha256(pickled.getbuffer()).hexdigest()
     except Exception:  # somebody's own class, or an iterator
         return held
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles iterators of itertools, too, which Python from 3.14 on does not.
+
+    Where one stands is in the text of some; the others are taken for advanced each time.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to make such an iterator."""
+        kind = type(obj)
+        if kind.__module__ != "itertools" or "__reduce__" in vars(kind):
+            return NotImplemented
+        return str, (repr(obj) if kind in _TELLING else str(next(_LOOKS)),)
 
 
 def _words_in(held: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, member
 from fractions import Fraction
 from functools import partial
 from types import MappingProxyType
@@ -26,7 +26,7 @@ class Way(Enum):
 
     UP = 1
     NAMES = frozenset({"a", "b", "c"})
-    CALLED = partial(max, key=lambda x: x)
+    CALLED = member(partial(max, key=lambda x: x))
 
 
 DESCRIBED = [
