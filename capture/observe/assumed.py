@@ -112,14 +112,15 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
 
 
 def rows_of(table: Mapping[str, Any], modules: Iterable[str]) -> dict[str, Any]:
-    """Return the row of each path; one of an index counts more than one of all."""
+    """Return the row of each path; `*` is any number, and a row of fewer of them counts more."""
     found: dict[str, Any] = {}
     rows = [(path, row) for paths, row in table.items() for path in paths.split(" | ")]
     for path, row in sorted(rows, key=lambda row: -row[0].count("*")):
         head, star, tail = path.rpartition("*")
-        indexed = re.compile(re.escape(head).replace(r"\*", r"\d+") + r"\d+(?![^.])")
-        owners = filter(None, map(indexed.match, modules)) if star else ()  # also of what is inside
-        found |= dict.fromkeys([owner[0] + tail for owner in owners] if star else [path], row)
+        rest, dot, name = tail.partition(".")
+        numbered = re.compile(re.escape(f"{head}*{rest}").replace(r"\*", r"\d+") + r"(?![^.])")
+        owners = filter(None, map(numbered.match, modules)) if star else ()  # and what is inside
+        found |= dict.fromkeys([at[0] + dot + name for at in owners] if star else [path], row)
     return found
 
 

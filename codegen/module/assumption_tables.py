@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -27,6 +29,9 @@ _LONG = 400  # characters of a row: what is longer is described, by a hash
 _FEW = 1024  # bytes of an input whose numbers are written out
 _BAR = " | "  # between paths
 _WIDTH = 140  # of a row in one line
+_KEY = 100  # characters of paths in a line, where they take several
+_PATTERNS = 64  # of a path, which may have many numbers
+_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +129,26 @@ def _row(paths: str, words: tuple[str, ...]) -> list[str]:
     row = f"    {quoted(paths)}: {' '.join(words)},"
     if len(row) <= _WIDTH:
         return [row]
-    lines = [f"    {quoted(paths)}:"]
-    for word in (*words[:-1], f"{words[-1]},"):
-        if len(lines) == 1 or len(lines[-1]) + len(word) > _WIDTH - 1:
-            lines.append(f"        {word}" if len(lines) == 1 else f"         {word}")
+    first, *others = *words[:-1], f"{words[-1]},"
+    lines = [f"    {text}" for text in _key(paths)]
+    lines[-1] += ":"
+    lines.append(f"        {first}")
+    for word in others:
+        if len(lines[-1]) + len(word) > _WIDTH - 1:
+            lines.append(f"         {word}")
         else:
             lines[-1] += f" {word}"
     return lines
+
+
+def _key(paths: str) -> list[str]:
+    """Write paths as texts of a line each, which Python takes for one."""
+    texts = [""]
+    for path in re.split(rf"(?<={re.escape(_BAR)})", paths):
+        if texts[-1] and len(texts[-1]) + len(path) > _KEY:
+            texts.append("")
+        texts[-1] += path
+    return [*map(quoted, texts)]
 
 
 def _owner(path: str, modules: Collection[str]) -> str:
@@ -148,12 +166,15 @@ def _lines(modules: list[str], said: dict[str, tuple[str, ...]]) -> list[str]:
 def grouped(
     modules: list[str], said: dict[str, tuple[str, ...]]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Say the same in fewer rows: with `*` for indices, and paths that are alike together."""
+    """Say the same in fewer rows: with `*` for numbers, and paths that are alike together."""
     left = dict(said)
     found: dict[str, tuple[str, ...]] = {}
+    numbered: dict[str, list[str]] = {}
+    for module in modules:
+        numbered.setdefault(_NUMBER.sub("*", module), []).append(module)
     for path in said:
         if path in left:
-            found |= _shortest(modules, path, left)
+            found |= _shortest(numbered, path, left)
     expanded = rows_of(found, modules)
     found |= {path: said[path] for path in said if expanded[path] != said[path]}
     paths: dict[object, list[str]] = {}
@@ -164,28 +185,35 @@ def grouped(
 
 
 def _shortest(
-    modules: list[str], path: str, left: dict[str, tuple[str, ...]]
+    numbered: Mapping[str, list[str]], path: str, left: dict[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the row that has a path, and take what it says out of `left`."""
-    for pattern in _patterns(path):
-        alike = list(rows_of({pattern: ()}, modules))
+    """Return the row with a path that says most, and take that out of `left`.
+
+    `numbered` are the modules by their paths with `*` for all numbers.
+    """
+    best: tuple[int, str, list[str]] = (0, path, [path])
+    for pattern in itertools.islice(_patterns(path), _PATTERNS):
+        head, _, tail = pattern.rpartition("*")
+        owner = _NUMBER.sub("*", f"{head}*{tail.partition('.')[0]}")
+        alike = list(rows_of({pattern: ()}, numbered.get(owner, ())))
         if len(alike) > 1 and all(at in left for at in alike):
             most = max((left[at] for at in alike), key=[left[at] for at in alike].count)
             same = [at for at in alike if left[at] == most]
-            if 2 * len(same) > len(alike):
-                for at in same:
-                    del left[at]
-                return {pattern: most}
-    return {path: left.pop(path)}
+            best = max(best, (2 * len(same) - len(alike), pattern, same), key=itemgetter(0))
+    _, pattern, same = best
+    words = [left.pop(at) for at in same]
+    return {pattern: words[0]}
 
 
 def _patterns(path: str) -> Iterator[str]:
-    """Yield a path with `*` for all of its indices, then for fewer of them."""
-    parts = path.split(".")
-    indices = [i for i, part in enumerate(parts) if part.isdigit()]
-    for count in range(len(indices), 0, -1):
-        for starred in itertools.combinations(indices, count):
-            yield ".".join("*" if i in starred else part for i, part in enumerate(parts))
+    """Yield a path with `*` for all of its numbers, then for fewer of them."""
+    spans = [number.span() for number in _NUMBER.finditer(path)]
+    for count in range(len(spans), 0, -1):
+        for starred in itertools.combinations(reversed(spans), count):
+            pattern = path
+            for start, stop in starred:
+                pattern = f"{pattern[:start]}*{pattern[stop:]}"
+            yield pattern
 
 
 def _literal(value: Any) -> str:

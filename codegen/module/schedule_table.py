@@ -9,6 +9,8 @@ from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.byte_text import size
 
+_WIDTH = 60  # of a block's name
+
 
 def schedule_table(blocks: Sequence[tuple[Body, Writer]]) -> tuple[str, ...]:
     """Return the lines, a row per block in the order they run."""
@@ -25,10 +27,15 @@ def _row(body: Body, writer: Writer) -> tuple[str, str, str, str]:
     first, last = (operations[0].name, operations[-1].name) if operations else ("", "")
     layer = writer.graph.layers.holding(first)
     last = last.removeprefix(f"{layer}.") if layer else last
-    name = prose(f"{first} … {last}" if last and last != first else first)
+    name = _clipped(prose(f"{first} … {last}" if last and last != first else first))
     retained, again = shorten(writer.retained()), shorten(writer.rematerialised())
     nbytes = sum(s.retained for s in body.forward.statements)
     return name, retained, again, size(nbytes) if nbytes else "-"
+
+
+def _clipped(name: str) -> str:
+    """Return a block's name for a cell of the table: a long one says how its end begins."""
+    return name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1].rstrip(' …')}…"
 
 
 def shorten(names: list[str], width: int = 30) -> str:
