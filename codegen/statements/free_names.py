@@ -62,9 +62,19 @@ def free_name(
         *own,
         *(f"{prefix}{name}" for name in own),
         *(f"{prefix}{name}_{made_by}" for name in own if made_by and len(own) == 1),
-        *(f"{prefix}{path}_{name}" for name in own for path in paths),
+        *(f"{prefix}{join(path, name)}" for join in _JOINS for name in own for path in paths),
     ]
     longest = f"{candidates[-1]}_{identifier(path)}"
     lengthened = (longest + "_" * n for n in itertools.count())
     names = (n for n in itertools.chain(candidates, lengthened) if not n.endswith(VERSION))
     return next(name for name in names if name not in taken)
+
+
+def _overlapped(path: str, name: str) -> str:
+    """Return a name with a path before it; what ends the path and begins the name stands once."""
+    first = name.partition("_")[0]
+    overlap = path == first or path.endswith(f"_{first}")
+    return path + name[len(first) :] if overlap else f"{path}_{name}"
+
+
+_JOINS = (_overlapped, "{}_{}".format)
