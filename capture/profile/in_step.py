@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.profile.timing import Effort, median_time
+from remat_gen.capture.profile.timing import Effort, clock_us, median_time
 from remat_gen.ir.graph import Graph, Operation, Phase, refs_in
 
 _MOST_COPIES = Effort().most
@@ -100,10 +100,9 @@ def time_in_step(
 ) -> Time:
     """Return the median times of calls that are made in turn."""
     turns = Turns(places)
-    turns.prepare()
-    turns()  # loads kernels
+    warmed_us = clock_us(turns, device, turns.prepare)  # loads kernels
     turns.fill()
-    return median_time(turns, device, effort, turns.prepare)
+    return median_time(turns, device, effort, turns.prepare, warmed_us)
 
 
 @dataclass(slots=True)

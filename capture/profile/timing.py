@@ -15,14 +15,21 @@ from remat_gen.capture.device.kinds import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to measure one call: at least `fewest` and at most `most` repeats."""
+    """How long to measure one call: at least `fewest` and at most `most` repeats, or a long one.
+
+    What interrupts a call of `long_us` is a small part of it, and repeats of such calls were most
+    of what a profile takes.
+    """
 
     fewest: int = 3
     most: int = 25
     enough_us: float = 10_000.0
+    long_us: float = 20_000.0
 
     def repeats(self, once_us: float) -> int:
         """Return how many repeats fit for a call that takes about `once_us`."""
+        if once_us >= self.long_us:
+            return 1
         wanted = int(self.enough_us / max(once_us, 1e-3))
         return min(max(wanted, self.fewest), self.most)
 
@@ -39,13 +46,16 @@ def median_time(
     device: torch.device,
     effort: Effort | None = None,
     prepare: Callable[[], object] = lambda: None,
+    warmed_us: float = 0.0,
 ) -> Time:
-    """Return the median times of a call, after warm-up runs.
+    """Return the median times of a call, after warm-up runs: `warmed_us` is what one took, if known.
 
     `prepare` is called before each of them, outside of the measured time.
     """
-    once_us = min(clock_us(call, device, prepare) for _ in range(2))  # the first initialises
-    repeats = (effort or Effort()).repeats(once_us)
+    effort, once_us = effort or Effort(), warmed_us
+    if once_us < effort.long_us:
+        once_us = min(clock_us(call, device, prepare) for _ in range(2))  # the first initialises
+    repeats = effort.repeats(once_us)
     times = kind_of(device).times(call, device, repeats, prepare, once_us)
     device_us, host_us = ((t.device_us for t in times), (t.host_us for t in times))
     return Time(statistics.median(device_us), statistics.median(host_us))
