@@ -14,7 +14,7 @@ import torch
 
 from remat_gen.capture.lower.shorter_steps import lengths_to_look_at, sized
 from remat_gen.capture.lower.signature import signature
-from remat_gen.capture.profile.synthesize import Synthesizer
+from remat_gen.capture.profile.synthesize import Floats, Synthesizer
 from remat_gen.ir.costs import Smaller
 from remat_gen.ir.graph import Graph, Operation
 
@@ -40,12 +40,12 @@ class AtLengths:
 
 
 def at_lengths(
-    graph: Graph, numbers: tuple[int, ...], examples: Mapping[str, torch.Tensor]
+    graph: Graph, numbers: tuple[int, ...], examples: Mapping[str, torch.Tensor], floats: Floats
 ) -> AtLengths:
     """Return what is needed to run the operations of a graph, at lengths that are its own."""
     operations = {operation.name: operation for operation in graph.operations}
     signatures = {name: signature(graph, operation) for name, operation in operations.items()}
-    return AtLengths(numbers, Synthesizer(graph, examples), operations, signatures)
+    return AtLengths(numbers, Synthesizer(graph, examples, floats), operations, signatures)
 
 
 def at_all_lengths(
@@ -55,11 +55,13 @@ def at_all_lengths(
 
     There the example's integers are not used: they may number rows that are not there.
     """
-    example = at_lengths(graph, tuple(length.maximum for length in graph.lengths), examples)
+    floats: Floats = {}
+    longest = tuple(length.maximum for length in graph.lengths)
+    example = at_lengths(graph, longest, examples, floats)
     smaller = []
     for numbers in lengths_to_look_at(graph):
         try:
-            smaller.append(at_lengths(sized(graph, numbers), numbers, {}))
+            smaller.append(at_lengths(sized(graph, numbers), numbers, {}, floats))
         except (ArithmeticError, ValueError):
             continue  # the step fails there too
     return example, tuple(smaller)

@@ -48,9 +48,10 @@ def median_time(
     prepare: Callable[[], object] = lambda: None,
     warmed_us: float = 0.0,
 ) -> Time:
-    """Return the median times of a call, after warm-up runs: `warmed_us` is what one took, if known.
+    """Return the median times of a call, after warm-up runs.
 
-    `prepare` is called before each of them, outside of the measured time.
+    `prepare` is called before each of them, outside of the measured time. `warmed_us` is what a
+    warm-up run has taken, if there was one.
     """
     effort, once_us = effort or Effort(), warmed_us
     if once_us < effort.long_us:

@@ -61,6 +61,9 @@ class Builder:
         name: str | None = None,
         **kwargs: Argument,
     ) -> Operation:
+        for output in outputs:
+            if output and output not in self.tensors:
+                self.tensor(output, ())
         operation = Operation(
             name=name or f"{target}#{len(self.operations)}",
             target=target,
