@@ -2,13 +2,17 @@
 
 A layer is a member of a list, as `h.0` is of `h`: what a model repeats. Where lists are in lists,
 it is the outermost, but for stages, which are nothing but their own lists one after the other:
-there `stages.2.blocks.3` is the layer.
+there `stages.2.blocks.3` is the layer. A module that forward calls several times is a layer each
+time: `cell@0`, `cell@1`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+_TURN = "@"  # before the number of a call of a module
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Layers:
         found = ""
         parts = path.split(".")
         for i, part in enumerate(parts, start=1):
-            if part.isdigit() and (not found or ".".join(parts[: i - 1]) in self.inner):
+            numbered = part.isdigit() or _TURN in part
+            if numbered and (not found or without_turns(".".join(parts[: i - 1])) in self.inner):
                 found = ".".join(parts[:i])
         return found
 
@@ -40,9 +45,39 @@ class Layers:
         """Return the layers that own some parameters, each once, in order; "" for those in none."""
         return list(dict.fromkeys(map(self.holding, names)))
 
+    def pattern(self, layer: str) -> str:
+        """Return what stands for a layer and those beside it: `h.*` for `h.0`, `cell@*`."""
+        return re.sub(r"\d+$", "*", layer)
+
     def relative(self, name: str) -> str:
         """Return the path of a parameter, operation or value from its layer: `up.weight`."""
         return name.removeprefix(self.holding(name)).removeprefix(".")
 
 
 OUTERMOST = Layers()
+
+
+def at_turn(path: str, called: str, turn: int) -> str:
+    """Return the path of what is in a module that is `called`, in the call of this number."""
+    return f"{called}{_TURN}{turn}{path.removeprefix(called)}"
+
+
+def numbers_in(layer: str) -> list[str]:
+    """Return the numbers of a layer in lists and among calls: 2 and 5 of `core.2@5`."""
+    return [part for part in re.split(rf"[.{_TURN}]", layer) if part.isdigit()]
+
+
+def is_turn(layer: str) -> bool:
+    """Tell whether a layer is one of several calls of a module."""
+    return _TURN in layer.rpartition(".")[2]
+
+
+def next_turn(layer: str, step: int = 1) -> str:
+    """Return the call of the same module that comes `step` calls later."""
+    called, _, turn = layer.rpartition(_TURN)
+    return f"{called}{_TURN}{int(turn) + step}"
+
+
+def without_turns(path: str) -> str:
+    """Return the path of the module itself: `cell.up` of `cell@2.up`."""
+    return re.sub(rf"{_TURN}\d+", "", path)

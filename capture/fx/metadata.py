@@ -17,6 +17,7 @@ _HOW = re.compile(
 _PLAIN = {"to_copy": "cast", "batch_norm_legit_no_training": "eval_batch_norm"}
 _TORCH = str(Path(torch.__file__).parent)
 
+MODULE = "remat_gen_module"  # in a node's meta: its module's path, with the turn of a call
 ITEM = "remat_gen_item"  # in a node's meta: the user's variable for one of several results
 
 
@@ -32,9 +33,14 @@ def source_of(node: torch.fx.Node, model_file: str) -> Source:
 
 def module_path(node: torch.fx.Node) -> str:
     """Return the path of the module that the operation (or the one it differentiates) ran in."""
+    told: str = node.meta.get(MODULE) or next(reversed(module_paths(node)), "")
+    return told
+
+
+def module_paths(node: torch.fx.Node) -> list[str]:
+    """Return the paths of all modules that it ran in but the model, the outermost first."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    paths = [clean_path(path) for path, _ in stack.values()]
-    return paths[-1] if paths else ""
+    return [path for told, _ in stack.values() if (path := clean_path(told))]
 
 
 def clean_path(path: str) -> str:

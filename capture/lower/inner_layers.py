@@ -16,7 +16,7 @@ from itertools import pairwise
 from torch import nn
 
 from remat_gen.ir.graph import Graph, Phase
-from remat_gen.ir.paths import OUTERMOST, Layers
+from remat_gen.ir.paths import OUTERMOST, Layers, without_turns
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _CONTAINERS = nn.Sequential | nn.ModuleList | nn.ModuleDict
@@ -37,6 +37,10 @@ class _Flow:
 
     within: Mapping[str, list[int]]
     sources: tuple[frozenset[int], ...]
+
+    def first_calls(self) -> dict[str, str]:
+        """Return the paths of modules in the first call of those that are called several times."""
+        return {without_turns(path): path for path in reversed(self.within)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def _flow(graph: Graph) -> _Flow:
 def _inner(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
     """Yield the lists whose members are layers rather than the stages that they stand in."""
     alike: dict[str, list[_List]] = {}
-    for found in _lists(model, layers):
+    for found in _lists(model, flow.first_calls(), layers):
         alike.setdefault(_NUMBER.sub("*", found.path), []).append(found)
     for lists in alike.values():
         repeats = any(max(Counter(one.kinds).values()) > 1 for one in lists)
@@ -74,13 +78,14 @@ def _inner(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
             yield from (one.path for one in lists)
 
 
-def _lists(model: nn.Module, layers: Layers) -> Iterator[_List]:
-    """Yield the lists of blocks in what counts as a layer so far."""
+def _lists(model: nn.Module, called: Mapping[str, str], layers: Layers) -> Iterator[_List]:
+    """Yield the lists of blocks in what counts as a layer so far; `called` says in which call."""
     for path, module in model.named_modules():
-        members = {f"{path}.{n}": m for n, m in module.named_children() if n.isdigit()}
+        at = called.get(path, path)
+        members = {f"{at}.{n}": m for n, m in module.named_children() if n.isdigit()}
         kinds = tuple(map(_kind, members.values()))
-        if members and all(kinds) and layers.of(path) and path not in layers.inner:
-            yield _List(path, layers.of(path), tuple(members), kinds)
+        if members and all(kinds) and layers.of(at) and path not in layers.inner:
+            yield _List(path, layers.of(at), tuple(members), kinds)
 
 
 def _kind(module: nn.Module) -> tuple[type, tuple[str, ...]] | None:

@@ -23,6 +23,7 @@ from remat_gen.capture.fx.nodes import (
 )
 from remat_gen.capture.fx.storages import Storages, is_getitem, is_view, tensors_of
 from remat_gen.capture.fx.symbolic_sizes import Sizes
+from remat_gen.capture.fx.turns import tell_turns
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.lower import naming
 from remat_gen.capture.lower.constants import made_fake, tidied
@@ -97,6 +98,7 @@ class _Lowering:
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)
+        tell_turns(*naming.by_phase(nodes))
         self.parents = frozenset(self._parents(nodes))
         for node in nodes:
             if node.op != "placeholder" or node.users:

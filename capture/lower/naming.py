@@ -161,6 +161,13 @@ def phase_of(node: torch.fx.Node) -> Phase:
     return Phase.BACKWARD if backward else Phase.FORWARD
 
 
+def by_phase(nodes: list[torch.fx.Node]) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """Return the calls of forward and those of backward, in order."""
+    calls = [node for node in nodes if node.op == "call_function"]
+    forward = [node for node in calls if phase_of(node) is Phase.FORWARD]
+    return forward, [node for node in calls if phase_of(node) is Phase.BACKWARD]
+
+
 def _forward_hints(
     node: torch.fx.Node,
     storages: Storages,

@@ -16,6 +16,7 @@ from remat_gen.codegen.classes.class_names import layer_of_class
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.graph import Graph, Input, Kind
+from remat_gen.ir.paths import without_turns
 
 _PLAIN = re.compile(r"[^\s=:]+")  # paths that need no marks
 _ONE = re.compile(r"\S+")
@@ -42,9 +43,10 @@ class Given:
             [self.graph.layers.holding(i.path) for i in of_model(self.graph, b)] for b in bodies
         ]
         columns = list(zip(*rows, strict=True))
-        main = layer_of_class(self.block_class, self.graph.layers)
-        alone = {(main,)} if len(bodies) == 1 else set()
-        varying = [c for c in dict.fromkeys(columns) if c in alone or len(set(c)) > 1]
+        called = layer_of_class(self.block_class, self.graph.layers)
+        main = without_turns(called)
+        own = {(main,) * len(bodies)} if len(bodies) == 1 or main != called else set()
+        varying = [c for c in dict.fromkeys(columns) if c in own or len(set(c)) > 1]
         self._start = [varying.index(c) if c in varying else _MODEL for c in columns]
         self.places = {
             body.block: tuple(column[i] for column in varying) for i, body in enumerate(bodies)

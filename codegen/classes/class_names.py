@@ -20,7 +20,7 @@ from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.expressions.prose import camel, prose
 from remat_gen.codegen.statements.statements import Body
-from remat_gen.ir.paths import Layers
+from remat_gen.ir.paths import Layers, is_turn, next_turn, numbers_in, without_turns
 
 _TELLING = ("Embedding", "Attention", "LSTM", "GRU", "RNN")  # classes of torch's that say enough
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9_]+|[A-Z]")
@@ -31,7 +31,7 @@ def name_classes(
 ) -> dict[BlockClass, str]:
     """Return a class name for each: `LayerMlp`; of others that begin alike: `LayerMlpLast`, …"""
     in_order = sorted(classes, key=lambda c: c.body.block)
-    namer = _ClassNamer(model, layers, taken)
+    namer = _ClassNamer(model, layers, taken, _layers_of(in_order, layers))
     bases, parts = dict[BlockClass, str](), dict[str, str]()
     for block_class in in_order:
         base, own = namer.bases(block_class)
@@ -50,6 +50,7 @@ class _ClassNamer:
     model: nn.Module
     layers: Layers
     taken: Collection[str]
+    used: Collection[str]  # layers that some class stands for
 
     def bases(self, block_class: BlockClass) -> tuple[str, str]:
         """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`.
@@ -58,9 +59,9 @@ class _ClassNamer:
         """
         operations = block_class.body.operations
         modules = dict(self.model.named_modules(remove_duplicate=False))
-        paths = [o.module for o in operations if o.module in modules]  # others are in plain lists
-        layer = layer_of_class(block_class, self.layers)
-        layer = layer if layer in modules else ""
+        paths = [path for o in operations if (path := without_turns(o.module)) in modules]
+        layer = without_turns(layer_of_class(block_class, self.layers))
+        layer = layer if layer in modules else ""  # not where it is in a plain list
         owner = modules[layer]
         inside = {path.removeprefix(layer).removeprefix(".") for path in paths} - {""}
         attribute, part = _part(owner, inside, attributes=not layer)
@@ -80,17 +81,30 @@ class _ClassNamer:
         edges = [any(self._at_edge(body, edge) for body in bodies) for edge in (0, -1)]
         if edges == [False, True]:
             yield f"{base}Last"
-        number = "_".join(filter(str.isdigit, layer.split(".")))
+        number = "_".join(numbers_in(layer))
         yield from [f"{base}{number}"] * bool(number)
         yield from (f"{base}{number}{'_' * bool(number)}{i}" for i in itertools.count(2))
 
     def _at_edge(self, body: Body, place: int) -> bool:
-        """Tell whether a block begins in the first (0) or ends in the last (-1) of a list."""
+        """Tell whether a block begins in the first (0) or ends in the last (-1) of a list.
+
+        Or in the first or last call of a module.
+        """
         if not body.operations:
             return False
-        path, _, number = self.layers.of(body.operations[place].module).rpartition(".")
+        layer = self.layers.of(body.operations[place].module)
+        if is_turn(layer):
+            beyond = next_turn(layer, -1 if place == 0 else 1)
+            return beyond not in self.used
+        path, _, number = layer.rpartition(".")
         lists = dict(self.model.named_modules(remove_duplicate=False))
+        path = without_turns(path)
         return path in lists and [number] == list(lists[path]._modules)[place:][:1]
+
+
+def _layers_of(classes: Iterable[BlockClass], layers: Layers) -> set[str]:
+    bodies = itertools.chain.from_iterable(block_class.bodies for block_class in classes)
+    return {layers.of(o.module) for body in bodies for o in body.operations}
 
 
 def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> tuple[str, str]:
@@ -150,7 +164,7 @@ def title_of(block_class: BlockClass, layers: Layers) -> str:
     if not operations:
         return "nothing"
     layer = layer_of_class(block_class, layers)
-    where = f"{layer.rpartition('.')[0]}.*: " if layer and len(block_class.bodies) > 1 else ""
-    where = where or (f"{layer}: " if layer else "")
+    where = layers.pattern(layer) if len(block_class.bodies) > 1 else layer
+    where = f"{where}: " if where else ""
     first, last = operations[0].hint, operations[-1].hint
     return prose(f"{where}{first} … {last}" if first != last else f"{where}{first}")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.graph import Graph, Kind
-from remat_gen.ir.paths import Layers
+from remat_gen.ir.paths import Layers, without_turns
 
 VERSION = "_version"  # behind a kept output's name: the version it had when it was kept
 HOST = "_host"  # behind the name of a value that was sent: its copy
@@ -53,7 +53,7 @@ def free_name(
     layer = layers.holding(path)
     turn = turns.get(layer, "")
     prefix = f"{turn}_" if turn else ""
-    containers = [part for part in layer.split(".") if not part.isdigit()]
+    containers = [part for part in without_turns(layer).split(".") if not part.isdigit()]
     *parents, last = filter(None, [*containers, *layers.relative(path).split(".")])
     own = dict.fromkeys(name for name in (hint, identifier(last)) if hint in name)
     suffixes = ("_".join(parents[-n:]) for n in range(1, len(parents) + 1))
