@@ -16,18 +16,18 @@ from remat_gen.ir.graph import Graph, Operation, Phase, Ref, refs_in
 _COMMUTE = frozenset(("add", "mul"))
 # Makers whose results are new memory on every path; others may hand an input on (dropout of 0).
 _FRESH = METHODS | frozenset(
-    """addmm baddbmm _batch_norm_with_update_functional bmm cat clone convolution
-    convolution_backward elu_backward embedding empty empty_like erf full
-    full_like _fused_rms_norm _fused_rms_norm_backward
-    gelu gelu_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward
-    log _log_softmax _log_softmax_backward_data
-    max_pool2d_with_indices_backward mean mm native_batch_norm native_batch_norm_backward
-    _native_batch_norm_legit_functional native_group_norm native_group_norm_backward
-    native_layer_norm native_layer_norm_backward new_empty new_empty_strided new_full
-    new_ones new_zeros nll_loss_backward ones ones_like pow select_backward select_scatter
+    """addmm avg_pool2d avg_pool2d_backward baddbmm _batch_norm_with_update_functional bmm cat
+    clone convolution convolution_backward elu_backward embedding empty empty_like erf full
+    full_like _fused_rms_norm _fused_rms_norm_backward gelu gelu_backward hardsigmoid_backward
+    hardswish hardswish_backward hardtanh_backward leaky_relu_backward log _log_softmax
+    _log_softmax_backward_data max_pool2d_with_indices_backward mean mm native_batch_norm
+    native_batch_norm_backward _native_batch_norm_legit_functional native_group_norm
+    native_group_norm_backward native_layer_norm native_layer_norm_backward new_empty
+    new_empty_strided new_full new_ones new_zeros nll_loss_backward ones ones_like pow
+    _scaled_dot_product_flash_attention_for_cpu_backward select_backward select_scatter
     sigmoid_backward silu silu_backward slice_backward slice_scatter _softmax
-    _softmax_backward_data softplus_backward stack tanh_backward threshold_backward where
-    zeros zeros_like""".split()
+    _softmax_backward_data softplus_backward stack sum tanh_backward threshold_backward
+    upsample_bilinear2d_backward upsample_nearest2d_backward where zeros zeros_like""".split()
 )
 _FLOATS = frozenset(("float32", "float64", "bfloat16", "float16"))
 
