@@ -17,10 +17,7 @@ from torch import Tensor
 
 
 def draw_mask(size: tuple[int, ...], keep: float) -> Tensor:
-    """Draw what a dropout keeps; eager draws the same into a mask of floats.
-
-    Drawn as integers, as many as fit into the bytes of the mask, they are compared at once.
-    """
+    """Draw what a dropout keeps, as eager does into floats: integers, many compared at once."""
     mask = torch.empty(size, dtype=torch.bool, device="cpu")
     at_once = min(mask.numel() // 8, 1 << 15)  # more would leave the cache
     if at_once < 1 << 13 or not compares_53_bits():

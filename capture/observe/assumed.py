@@ -33,7 +33,8 @@ def layout_of(t: Tensor) -> str:
     if not sparse and t.is_contiguous():  # with one channel, say, it may be channels_last, too
         other = t.ndim in (4, 5) and t.stride(1) == 1
         strides *= other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
-    strides += f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
+    own = f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
+    strides += own or ", conjugate" * t.is_conj()
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 
 
@@ -56,22 +57,26 @@ def describe(value: Any) -> str:
         text = f"<{kind}.{value.name}: {describe(value.value)}>"
     elif isinstance(value, nn.Parameter):  # what forward does is the same for all of its numbers
         text = f"Parameter {layout_of(value)}"
-    elif isinstance(value, Tensor) or hasattr(type(value), "tobytes"):
+    elif isinstance(value, Tensor) or hasattr(type(value), "__array_interface__"):
         numbers: Any = value.tolist() if value.nbytes <= 1024 else digest_of(value)
         numbers = describe(value.tolist()) if value.dtype == object else numbers  # no addresses
         text = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)} {numbers}"
         text += " requires grad" * getattr(value, "requires_grad", False)
-    elif isinstance(value, (str, bytes)) or hasattr(type(value), "as_integer_ratio"):  # Decimal
-        text = f"{kind} {value}"
+    elif isinstance(value, (str, bytes, bytearray)) or hasattr(type(value), "as_integer_ratio"):
+        text = f"{kind} {value}"  # a Decimal, too
     elif isinstance(value, dict) or kind == "mappingproxy":
         items = [f"{describe(key)}: {describe(item)}" for key, item in value.items()]
         text = f"{kind} {{{', '.join(items)}}}"
-    elif isinstance(value, (list, tuple, set, frozenset)) or kind == "deque":
+    elif isinstance(value, (list, tuple, set, frozenset)) or kind in ("deque", "dict_values"):
         items = [*map(describe, value)]
         items = sorted(items) if isinstance(value, (set, frozenset)) else items
         text = f"{kind} [{', '.join(items)}]"
     elif callable(value) and not isinstance(value, nn.Module) and hasattr(value, "__qualname__"):
         text = f"{'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
+    elif kind == "memoryview" or type(value).__mro__[-2:][0].__module__ in ("_ctypes", "array"):
+        text = f"{kind} {digest_of(bytes(value))}"
+    elif type(value).__module__.partition(".")[0] in ("datetime", "operator", "pathlib", "re"):
+        text = repr(value) + str(getattr(value, "pattern", ""))[100:]  # repr has 200 of it
     else:
         text = f"{kind} object"
     return text if len(text) <= 400 else f"{kind} {digest_of(text.encode())}"
@@ -151,7 +156,7 @@ def described(model: nn.Module, paths: Iterable[str], file: Any) -> Iterator[tup
         words = describe_module(value, path, first) if path in modules else describe(value)
         if path in modules or words.endswith(" object"):
             there = first.setdefault(id(value), path)
-            words = words if there == path else f"is {there}"
+            words = words if there == path else f"is {there or 'the model'}"
         yield path, words
 
 
@@ -165,7 +170,7 @@ class Watch:
         self.known: dict[int, Any] = {}  # what blocks are given
         self.of = weakref.ref(model)
         self.model: Any = weakref.proxy(model)
-        self.file, self.paths = file, list[str]()
+        self.file, self.paths = file, list[tuple[str, bool]]()
         _, *self.modules = model.modules()
         held = "_modules", "_parameters", "_buffers"
         tables = [vars(m)[name] for m in model.modules() for name in (*held, *HOOKS)]
@@ -181,10 +186,12 @@ class Watch:
             same = repr(value), f"{type(value).__name__} object"  # while it is the same object
             steady = value is fetch(model, path, file) is not NOT_SET
             steady = steady and (callable(value) or describe(value) in same)
-            if steady and "[" not in path and ":" not in path[1:]:
+            if steady and set("[(").isdisjoint(path) and ":" not in path[1:]:
                 asked[owner].append(path.removeprefix(owner).removeprefix("."))
             else:
-                self.paths.append(path)
+                self.paths.append(
+                    (path, steady and (callable(value) or describe(value) == same[1]))
+                )
         self.asked = [(operator.attrgetter(*names), owners[p]) for p, names in asked.items()]
         self.objects, self.words = self.look()
 
@@ -193,10 +200,11 @@ class Watch:
         asked = chain.from_iterable([get(owner) for get, owner in self.asked])
         held, names = map(dict.values, self.filled), chain.from_iterable(self.filled)
         layouts, strides = map(LAYOUT, self.tensors), map(Tensor.stride, self.tensors)
-        words = [describe(fetch(self.model, path, self.file)) for path in self.paths]
+        found = [fetch(self.model, path, self.file) for path, _ in self.paths]
+        kept = (value for value, (_, same) in zip(found, self.paths, strict=True) if same)
         forwards = map(operator.attrgetter("forward"), self.modules)
-        said = [*names, *forwards, *layouts, *strides, *words]
-        return [*asked, *chain.from_iterable(held)], said
+        said = [*names, *forwards, *layouts, *strides, *map(describe, found)]
+        return [*asked, *chain.from_iterable(held), *kept], said
 
     def is_current(self) -> bool:
         """Tell whether all is as it was."""

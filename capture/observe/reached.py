@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -120,7 +122,7 @@ class Reached:
             self._enter(value, path)
             return value
         self._note(path, value)
-        if is_plain(value) or isinstance(value, torch.Tensor):
+        if is_plain(value) or isinstance(value, (torch.Tensor, os.PathLike)):
             return value
         if type(value) is types.SimpleNamespace and self._stand_ins:
             read = self._reach_attributes(vars(value), path, of_module=False)
@@ -157,6 +159,8 @@ class Reached:
             self._enter_cached(value, path)
         elif isinstance(value, _FUNCTIONS):
             self._enter_function(value, path)
+        elif isinstance(value, weakref.ReferenceType):
+            self._note(f"{path}()", value())
         elif isinstance(value, type):
             if not (is_of_library(value) or hasattr(value, "__members__")):
                 self._classes[path] = value
@@ -201,8 +205,8 @@ class Reached:
     def _enter_function(self, function: Any, path: str, *, plain: bool = True) -> None:
         """Note what a function is bound to, and what it has of where it was made."""
         owner = getattr(function, "__self__", None)
-        if is_bound(function) and id(owner) not in {**self._paths, **self._reached}:
-            self._hold(owner, f"{path}.__self__")
+        if is_bound(function):
+            self._hold_bound(owner, f"{path}.__self__", function.__name__)
         if is_of_library(function) or not hasattr(function, "__code__"):
             return
         held = {name: getattr(function, name) for name in ("__defaults__", "__kwdefaults__")}
@@ -211,9 +215,19 @@ class Reached:
             with contextlib.suppress(ValueError):  # it has none yet
                 held[f"__closure__[{i}].cell_contents"] = cell.cell_contents
         for name, value in held.items():
-            passed = value is None or isinstance(value, type) or id(value) in self._own
-            if not passed and (plain or "defaults" not in name or not is_plain(value)):
+            passed = value is None or isinstance(value, type)
+            if id(value) in self._own:
+                self._note(f"{path}.{name}", value)
+            elif not passed and (plain or "defaults" not in name or not is_plain(value)):
                 self._hold(value, f"{path}.{name}")
+
+    def _hold_bound(self, owner: Any, path: str, name: str) -> None:
+        """Note what a method is bound to, unless it is that which it was asked of."""
+        known = self._paths.get(id(owner))
+        if known is None and id(owner) not in self._reached:
+            self._hold(owner, path)
+        elif path != f"{known}.{name}.__self__".lstrip("."):
+            self._note(path, owner)
 
     def _place_of(self, name: str) -> str:
         """Return what paths say for a file: nothing for that of the model."""

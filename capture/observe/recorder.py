@@ -40,6 +40,7 @@ from remat_gen.capture.process.libraries import (
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
+_CALL = nn.Module._call_impl.__code__
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _MATERIALIZE = torch.autograd.function.FunctionCtx.set_materialize_grads.__code__
 _CHILDREN = {  # what asks a module for those inside, one after the other
@@ -58,7 +59,8 @@ class Recorder(Reached):
 
     `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
     `drew` tells of the system's random numbers, `acts_in_backward` of hooks and autograd functions,
-    `asks_for_none` of those that want to know which gradients do not come.
+    `asks_for_none` of those that want to know which gradients do not come, `calls_itself` of a
+    forward that calls the model.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Recorder(Reached):
         self.drew = False
         self.acts_in_backward = False
         self.asks_for_none = False
+        self.calls_itself = False
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -113,6 +116,8 @@ class Recorder(Reached):
             return self._note_variable
         if code is _APPLY:
             return self._note_apply
+        if code is _CALL:
+            return self._note_call
         if code.co_varnames[:1] == ("cls",) and is_library_file(code.co_filename):
             return self._note_class_property
         return self._note_materialize if code is _MATERIALIZE else None
@@ -129,6 +134,13 @@ class Recorder(Reached):
     def _note_apply(self, frame: types.FrameType) -> None:
         """Note an autograd function: torch's own (a checkpoint's) are traced as any."""
         self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
+
+    def _note_call(self, frame: types.FrameType) -> None:
+        model, outer = self._modules[""], frame.f_back
+        if frame.f_locals["self"] is model:
+            while outer and not (outer.f_code is _CALL and outer.f_locals["self"] is model):
+                outer = outer.f_back
+            self.calls_itself |= outer is not None
 
     def _note_materialize(self, frame: types.FrameType) -> None:
         by = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""

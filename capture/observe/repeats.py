@@ -174,6 +174,11 @@ def _read_twice(
     _refuse_advance(settled, left)
     if recorder.drew:
         raise DrawError
+    if recorder.calls_itself:
+        raise TraceError(
+            "forward calls the model, `self(…)`, for which eager runs hooks on the model once more "
+            "and a planned step would not: call self.forward(…)"
+        )
     if again.differs:
         _refuse_advance(before, settled)
         raise _Unlike(

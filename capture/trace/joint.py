@@ -31,6 +31,7 @@ from remat_gen.capture.as_eager.older_torch import as_in_newest
 from remat_gen.capture.as_eager.resampling import symbolic_resampling
 from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
+from remat_gen.capture.fx.inference_modes import without_inference_mode
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.caches import Caches
@@ -142,6 +143,8 @@ def _strict(
         allow_rnn=True, ignore_logger_methods=_messages(), rewrite_assert_with_torch_assert=False
     ):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
+    without_inference_mode(captured.graph)
+    captured.recompile()
     _separate(captured, differentiated)
     try:
         joint = _export(captured, *given)

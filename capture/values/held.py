@@ -19,7 +19,7 @@ from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.capture.process.state import OF_PARAMETERS
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 
-_OF_TORCH = frozenset(vars(nn.Module())) | {INSTALLED}
+_OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _GONE = object()
 

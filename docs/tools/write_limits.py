@@ -62,7 +62,10 @@ _TAIL = """
 - What `forward` reads of context variables, and of attributes of a library's functions, classes
   and modules (`F.scaled_dot_product_attention = …`): changed since planning, a planned step goes
   on with what it was. So it does with what it asks of a tensor that it is given beside its layout
-  (`is_leaf`, `_version`, `.grad`, own attributes).
+  (`is_leaf`, `_version`, `.grad`, own attributes), and what it reads of `.grad` of its parameters
+  (`verify` tells).
+- Objects in a set, attributes of a `threading.local`, the numbers behind a `torch.finfo` of the
+  model's: another one in their place is not seen.
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
   of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
   itself.

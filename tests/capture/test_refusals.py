@@ -199,6 +199,11 @@ def test_what_torch_itself_looks_at(tmp_path: Path, case: str) -> None:
 
 WITHOUT_A_LINE = {
     "no gradient": (LINEAR, "return self.lin(x).detach()", "no output"),
+    "the model itself": (
+        LINEAR,
+        "y = self.lin(x)\nreturn self(y[:2]).sum() if len(x) > 2 else y",
+        r"call self\.forward",
+    ),
     "python state": (
         LINEAR,
         "self.calls = getattr(self, 'calls', 0) + 1\nreturn self.lin(x)",
@@ -308,6 +313,10 @@ WITHOUT_A_LINE = {
 }
 
 TOLD = {
+    "the model itself": (
+        "a `forward` that calls the model, `self(…)`: hooks on it run once more in eager",
+        "refused; call `self.forward(…)`",
+    ),
     "no gradient": ("a step without any output that has a gradient", "refused"),
     "python state": (
         "numbers and other Python state that `forward` keeps on `self`",

@@ -562,7 +562,7 @@ HELD_CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "another config": (
         lambda m: setattr(m.layers[1], "config", type(m.config)(9.0)),
-        r"layers\.1\.config is Config object, planned for is config",
+        r"layers\.1\.config is Config object, planned for config",
     ),
     "a dict": (
         lambda m: m.layers[0].table.update(shift=2.0),
