@@ -183,15 +183,13 @@ class Watch:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
             while owner not in owners:
                 owner = owner.rpartition(".")[0]
-            same = repr(value), f"{type(value).__name__} object"  # while it is the same object
+            thing = f"{type(value).__name__} object"  # while it is the same object
             steady = value is fetch(model, path, file) is not NOT_SET
-            steady = steady and (callable(value) or describe(value) in same)
+            steady = steady and (callable(value) or describe(value) in (repr(value), thing))
             if steady and set("[(").isdisjoint(path) and ":" not in path[1:]:
                 asked[owner].append(path.removeprefix(owner).removeprefix("."))
             else:
-                self.paths.append(
-                    (path, steady and (callable(value) or describe(value) == same[1]))
-                )
+                self.paths.append((path, steady and (callable(value) or describe(value) == thing)))
         self.asked = [(operator.attrgetter(*names), owners[p]) for p, names in asked.items()]
         self.objects, self.words = self.look()
 
