@@ -40,7 +40,7 @@ class _Flow:
 
     def first_calls(self) -> dict[str, str]:
         """Return the paths of modules in the first call of those that are called several times."""
-        return {without_turns(path): path for path in reversed(self.within)}
+        return {without_turns(path): path for path in reversed([*self.within])}
 
 
 @dataclass(frozen=True, slots=True)
