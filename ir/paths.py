@@ -45,10 +45,6 @@ class Layers:
         """Return the layers that own some parameters, each once, in order; "" for those in none."""
         return list(dict.fromkeys(map(self.holding, names)))
 
-    def pattern(self, layer: str) -> str:
-        """Return what stands for a layer and those beside it: `h.*` for `h.0`, `cell@*`."""
-        return re.sub(r"\d+$", "*", layer)
-
     def relative(self, name: str) -> str:
         """Return the path of a parameter, operation or value from its layer: `up.weight`."""
         return name.removeprefix(self.holding(name)).removeprefix(".")
@@ -62,6 +58,11 @@ def at_turn(path: str, called: str, turn: int) -> str:
     return f"{called}{_TURN}{turn}{path.removeprefix(called)}"
 
 
+def pattern_of(layer: str) -> str:
+    """Return what stands for a layer and those beside it: `h.*` for `h.0`, `cell@*`."""
+    return re.sub(r"\d+$", "*", layer)
+
+
 def numbers_in(layer: str) -> list[str]:
     """Return the numbers of a layer in lists and among calls: 2 and 5 of `core.2@5`."""
     return [part for part in re.split(rf"[.{_TURN}]", layer) if part.isdigit()]
@@ -72,7 +73,7 @@ def is_turn(layer: str) -> bool:
     return _TURN in layer.rpartition(".")[2]
 
 
-def next_turn(layer: str, step: int = 1) -> str:
+def next_turn(layer: str, step: int) -> str:
     """Return the call of the same module that comes `step` calls later."""
     called, _, turn = layer.rpartition(_TURN)
     return f"{called}{_TURN}{int(turn) + step}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def module_paths(node: torch.fx.Node) -> list[str]:
     return [path for told, _ in stack.values() if (path := clean_path(told))]
 
 
+@functools.cache
 def clean_path(path: str) -> str:
     """Turn Dynamo's `L['self'].h[0]` into `h.0`.
 

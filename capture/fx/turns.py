@@ -75,11 +75,12 @@ class _Calls:
 
 def _comes_again(first: torch.fx.Node, node: torch.fx.Node) -> bool:
     """Tell whether a node is what a call began with, of another run of the user's line."""
-    calls = [metadata.origin(n) for n in (first, node)]
-    return calls[0] != calls[1] and _place(first) == _place(node)
+    if first.target != node.target or metadata.origin(first) == metadata.origin(node):
+        return False
+    return _place(first) == _place(node)
 
 
 def _place(node: torch.fx.Node) -> object:
     """Return where a node stands: its modules, its lines, and the call there that it is part of."""
     call = metadata.without_number(metadata.origin(node))
-    return metadata.module_paths(node), node.stack_trace, call, node.target
+    return metadata.module_paths(node), node.stack_trace, call

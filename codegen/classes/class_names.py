@@ -20,7 +20,7 @@ from remat_gen.capture.lower.naming import identifier
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.expressions.prose import camel, prose
 from remat_gen.codegen.statements.statements import Body
-from remat_gen.ir.paths import Layers, is_turn, next_turn, numbers_in, without_turns
+from remat_gen.ir.paths import Layers, is_turn, next_turn, numbers_in, pattern_of, without_turns
 
 _TELLING = ("Embedding", "Attention", "LSTM", "GRU", "RNN")  # classes of torch's that say enough
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9_]+|[A-Z]")
@@ -94,8 +94,7 @@ class _ClassNamer:
             return False
         layer = self.layers.of(body.operations[place].module)
         if is_turn(layer):
-            beyond = next_turn(layer, -1 if place == 0 else 1)
-            return beyond not in self.used
+            return next_turn(layer, -1 if place == 0 else 1) not in self.used
         path, _, number = layer.rpartition(".")
         lists = dict(self.model.named_modules(remove_duplicate=False))
         path = without_turns(path)
@@ -164,7 +163,7 @@ def title_of(block_class: BlockClass, layers: Layers) -> str:
     if not operations:
         return "nothing"
     layer = layer_of_class(block_class, layers)
-    where = layers.pattern(layer) if len(block_class.bodies) > 1 else layer
+    where = pattern_of(layer) if len(block_class.bodies) > 1 else layer
     where = f"{where}: " if where else ""
     first, last = operations[0].hint, operations[-1].hint
     return prose(f"{where}{first} … {last}" if first != last else f"{where}{first}")

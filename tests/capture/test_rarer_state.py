@@ -215,7 +215,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         r"changes self\.st\.unfinished_tasks \(from 1 to 2\)",
     ),
     "bytearray": ("bytearray(1)", "self.st[0] += 1\nreturn h.sum()", r"changes self\.st \(from "),
-    "array": ("array.array('i', [0])", "self.st[0] += 1\nreturn h.sum()", r"changes self\.st \(from "),
+    "array": (
+        "array.array('i', [0])",
+        "self.st[0] += 1\nreturn h.sum()",
+        r"changes self\.st \(from ",
+    ),
     "counter behind a cache": (
         "0",
         "return (h * next(forever())).sum()",
