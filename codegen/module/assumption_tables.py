@@ -175,13 +175,19 @@ def grouped(
     for path in said:
         if path in left:
             found |= _shortest(numbered, path, left)
-    expanded = rows_of(found, modules)
-    found |= {path: said[path] for path in said if expanded[path] != said[path]}
+    rows = _together(found)
+    expanded = rows_of(rows, modules)  # of patterns as general the last one counts
+    wrong = {path: said[path] for path in said if expanded[path] != said[path]}
+    return [*_together(found | wrong).items()]
+
+
+def _together(found: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Let paths that are alike share a row."""
     paths: dict[object, list[str]] = {}
     for path, words in found.items():
         alone = path if _BAR in path or not path else ""
         paths.setdefault((alone, words), []).append(path)
-    return [(_BAR.join(alike), found[alike[0]]) for alike in paths.values()]
+    return {_BAR.join(alike): found[alike[0]] for alike in paths.values()}
 
 
 def _shortest(

@@ -48,6 +48,39 @@ def test_rows_say_the_same_of_each_path_and_nothing_of_others(
     assert len(rows) <= len(said)
 
 
+@st.composite
+def stages(draw: st.DrawFn) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Return the layers of stages, each full, of a few widths: patterns cross each other."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    modules = [
+        "",
+        *(
+            f"s.{i}.{j}.n{k}"
+            for i, size in enumerate(sizes)
+            for j in range(size)
+            for k in (1, 2, 3)
+        ),
+    ]
+    words = st.lists(st.sampled_from(WORDS), min_size=len(modules) - 1, max_size=len(modules) - 1)
+    return modules, dict(zip(modules[1:], draw(words), strict=True))
+
+
+@given(stages())
+def test_where_patterns_cross_each_path_has_its_own(
+    given: tuple[list[str], dict[str, tuple[str, ...]]],
+) -> None:
+    modules, said = given
+    assert rows_of(dict(grouped(modules, said)), modules) == said
+
+
+def test_of_patterns_as_general_that_are_put_together_the_right_one_counts() -> None:
+    """`b.*.2.n*` shares a row with `n1`, which comes before that of `b.1.*.n*`."""
+    layers = ["b.0.0", "b.1.0", "b.1.1", "b.1.2"]
+    modules = ["", "n1", *(f"{layer}.n{k}" for layer in layers for k in (1, 2))]
+    said = dict(zip(modules[1:], [(w,) for w in "yyyzzzzyy"], strict=True))
+    assert rows_of(dict(grouped(modules, said)), modules) == said
+
+
 def test_numbers_within_names_have_a_star_too() -> None:
     modules = ["", *(f"layer{i}.{j}.bn{k}" for i in (1, 2) for j in range(3) for k in (1, 2))]
     assert grouped(modules, dict.fromkeys(modules[1:], ("x",))) == [("layer*.*.bn*", ("x",))]
