@@ -7,7 +7,7 @@ on until an operation runs outside of the module, or the one that it began with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -19,12 +19,17 @@ FEWEST = 3  # calls: the first and the last are unlike the others in backward
 LEAST = 6  # operations of a call
 
 
-def tell_turns(forward: Iterable[torch.fx.Node], backward: Iterable[torch.fx.Node]) -> None:
+def tell_turns(
+    forward: Iterable[torch.fx.Node],
+    backward: Iterable[torch.fx.Node],
+    called: Mapping[str, int],
+) -> None:
     """Write the module's path into each node's meta, with the call's number where it has several.
 
-    Only of the outermost module that has: what it calls goes with it.
+    Only of the outermost module that has: what it calls goes with it. `called` is how often each
+    was, in a step that may run some of it again for backward: a module that loops begins no call.
     """
-    calls = _Calls()
+    calls = _Calls(called)
     for node in forward:
         calls.see(node)
     repeated = calls.repeated()
@@ -45,6 +50,7 @@ def _tell(node: torch.fx.Node, turns: dict[str, int], repeated: set[str]) -> Non
 class _Calls:
     """The calls of each module so far: how many, how many operations, and how the last began."""
 
+    called: Mapping[str, int]
     turns: dict[torch.fx.Node, dict[str, int]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     operations: dict[str, int] = field(default_factory=dict)
@@ -69,7 +75,9 @@ class _Calls:
         return {
             path
             for path in self.owners
-            if self.counts[path] >= FEWEST and self.operations[path] >= LEAST * self.counts[path]
+            if (count := self.counts[path]) >= FEWEST
+            and self.operations[path] >= LEAST * count
+            and self.called.get(path, 1) % count == 0
         }
 
 

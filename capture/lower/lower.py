@@ -58,11 +58,13 @@ def lower(
     sizes: Sizes | None = None,
     looks: tuple[Look, ...] = (),
     attributes: Mapping[int, str] = MappingProxyType({}),
+    calls: Mapping[str, int] = MappingProxyType({}),
 ) -> ir.Graph:
     """Translate the joint graph of a step; `returned` are eager's outputs.
 
     The outputs behind those are what `looks` looked at: each step compares them. Tensors that the
-    model has in `attributes` (paths by identity) are read there.
+    model has in `attributes` (paths by identity) are read there. `calls` is how often each module
+    was called.
 
     Raises:
         TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
@@ -70,7 +72,8 @@ def lower(
     """
     tidied(joint, attributes)
     ends = Ends(joint, call, prefix="" if strict else "model.")
-    return _Lowering(joint, ends, returned, model_file, looks, table=TensorTable(sizes)).run()
+    table = TensorTable(sizes)
+    return _Lowering(joint, ends, returned, model_file, looks, calls, table=table).run()
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class _Lowering:
     returned: tuple[Leaf, ...]
     model_file: str
     looks: tuple[Look, ...] = ()
+    calls: Mapping[str, int] = field(default_factory=dict)
     namer: naming.Namer = field(default_factory=naming.Namer)
     table: TensorTable = field(default_factory=TensorTable)
     storages: Storages = field(default_factory=Storages)
@@ -98,7 +102,7 @@ class _Lowering:
         nodes = live_nodes(self.joint)
         refuse_effects(nodes, self.model_file)
         naming.tag_backward(nodes)
-        tell_turns(*naming.by_phase(nodes))
+        tell_turns(*naming.by_phase(nodes), self.calls)
         self.parents = frozenset(self._parents(nodes))
         for node in nodes:
             if node.op != "placeholder" or node.users:

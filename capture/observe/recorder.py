@@ -14,6 +14,7 @@ import re
 import sys
 import types
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -60,7 +61,7 @@ class Recorder(Reached):
     `file` are the globals of the model's file. Afterwards `names` are those in the code that ran,
     `drew` tells of the system's random numbers, `acts_in_backward` of hooks and autograd functions,
     `asks_for_none` of those that want to know which gradients do not come, `calls_itself` of a
-    forward that calls the model.
+    forward that calls the model. `calls` are those of each module, by path.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Recorder(Reached):
         self.acts_in_backward = False
         self.asks_for_none = False
         self.calls_itself = False
+        self.calls = Counter[str]()
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -136,8 +138,9 @@ class Recorder(Reached):
         self.acts_in_backward |= is_for_forward(frame.f_locals["cls"].__module__)
 
     def _note_call(self, frame: types.FrameType) -> None:
-        model, outer = self._modules[""], frame.f_back
-        if frame.f_locals["self"] is model:
+        module, model, outer = frame.f_locals["self"], self._modules[""], frame.f_back
+        self.calls[self._paths.get(id(module), "")] += 1
+        if module is model:
             while outer and not (outer.f_code is _CALL and outer.f_locals["self"] is model):
                 outer = outer.f_back
             self.calls_itself |= outer is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -52,7 +52,7 @@ class Reads:
     ask for gradients that do not come as None. `asks_identity` where forward does something else
     if two of its inputs are the same tensor, `asks_containers` where it may with other kinds of
     lists and dicts, or their keys in another order; else `keys` are what it asks each argument for,
-    those by position and those by name.
+    those by position and those by name. `calls` is how often each module was called, by path.
     """
 
     file: dict[str, Any] = field(default_factory=dict)
@@ -65,6 +65,7 @@ class Reads:
     asks_identity: bool = False
     asks_containers: bool = True
     keys: tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]] = ((), {})
+    calls: Mapping[str, int] = field(default_factory=dict)
 
     def with_buffers(self, names: tuple[str, ...]) -> Reads:
         """Return these reads, and those of buffers whose values decided what was traced."""
@@ -199,6 +200,7 @@ def _read_twice(
         caches=recorder.caches,
         in_backward=recorder.acts_in_backward,
         unmaterialised=recorder.asks_for_none,
+        calls=recorder.calls,
         asks_identity=as_one is not None and differs(as_one),
         asks_containers=in_others is None or differs(in_others, places=True),
     )

@@ -310,7 +310,8 @@ class _Step:
         drop_kept_dims(nodes)
         drop_copies_of_statistics(nodes)
         known = {id(tensor): path for path, tensor in self._attributes().items()}
-        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, known)
+        told = known, self.reads.calls
+        graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, *told)
         return _Found(graph, joint)
 
     def _attributes(self) -> Mapping[str, torch.Tensor]:

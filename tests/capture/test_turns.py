@@ -33,6 +33,16 @@ class Square(nn.Module):
     def forward(self, x):
         return x * x.exp().sin().cos().tanh().sigmoid()
 
+class Looping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        for _ in range(3):
+            x = x + self.up(self.norm(x)).sigmoid()
+        return x
+
 class Attended(nn.Module):
     def __init__(self):
         super().__init__()
@@ -85,6 +95,7 @@ def test_parameters_stay_where_they_are(tmp_path: Path) -> None:
         pytest.param("self.block = Square()", LOOP.format(4), id="made of no modules"),
         pytest.param("self.block = nn.Sequential(nn.SiLU())", LOOP.format(4), id="little"),
         pytest.param("self.block = Stack(4)", LOOP.format(1), id="one after another"),
+        pytest.param("self.block = Looping()", LOOP.format(1), id="a loop within one call"),
     ],
 )
 def test_what_is_no_layer(tmp_path: Path, init: str, forward: str) -> None:
