@@ -52,6 +52,12 @@ def test_a_name_is_of_one_file() -> None:
     assert [name for name, n in counts.items() if n > 1] == []
 
 
+def test_a_name_is_of_one_file_of_tests() -> None:
+    """Pytest imports them by their names alone, and leaves out the second of one."""
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
 def test_imports_go_downwards() -> None:
     """Between rooms, and so between files; what a result shows itself with is imported then."""
     rooms: dict[Path, set[Path]] = {}
