@@ -173,13 +173,7 @@ def _read_twice(
         left = _now(model, file, before)
     _refuse_kept(before, settled)
     _refuse_advance(settled, left)
-    if recorder.drew:
-        raise DrawError
-    if recorder.calls_itself:
-        raise TraceError(
-            "forward calls the model, `self(…)`, for which eager runs hooks on the model once more "
-            "and a planned step would not: call self.forward(…)"
-        )
+    _refuse_heard(recorder)
     if again.differs:
         _refuse_advance(before, settled)
         raise _Unlike(
@@ -204,6 +198,17 @@ def _read_twice(
         asks_identity=as_one is not None and differs(as_one),
         asks_containers=in_others is None or differs(in_others, places=True),
     )
+
+
+def _refuse_heard(recorder: Recorder) -> None:
+    """Refuse what a first run was heard to do that no planned step does."""
+    if recorder.drew:
+        raise DrawError
+    if recorder.calls_itself:
+        raise TraceError(
+            "forward calls the model, `self(…)`, for which eager runs hooks on the model once more "
+            "and a planned step would not: call self.forward(…)"
+        )
 
 
 def _differs(

@@ -5,20 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracing import source, traced
+from tracing import BLOCK, source, traced
 
 from remat_gen.ir.graph import Graph, Phase
 
-BLOCK = """
-class Block(nn.Module):
-    def __init__(self, width=8):
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Linear(16, width))
-
-    def forward(self, x):
-        return x + self.mlp(self.norm(x))
-
+MODULES = """
 class Stack(nn.Module):
     def __init__(self, depth):
         super().__init__()
@@ -56,7 +47,7 @@ LOOP = "for _ in range({}):\n    x = self.block(x)\nreturn x.sum()"
 
 
 def graph_of(folder: Path, init: str, forward: str) -> Graph:
-    return traced(folder, source(init, forward, before=BLOCK)).graph
+    return traced(folder, source(init, forward, before=BLOCK + MODULES)).graph
 
 
 def layers_of(graph: Graph, phase: Phase = Phase.FORWARD) -> list[str]:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracing import source, traced
-
-BLOCK = """
-class Block(nn.Module):
-    def __init__(self, width=8):
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Linear(16, width))
-
-    def forward(self, x):
-        return x + self.mlp(self.norm(x))
-"""
+from tracing import BLOCK, source, traced
 
 STAGE = """
 class Stage(nn.Module):

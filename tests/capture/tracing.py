@@ -10,6 +10,16 @@ from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.ir.graph import Graph, Operation
 
 LINEAR = "self.lin = nn.Linear(8, 8)"
+BLOCK = """
+class Block(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Linear(16, width))
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+"""
 ONE_INPUT = "(torch.randn(4, 8),)"
 
 
