@@ -78,19 +78,21 @@ class Race:
         They are those of the device, or `by_host` those of the host that launches them.
         """
         # half of the copies lie between the two: neither finds what the other has touched
-        apart = _Runner(self._turns(self.apart, start=0), device, by_host)
-        fused = _Runner(self._turns(self.fused, start=len(self.given) // 2), device, by_host)
+        apart = _Runner(self._turns(self.apart, device, start=0), device, by_host)
+        fused = _Runner(
+            self._turns(self.fused, device, start=len(self.given) // 2), device, by_host
+        )
         for _ in self.given:  # loads kernels, and fetches memory for the results
             apart.time_us(), fused.time_us()
         rounds = [_round(apart, fused) for _ in range(_ROUNDS)]
         return min(apart_us for apart_us, _ in rounds), min(fused_us for _, fused_us in rounds)
 
-    def _turns(self, function: Callable[..., Any], start: int) -> Turns:
+    def _turns(self, function: Callable[..., Any], device: torch.device, start: int) -> Turns:
         places = [
             Place(functools.partial(function, *given.args), given.newest, given.restore)
             for given in self.given
         ]
-        return Turns(places, at=start - 1)
+        return Turns(places, device, at=start - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,21 +95,12 @@ def copies_of(nbytes: int, device: torch.device) -> int:
     return min(-(-kind_of(device).beyond_caches_bytes(device) // max(nbytes, 1)), _MOST_COPIES)
 
 
-def time_in_step(
-    places: Sequence[Place], device: torch.device, effort: Effort | None = None
-) -> Time:
-    """Return the median times of calls that are made in turn."""
-    turns = Turns(places)
-    warmed_us = clock_us(turns, device, turns.prepare)  # loads kernels
-    turns.fill()
-    return median_time(turns, device, effort, turns.prepare, warmed_us)
-
-
 @dataclass(slots=True)
 class Turns:
     """Calls one place after another, and keeps what each returned until its turn comes again."""
 
     places: Sequence[Place]
+    device: torch.device
     results: dict[int, object] = field(default_factory=dict)
     at: int = -1
 
@@ -121,6 +112,12 @@ class Turns:
         self.results.pop(self.at, None)
         touch(self.places[self.at].newest)
 
+    def warm_up(self) -> float:
+        """Make the first place's call, which loads kernels; return what it took."""
+        warmed_us = self.clock_us()
+        self.fill()
+        return warmed_us
+
     def fill(self) -> None:
         """Fetch memory for the results of all places, as much as the first one's take."""
         for at in range(1, len(self.places)):
@@ -130,6 +127,14 @@ class Turns:
         """Make the call of the place."""
         self.results[self.at] = self.places[self.at].call()
 
+    def clock_us(self) -> float:
+        """Return what the next place's call takes."""
+        return clock_us(self, self.device, self.prepare)
+
+    def median_time(self, about_us: float, effort: Effort) -> Time:
+        """Return the median times of calls that take `about_us`."""
+        return median_time(self, self.device, effort, self.prepare, about_us)
+
 
 def touch(tensor: torch.Tensor | None) -> None:
     """Read and write the bytes of a tensor's storage, which stay what they are."""
@@ -137,3 +142,22 @@ def touch(tensor: torch.Tensor | None) -> None:
         flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
         flat.set_(tensor.untyped_storage())
         flat.bitwise_or_(0)
+
+
+def time_warm(turns: Turns, warmed_us: float, effort: Effort | None = None) -> Time:
+    """Return the median times of calls; the warm-up, which took `warmed_us`, may be all.
+
+    It is of a long call: what a first one does besides is a small part of it.
+    """
+    effort = effort or Effort()
+    if warmed_us >= effort.long_us:
+        return Time(warmed_us, warmed_us)
+    return turns.median_time(min(warmed_us, turns.clock_us()), effort)
+
+
+def time_again(turns: Turns, first: Time, effort: Effort | None = None) -> Time:
+    """Return the median times of calls whose kernels are loaded, and which took `first`."""
+    effort, about_us = effort or Effort(), max(first.device_us, first.host_us)
+    if about_us < effort.long_us:
+        turns.warm_up()
+    return turns.median_time(about_us, effort)

@@ -19,7 +19,14 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.at_lengths import AtLengths, at_all_lengths, more_room
 from remat_gen.capture.profile.calls import bind, resolve
-from remat_gen.capture.profile.in_step import Place, copies_needed, newest_inputs, time_in_step
+from remat_gen.capture.profile.in_step import (
+    Place,
+    Turns,
+    copies_needed,
+    newest_inputs,
+    time_again,
+    time_warm,
+)
 from remat_gen.capture.profile.roofline import measured_rates, product_dtype, roofline_us
 from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
 from remat_gen.capture.profile.timing import round_time_us
@@ -143,32 +150,39 @@ class _Timer:
         runnables: dict[str, _Runnable] = {}
         for done, (text, operation) in enumerate(distinct.items()):
             progress(operation.target, done, 2 * len(distinct))
-            timed = self._time(operation, fills_for(self.device))
+            timed = self._time(operation, fills_for(self.device), self._first)
             if timed:
-                self._run_once(operation, timed.fill)
                 runnables[text] = timed
         for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
             progress(first.operation.target, done, 2 * len(distinct))
-            again = self._time(first.operation, (first.fill,))
+            again = self._time(first.operation, (first.fill,), _again_of(first.time))
             if again:
                 runnables[text] = replace(first, time=_lower(first.time, again.time))
         return runnables
 
-    def _time(self, operation: Operation, fills: Iterable[Fill]) -> _Runnable | None:
+    def _time(
+        self, operation: Operation, fills: Iterable[Fill], timed: Callable[[Operation, Turns], Time]
+    ) -> _Runnable | None:
         """Time an operation; None where none of the kinds of synthetic input makes it run."""
         if operation.target in _OPAQUE:
             return None
         copies = copies_needed(self.synthesizer.graph, operation, self.device)
         for fill in fills:
             try:
-                places = [self._place(operation, fill) for _ in range(copies)]
-                return _Runnable(operation, fill, time_in_step(places, self.device))
+                turns = Turns([self._place(operation, fill) for _ in range(copies)], self.device)
+                return _Runnable(operation, fill, timed(operation, turns))
             except _REFUSALS as error:
                 refuse_dead(self.device, operation.target, error)
                 kind_of(self.device).free_unused()  # a failed attempt's would fail the next
         return None
 
-    def _run_once(self, operation: Operation, fill: Fill) -> None:
+    def _first(self, operation: Operation, turns: Turns) -> Time:
+        """Time calls that were not made before, and see what the first one makes."""
+        warmed_us = turns.warm_up()
+        self._see(operation, turns.results[0])
+        return time_warm(turns, warmed_us)
+
+    def _see(self, operation: Operation, results: object) -> None:
         """Keep what a kernel makes that others read; refuse another layout than the trace says.
 
         Only on the CPU: there the trace has the layouts of its kernels, and those survive numbers
@@ -176,7 +190,6 @@ class _Timer:
         """
         if self.device.type != "cpu":
             return
-        results = _call(operation, self.synthesizer.inputs(operation, fill))()
         tensors = results if isinstance(results, list | tuple) else (results,)
         self.synthesizer.keep(operation, tensors)
         for name, found in zip(operation.outputs, tensors, strict=False):
@@ -202,6 +215,10 @@ def _lies_otherwise(
         f"{f'{file}:{line}: ' if file else ''}{operation.target} lays its result out with strides "
         f"{real}, where the trace has {traced}: {mend}"
     )
+
+
+def _again_of(first: Time) -> Callable[[Operation, Turns], Time]:
+    return lambda _, turns: time_again(turns, first)
 
 
 def _lower(one: Time, other: Time) -> Time:

@@ -64,7 +64,7 @@ class Synthesizer:
             return
         for name, result in zip(operation.outputs, results, strict=False):
             if name and isinstance(result, torch.Tensor) and _is_small_integer(result):
-                self._made[name] = result
+                self._made[name] = result.clone()  # that call may be made again, in place
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
         """Return a tensor for each tensor that the operation reads, by name."""

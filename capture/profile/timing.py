@@ -24,7 +24,7 @@ class Effort:
     fewest: int = 3
     most: int = 25
     enough_us: float = 10_000.0
-    long_us: float = 20_000.0
+    long_us: float = 10_000.0
 
     def repeats(self, once_us: float) -> int:
         """Return how many repeats fit for a call that takes about `once_us`."""
@@ -46,17 +46,15 @@ def median_time(
     device: torch.device,
     effort: Effort | None = None,
     prepare: Callable[[], object] = lambda: None,
-    warmed_us: float = 0.0,
+    about_us: float = 0.0,
 ) -> Time:
     """Return the median times of a call, after warm-up runs.
 
-    `prepare` is called before each of them, outside of the measured time. `warmed_us` is what a
-    warm-up run has taken, if there was one.
+    `prepare` is called before each of them, outside of the measured time. `about_us` is what a call
+    takes, where that is known roughly: there are no warm-up runs then.
     """
-    effort, once_us = effort or Effort(), warmed_us
-    if once_us < effort.long_us:
-        once_us = min(clock_us(call, device, prepare) for _ in range(2))  # the first initialises
-    repeats = effort.repeats(once_us)
+    once_us = about_us or min(clock_us(call, device, prepare) for _ in range(2))  # one initialises
+    repeats = (effort or Effort()).repeats(once_us)
     times = kind_of(device).times(call, device, repeats, prepare, once_us)
     device_us, host_us = ((t.device_us for t in times), (t.host_us for t in times))
     return Time(statistics.median(device_us), statistics.median(host_us))

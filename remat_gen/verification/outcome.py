@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -167,6 +167,7 @@ def repeat_step(
     """Run a step twice on the CPU, from one state and seed; the second one is measured.
 
     It has gradients in `.grad` before, as a budget means, of zeros: what it adds is what it leaves.
+    Gradients are taken away, not copied: they may be as large as all that the model is.
     """
     once, again = (copy.deepcopy((tuple(args), dict(kwargs))) for _ in range(2))
     inputs = list(zip(leaves_of(once), leaves_of(again), strict=True))
@@ -184,14 +185,15 @@ def repeat_step(
     def warm_up() -> None:
         begin()
         with first_step_undone(model, state.filled):
-            found.append(dict(_observe(model, step(once), once)))
+            found.append(dict(_observe(model, step(once), once, _taken)))
         _zero_gradients(model, inputs)
         begin()
 
     def look(outputs: object) -> None:
-        found.append(dict(_observe(model, outputs, again)))
+        found.append(dict(_observe(model, outputs, again, _taken)))
 
     peak = watched_peak(warm_up, lambda: step(again), look)
+    clear_gradients(model, *again)
     return found, peak
 
 
@@ -220,17 +222,21 @@ def in_double(value: Any) -> Any:
 
 
 def _observe(
-    model: nn.Module, outputs: object, inputs: object
+    model: nn.Module,
+    outputs: object,
+    inputs: object,
+    gradient_of: Callable[[torch.Tensor], object] | None = None,
 ) -> Iterator[tuple[tuple[str, str], object]]:
+    gradient_of = gradient_of or _gradient_copied
     for name, output in _outputs(outputs):
         yield ("outputs", name), output
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        yield ("gradients", name), _copy_leaf(parameter.grad)
+        yield ("gradients", name), gradient_of(parameter)
     for i, leaf in enumerate(leaves_of(inputs)):
         if isinstance(leaf, torch.Tensor):
             yield ("inputs", f"input {i}"), _copy(leaf)
             if leaf.requires_grad:
-                yield ("input gradients", f"input {i}"), _copy_leaf(leaf.grad)
+                yield ("input gradients", f"input {i}"), gradient_of(leaf)
     for name, buffer in _buffers(model):
         yield ("buffers", name), _copy(buffer)
     for kind in reversed(KINDS):
@@ -259,6 +265,15 @@ def _next(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
         return tensor  # torch.nextafter has no kernels for these
     return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
+
+
+def _gradient_copied(leaf: torch.Tensor) -> object:
+    return _copy_leaf(leaf.grad)
+
+
+def _taken(leaf: torch.Tensor) -> object:
+    """Return a leaf's gradient, which nothing adds to any more."""
+    return None if leaf.grad is None else leaf.grad.detach()
 
 
 def _copy_leaf(leaf: object) -> object:

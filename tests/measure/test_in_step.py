@@ -15,7 +15,8 @@ from remat_gen.capture.profile.in_step import (
     copies_needed,
     copies_of,
     newest_inputs,
-    time_in_step,
+    time_again,
+    time_warm,
     touch,
 )
 from remat_gen.capture.profile.timing import Effort
@@ -82,7 +83,7 @@ def test_places_come_in_turn_and_keep_their_results() -> None:
     def place(number: int) -> Place:
         return Place(lambda: called.append(number) or torch.full((1,), number))
 
-    turns = Turns([place(number) for number in range(3)])
+    turns = Turns([place(number) for number in range(3)], CPU)
     for _ in range(4):
         turns.prepare()
         turns()
@@ -97,16 +98,28 @@ def test_each_place_has_memory_for_a_result_before_one_is_timed() -> None:
         return Place(lambda: called.append(number) or (torch.full((4,), number), None))
 
     places = [place(number) for number in range(4)]
-    turns = Turns(places)
-    turns.prepare()
-    turns()
-    turns.fill()
+    turns = Turns(places, CPU)
+    warmed_us = turns.warm_up()
     assert called == [0] and sorted(turns.results) == [0, 1, 2, 3]
     made: list[Any] = [turns.results[at] for at in range(4)]
     assert len({tensor.data_ptr() for tensor, _ in made}) == 4
     assert [tensor.tolist() for tensor, _ in made] == [[0] * 4] * 4
-    assert time_in_step(places, CPU, Effort(fewest=3, most=3)).device_us > 0
-    assert called == [0, 0, 1, 2, 3, 0, 1]  # loads kernels, two to guess by, three that count
+    assert time_warm(turns, warmed_us, Effort(fewest=3, most=3)).device_us > 0
+    assert called == [0, 1, 2, 3, 0]  # loads kernels, one to guess by, three that count
+
+
+@pytest.mark.parametrize("long_us, calls", [(1.0, (1, 1)), (1e9, (5, 4))])
+def test_a_long_call_is_made_once_at_each_moment(long_us: float, calls: tuple[int, int]) -> None:
+    called: list[int] = []
+    effort = Effort(fewest=3, most=3, long_us=long_us)
+
+    def turns() -> Turns:
+        return Turns([Place(lambda: called.append(0) or torch.ones(1 << 16))], CPU)
+
+    first = time_warm(now := turns(), now.warm_up(), effort)
+    assert len(called) == calls[0]
+    assert time_again(turns(), first, effort).device_us > 0
+    assert len(called) - calls[0] == calls[1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64, torch.int64])
