@@ -3,7 +3,8 @@
 A layer is a member of a list, as `h.0` is of `h`: what a model repeats. Where lists are in lists,
 it is the outermost, but for stages, which are nothing but their own lists one after the other:
 there `stages.2.blocks.3` is the layer. A module that forward calls several times is a layer each
-time: `cell@0`, `cell@1`.
+time: `cell@0`, `cell@1`. So is a module beside the lists that is made as another one or a member is:
+`stem`, `down1`, `down2`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,22 @@ _TURN = "@"  # before the number of a call of a module
 class Layers:
     """Which members of lists are layers: the outermost, or those of the lists `inner` to them.
 
-    Inner lists are given by their paths: `stages.2.blocks`.
+    Inner lists are given by their paths: `stages.2.blocks`; `named` are layers in no list.
     """
 
     inner: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
 
     def of(self, path: str) -> str:
         """Return the layer of a module's path: `h.0` of `h.0.attn`, or ""."""
         found = ""
         parts = path.split(".")
         for i, part in enumerate(parts, start=1):
-            numbered = part.isdigit() or _TURN in part
-            if numbered and (not found or without_turns(".".join(parts[: i - 1])) in self.inner):
-                found = ".".join(parts[:i])
+            numbered, here = part.isdigit() or _TURN in part, ".".join(parts[:i])
+            if (not found and (numbered or here in self.named)) or (
+                numbered and without_turns(".".join(parts[: i - 1])) in self.inner
+            ):
+                found = here
         return found
 
     def holding(self, name: str) -> str:

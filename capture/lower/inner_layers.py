@@ -1,8 +1,10 @@
-"""Find the layers of models in stages: lists in lists, one block after the other.
+"""Find the layers of models in stages, lists in lists, and those that are in no list.
 
 Swin, ConvNeXt or EfficientNet repeat their blocks within stages: `stages.2.blocks.3` is what is
 planned, written once and read, not the stage. A list of experts, of heads or of the halves of one
 block looks the same by its names, so what the operations read decides.
+
+Inception and many a U-Net name what they repeat: `inception3a`, `down1`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def layers_of(model: nn.Module, graph: Graph) -> Layers:
     layers = OUTERMOST
     while found := frozenset(_inner(model, flow, layers)):
         layers = Layers(layers.inner | found)
-    return layers
+    return Layers(layers.inner, frozenset(_named(model, layers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,30 @@ def _lists(model: nn.Module, called: Mapping[str, str], layers: Layers) -> Itera
         kinds = tuple(map(_kind, members.values()))
         if members and all(kinds) and layers.of(at) and path not in layers.inner:
             yield _List(path, layers.of(at), tuple(members), kinds)
+
+
+def _named(model: nn.Module, layers: Layers) -> Iterator[str]:
+    """Yield the outermost modules in no list that are made as others, or as members of lists.
+
+    What has a list of layers of its own is none.
+    """
+    kinds = {path: _kind(module) for path, module in model.named_modules() if path}
+    outer = {path: kind for path, kind in kinds.items() if layers.of(path) in ("", path)}
+    count = Counter(kind for kind in outer.values() if kind)
+    found = ""
+    for path, kind in outer.items():
+        inside = found and path.startswith(f"{found}.")
+        if not inside and kind and count[kind] > 1 and not layers.of(path):
+            if not _has_list(model.get_submodule(path)):
+                found = path
+                yield path
+
+
+def _has_list(module: nn.Module) -> bool:
+    """Tell whether a module has a list of blocks that are made alike."""
+    lists = (m for m in module.modules() if isinstance(m, _CONTAINERS))
+    counts = (Counter(filter(None, map(_kind, one.children()))) for one in lists)
+    return any(count and max(count.values()) > 1 for count in counts)
 
 
 def _kind(module: nn.Module) -> tuple[type, tuple[str, ...]] | None:

@@ -1,4 +1,4 @@
-"""Which lists in lists hold the layers: those of blocks in stages, not those of experts."""
+"""Which modules are layers: blocks in stages, not experts; in no list, those made alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from tracing import BLOCK, source, traced
+
+from remat_gen.ir.graph import Phase
 
 STAGE = """
 class Stage(nn.Module):
@@ -112,3 +114,44 @@ def test_parameters_of_a_layer_are_called_as_its_attributes(tmp_path: Path) -> N
     assert hints["h.0.gamma"] == "gamma"
     assert hints["h.1.mlp.0.weight"] == "mlp_0_weight"
     assert hints["h.1.norm.weight"] == "norm_weight"
+
+
+TOWER = (
+    "\nclass Tower(nn.Module):\n    def __init__(self, depth):\n        super().__init__()\n"
+    "        self.blocks = nn.ModuleList(Block() for _ in range(depth))\n\n"
+    "    def forward(self, x):\n        for block in self.blocks:\n            x = block(x)\n"
+    "        return x\n"
+)
+HALF = (
+    "\nclass Half(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.down1, self.down2 = Block(), Block()\n\n"
+    "    def forward(self, x):\n        return self.down2(self.down1(x))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("init", "run", "found"),
+    [
+        (
+            "self.stem, self.h = Block(), nn.ModuleList([Block(), Block()])",
+            "for layer in (self.stem, *self.h):\n    x = layer(x)",
+            ["stem", "h.0", "h.1"],
+        ),
+        ("self.half = Half()", "x = self.half(x)", ["half.down1", "half.down2"]),
+        ("self.a, self.b = Half(), Half()", "x = self.b(self.a(x))", ["a", "b"]),
+        ("self.one, self.norm = Block(), nn.LayerNorm(8)", "x = self.norm(self.one(x))", []),
+        (
+            "self.left, self.right = Tower(2), Tower(2)",
+            "x = self.left(x) + self.right(x)",
+            ["left.blocks.0", "left.blocks.1", "right.blocks.0", "right.blocks.1"],
+        ),
+    ],
+    ids=["beside a list", "in a lone module", "outermost", "alone", "with lists"],
+)
+def test_modules_that_are_made_alike_are_layers(
+    init: str, run: str, found: list[str], tmp_path: Path
+) -> None:
+    text = source(init, f"{run}\nreturn x.sum()", before=BLOCK + TOWER + HALF)
+    graph = traced(tmp_path, text).graph
+    layers = (graph.layers.of(o.module) for o in graph.operations if o.phase is Phase.FORWARD)
+    assert [layer for layer in dict.fromkeys(layers) if layer] == found

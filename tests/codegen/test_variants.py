@@ -98,10 +98,11 @@ def u_net(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     return in_layers(tmp_path_factory, U_NET)
 
 
-def test_upper_layers_are_handed_their_partner_and_the_ends_of_slices(u_net: Emitted) -> None:
-    calls = re.findall(r"step\.run\((\w+), .*?, partner=(\d)\)", u_net.text)
-    assert len(calls) == 2 and len({name for name, _ in calls}) == 1
-    assert [int(partner) for _, partner in calls] == [2, 0], "the lower layers of their sizes"
+def test_layers_are_handed_their_partner_and_the_ends_of_slices(u_net: Emitted) -> None:
+    calls = re.findall(r"step\.run\((\w+), \"(\w+)\.\d\".*?, partner=(\d)\)", u_net.text)
+    assert len(calls) == 4 and len({(name, way) for name, way, _ in calls}) == 2
+    partners = {w: [int(partner) for _, way, partner in calls if way == w] for w in ("down", "up")}
+    assert partners == {"down": [9, 8], "up": [2, 0]}, "the layers of their sizes on the other way"
     assert "partner, before = step[self.partner], step[self.at - 1]" in u_net.text
     ends = re.findall(r"step\.run\((\w+), .*?, start=(\d+), stop=(\d+)\)", u_net.text)
     assert [(int(start), int(stop)) for _, start, stop in ends] == [(64, 128), (32, 64)]
