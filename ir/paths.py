@@ -3,7 +3,7 @@
 A layer is a member of a list, as `h.0` is of `h`: what a model repeats. Where lists are in lists,
 it is the outermost, but for stages, which are nothing but their own lists one after the other:
 there `stages.2.blocks.3` is the layer. A module that forward calls several times is a layer each
-time: `cell@0`, `cell@1`. So is a module beside the lists that is made as another one or a member is:
+time: `cell@0`, `cell@1`. So is a module in no list that is made as another one or a member is:
 `stem`, `down1`, `down2`.
 """
 
@@ -31,11 +31,12 @@ class Layers:
         found = ""
         parts = path.split(".")
         for i, part in enumerate(parts, start=1):
-            numbered, here = part.isdigit() or _TURN in part, ".".join(parts[:i])
-            if (not found and (numbered or here in self.named)) or (
-                numbered and without_turns(".".join(parts[: i - 1])) in self.inner
-            ):
-                found = here
+            here = ".".join(parts[:i])
+            if part.isdigit() or _TURN in part:
+                starts = not found or without_turns(".".join(parts[: i - 1])) in self.inner
+            else:
+                starts = not found and here in self.named
+            found = here if starts else found
         return found
 
     def holding(self, name: str) -> str:

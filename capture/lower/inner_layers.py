@@ -96,15 +96,14 @@ def _named(model: nn.Module, layers: Layers) -> Iterator[str]:
     What has a list of layers of its own is none.
     """
     kinds = {path: _kind(module) for path, module in model.named_modules() if path}
-    outer = {path: kind for path, kind in kinds.items() if layers.of(path) in ("", path)}
-    count = Counter(kind for kind in outer.values() if kind)
+    outer = {path: kind for path, kind in kinds.items() if kind and layers.of(path) in ("", path)}
+    count = Counter(outer.values())
+    alike = [path for path, kind in outer.items() if count[kind] > 1 and not layers.of(path)]
     found = ""
-    for path, kind in outer.items():
-        inside = found and path.startswith(f"{found}.")
-        if not inside and kind and count[kind] > 1 and not layers.of(path):
-            if not _has_list(model.get_submodule(path)):
-                found = path
-                yield path
+    for path in (path for path in alike if not _has_list(model.get_submodule(path))):
+        if not found or not path.startswith(f"{found}."):
+            found = path
+            yield path
 
 
 def _has_list(module: nn.Module) -> bool:

@@ -122,6 +122,7 @@ TOWER = (
     "    def forward(self, x):\n        for block in self.blocks:\n            x = block(x)\n"
     "        return x\n"
 )
+MLP = ["one.mlp.0", "one.mlp.1", "one.mlp.2"]
 HALF = (
     "\nclass Half(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.down1, self.down2 = Block(), Block()\n\n"
@@ -137,9 +138,9 @@ HALF = (
             "for layer in (self.stem, *self.h):\n    x = layer(x)",
             ["stem", "h.0", "h.1"],
         ),
-        ("self.half = Half()", "x = self.half(x)", ["half.down1", "half.down2"]),
+        ("self.net = Half()", "x = self.net(x)", ["net.down1", "net.down2"]),
         ("self.a, self.b = Half(), Half()", "x = self.b(self.a(x))", ["a", "b"]),
-        ("self.one, self.norm = Block(), nn.LayerNorm(8)", "x = self.norm(self.one(x))", []),
+        ("self.one, self.norm = Block(), nn.LayerNorm(8)", "x = self.norm(self.one(x))", MLP),
         (
             "self.left, self.right = Tower(2), Tower(2)",
             "x = self.left(x) + self.right(x)",
