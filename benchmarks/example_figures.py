@@ -16,7 +16,7 @@ from planned import EXAMPLES, ROOT, plan, print_table, scratch
 
 from remat_gen.capture.load.load import load
 from remat_gen.ir.byte_text import size
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.peak import model_peak
 
 SHARES = (80, 60, 40)

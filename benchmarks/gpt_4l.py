@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from remat_gen.capture.load.load import Loaded, load
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.pipeline import Generated
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.step import training_step
 

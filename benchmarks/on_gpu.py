@@ -27,7 +27,7 @@ import remat_gen
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import InfeasibleBudgetError
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.paired_times import TimeRatio, time_ratio
 from remat_gen.verification.step import training_step
 

@@ -223,7 +223,7 @@ def verify(
     Raises:
         RematError: one of them cannot be loaded, or the original changed.
     """
-    from remat_gen.review.generated_module import verify_file
+    from remat_gen.review.verifying import verify_file
 
     return verify_file(Path(path), time_steps=time_steps, given=_given(model, inputs))
 

@@ -20,7 +20,7 @@ from nets import SIZES, SMALL, text
 
 import remat_gen
 from remat_gen.capture.load.load import Loaded, load
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.paired_times import time_ratio
 from remat_gen.verification.peak import model_peak
 from remat_gen.verification.step import training_step

@@ -27,7 +27,7 @@ from remat_gen.plan.costing import costs_of
 from remat_gen.plan.original_step import predicted_peak
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.problem.step_problem import problem_of
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.solver.solve import Solver
 from remat_gen.terminal.progress import Silent
 from remat_gen.verification.followed_step import followed

@@ -32,7 +32,7 @@ def verify(
     """
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         step = progress.stage("verify")
-        from remat_gen.review.generated_module import verify_file
+        from remat_gen.review.verifying import verify_file
 
         report = verify_file(file, time_steps=_PAIRS, progress=step)
         from remat_gen.picture.timeline_measured import remember

@@ -13,6 +13,7 @@ from remat_gen.verification.peak import PeakMeasurement
 
 _PREDICTION_SHARE = 0.01
 _PREDICTION_BYTES = 64 * 1024
+_PREDICTED = "predicted peak"
 _NAMED_AT_MOST = 5
 _ALLOWED = f"up to {NOISE_FACTOR:g} times as much is allowed"
 _DETERMINISTIC = "adds in any order; both ran torch's deterministic algorithms"
@@ -38,13 +39,15 @@ class Report:
     both ran deterministic kernels, `moving` how many results of the original are not the same to
     the bit in three repeats. Where the eager rest of a step `varies`, it may need less than was
     predicted. `smaller` are about smaller steps, by name: of a smaller batch, the
-    longest of each rung.
+    longest of each rung. `predicted_here_bytes` is what was predicted for the kernels of this
+    machine, where the plan's costs are of others.
     """
 
     comparisons: tuple[Comparison, ...] = ()
     original_peak: PeakMeasurement | None = None
     planned_peak: PeakMeasurement | None = None
     predicted_peak_bytes: int | None = None
+    predicted_here_bytes: int | None = None
     budget_bytes: int | None = None
     modelled: bool = False
     varies: bool = False
@@ -61,6 +64,11 @@ class Report:
     def ok(self) -> bool:
         """Whether everything agrees and the measured peak keeps its promises."""
         return all(row.ok is not False for row in self.rows())
+
+    @property
+    def as_predicted(self) -> bool:
+        """Whether the measured peak, if there is one, is the predicted one."""
+        return all(row.ok is not False for row in self.rows() if row.what == _PREDICTED)
 
     @property
     def bitwise(self) -> bool:
@@ -177,12 +185,16 @@ def _prediction(predicted: int, peak: PeakMeasurement, report: Report) -> Row:
     ok = _is_close(off, peak.peak_bytes)
     if report.varies and peak.peak_bytes < predicted and not ok:  # layers left out, other routes
         detail = f"at most {predicted:,} bytes were predicted, by a step that runs all units"
-        return Row("predicted peak", None, "less", detail)
+        return Row(_PREDICTED, None, "less", detail)
     if report.modelled and not ok:  # the workspace of operations was not measured
         detail = f"modelled as {predicted:,} bytes, off by {off:,}"
-        return Row("predicted peak", None, "modelled", detail)
-    detail = f"predicted {predicted:,} bytes, off by {off:,}"
-    return Row("predicted peak", ok, "as predicted" if ok else "not as predicted", detail)
+        return Row(_PREDICTED, None, "modelled", detail)
+    detail, here = f"predicted {predicted:,} bytes, off by {off:,}", report.predicted_here_bytes
+    if here is not None:
+        off, ok = abs(here - peak.peak_bytes), as_predicted(here, peak.peak_bytes)
+        detail = f"predicted {here:,} bytes for this machine's kernels, off by {off:,}"
+        detail += f"; {predicted:,} for those where it was planned"
+    return Row(_PREDICTED, ok, "as predicted" if ok else "not as predicted", detail)
 
 
 def _pace(time: TimeRatio) -> Row:

@@ -13,7 +13,7 @@ from tracing import source, traced
 import remat_gen
 from remat_gen.capture.fx.view_strides import view_strides
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 LENGTHS = st.sampled_from([1, 1, 2, 3, 4])
 INIT = "self.pool, self.fc = nn.Linear(32, 1), nn.Linear(32, 10)"

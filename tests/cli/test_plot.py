@@ -9,7 +9,7 @@ import pytest
 from cli_runs import Remat
 
 from remat_gen.picture.timeline_measured import remember
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 
 def test_a_picture_beside_the_module(existing: Path, remat: Remat) -> None:

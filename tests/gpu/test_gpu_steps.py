@@ -18,7 +18,7 @@ from remat_gen.capture.profile.synthesize import Synthesizer
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.graph import Tensor as Described
 from remat_gen.ir.plan import read_plan
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.step import training_step
 
 try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import remat_gen
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 TEXT = """
 import torch

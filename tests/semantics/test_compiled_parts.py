@@ -26,8 +26,8 @@ from remat_gen.ir.plan import Compiled
 from remat_gen.plan.emission import module_text
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file
-from remat_gen.review.generated_module import verify_file
 from remat_gen.review.retrace import retrace_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.solver.compiled.parts import Part
 from remat_gen.terminal.progress import Silent
 from remat_gen.verification.compare import Match

@@ -10,7 +10,8 @@ from pairs import make_pair_of, plan_file
 from sources import model_source
 from steps import assert_same, run_steps
 
-from remat_gen.review.generated_module import Existing, emit_again, verify_file
+from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.verifying import verify_file
 from remat_gen.show.summary import summary_json
 
 INIT = "self.scaled = False\nself.norm = nn.BatchNorm1d(8)"

@@ -12,7 +12,8 @@ from sources import model_source
 from steps import assert_right, assert_same, run_steps
 from torch import nn
 
-from remat_gen.review.generated_module import Existing, emit_again, verify_file
+from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.verifying import verify_file
 from remat_gen.show.summary import summary_json
 
 BODY = "x = self.body(x)\n"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from remat_gen.capture.load.load import load
 from remat_gen.ir.errors import UsageError
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 HALVES = ["bfloat16", "float16"]
 BODY = "return self.head(self.body(x))"

@@ -15,7 +15,7 @@ import torch
 import remat_gen
 from remat_gen.capture.load.load import Loaded, load
 from remat_gen.plan.pipeline import Generated
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 from remat_gen.verification.step import training_step
 
 try:

@@ -12,7 +12,7 @@ from remat_gen.capture.device.absent import HOPPER, AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.graph import Graph, Tensor
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 pytestmark = pytest.mark.cuda
 NET = """

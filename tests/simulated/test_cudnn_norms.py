@@ -12,7 +12,7 @@ import remat_gen
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.trace.trace import trace_loaded
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 if SIMULATED:
     from simulated_gpu.simulated_norms import install, updates

@@ -9,7 +9,7 @@ from on_gpu_steps import SIMULATED, mispredicted_bytes, waited_for
 
 import remat_gen
 from remat_gen.capture.load.load import load
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 pytestmark = pytest.mark.cuda
 MODEL = Path(__file__).parents[1] / "semantics" / "models" / "offloaded.py"

@@ -11,7 +11,7 @@ import remat_gen
 from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.errors import TraceError
-from remat_gen.review.generated_module import verify_file
+from remat_gen.review.verifying import verify_file
 
 if SIMULATED:
     from simulated_gpu.simulated_rnns import install

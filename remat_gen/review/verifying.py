@@ -1,0 +1,113 @@
+"""Run a generated module that lies in a folder beside its original, and compare them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from remat_gen.capture.load.load import Loaded, import_file, load, read_source
+from remat_gen.capture.units.computed_precision import computing_in
+from remat_gen.capture.units.fully_sharded import as_used
+from remat_gen.capture.units.patterns import find_units
+from remat_gen.capture.units.sharding import NOT_SHARDED, parse_sharding
+from remat_gen.ir.errors import StalePlanError
+from remat_gen.ir.plan import Plan
+from remat_gen.plan.output import plan_path
+from remat_gen.review.generated_module import OTHER_PLAN, Existing
+from remat_gen.review.predicted_here import with_prediction_here
+from remat_gen.terminal.progress import Step
+from remat_gen.verification.compare import Comparison, compare_built
+from remat_gen.verification.compare_models import AsUsed, verify_models
+from remat_gen.verification.report import Report
+from remat_gen.verification.smaller_batch import SmallerStep, longest_step, smaller_step
+
+
+def verify_file(
+    path: Path, *, time_steps: int = 0, given: Loaded | None = None, progress: Step | None = None
+) -> Report:
+    """Run a generated module and its original, and compare all that a step leaves behind.
+
+    Raises:
+        RematError: one of them cannot be loaded, the original changed, or the plan is another one.
+    """
+    existing = Existing.find(path, given)
+    if existing.has_other_plan:
+        command = existing.plan.asked.command
+        raise StalePlanError(f"{plan_path(path)} {OTHER_PLAN}; run: {command}")
+    original = existing.load_original()
+    planned = _planned(existing, original)
+    unlike = _built_otherwise(existing, original, planned)
+    with original.importable():
+        report = verify_models(
+            original.model,
+            planned,
+            original.args,
+            original.kwargs,
+            device=original.device,
+            predicted_peak_bytes=existing.plan.predicted.peak_bytes,
+            modelled=existing.absent,
+            varies=existing.plan.units is not None,
+            budget_bytes=existing.plan.asked.budget_bytes,
+            smaller=_smaller_steps(existing.plan, original),
+            time_steps=time_steps,
+            progress=progress,
+            as_used=_as_used(existing.plan, original),
+            as_computed=_as_computed(existing.plan, original),
+            in_flight=existing.plan.asked.in_flight,
+        )
+    report = replace(report, comparisons=(*report.comparisons, *unlike))
+    return with_prediction_here(report, existing)
+
+
+def _built_otherwise(
+    existing: Existing, original: Loaded, planned: nn.Module
+) -> tuple[Comparison, ...]:
+    """Return what the planned model's builder makes otherwise, if the original repeats itself.
+
+    The comparison of steps gives both the same numbers.
+    """
+    unlike = compare_built(original.model, planned)
+    if not unlike or existing.given is not None:
+        return ()
+    moving = {c.name for c in compare_built(original.model, existing.load_original().model)}
+    return tuple(c for c in unlike if c.name not in moving)
+
+
+def _as_used(plan: Plan, original: Loaded) -> AsUsed:
+    """Return how a model is used whose peak is measured: sharded, where it was planned so."""
+    sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
+    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
+    return lambda model: as_used(model, paths, sharding, original.device)
+
+
+def _as_computed(plan: Plan, original: Loaded) -> AsUsed:
+    """Return how a model computes whose numbers are compared: as FSDP2 lets it."""
+    sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
+    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
+    return lambda model: computing_in(model, tuple(paths), sharding.parameters)
+
+
+def _smaller_steps(plan: Plan, original: Loaded) -> list[SmallerStep]:
+    """Return the smaller steps that are run as well: of about half, the longest of each rung."""
+    step = (original.model, original.args, original.kwargs)
+    fewer = [smaller_step(*step, plan.dynamic)] if plan.dynamic else []
+    return [*fewer, *(longest_step(*step, plan.dynamic, rung) for rung in plan.rungs)]
+
+
+def _planned(existing: Existing, original: Loaded) -> nn.Module:
+    """Return the planned model; of one that was handed over, a copy that becomes the planned class.
+
+    Raises:
+        UsageError: the generated file does not build it.
+    """
+    if existing.given is None:
+        asked = existing.plan.asked
+        return load(existing.path, original.builder, asked.inputs, existing.device).model
+    with original.importable():
+        module = import_file(existing.path, read_source(existing.path))
+    planned = copy.deepcopy(original.model)
+    planned.__class__ = getattr(module, original.model_name)
+    return planned
