@@ -71,6 +71,7 @@ _CALLS: Mapping[str, Callable[..., float]] = {
     "math.floor": math.floor,
     "math.ceil": math.ceil,
     "math.sqrt": math.sqrt,
+    "math.log2": math.log2,
 }
 _BINDING = {"+": 1, "*": 2, "//": 2, "%": 2, "/": 2, "**": 3}
 
@@ -119,6 +120,7 @@ def may_fall(operand: object) -> bool:
         "//": any(lengths_in(tuple(rest))),
         "/": any(lengths_in(tuple(rest))),
         "%": True,
+        "**": any(number < 0 for number in numbers),
     }
     return falls.get(operand.operator, False) or any(map(may_fall, (first, *rest)))
 

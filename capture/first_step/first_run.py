@@ -96,7 +96,7 @@ class FirstRun:
                 if name in self.filled:
                     raise refused
                 found.append(name)
-        return reads.with_buffers(tuple(found))
+        return reads.with_paths(tuple(found))
 
     def words(self, model: nn.Module, reads: Reads) -> dict[str, str]:
         """Describe the fresh model where the first run makes another of it, while it is `held`."""

@@ -28,12 +28,12 @@ NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
 def layout_of(t: Tensor) -> str:
     """Describe a tensor but for its numbers: `float32[8, 128] on cpu`, strides where unusual."""
-    sparse = t.layout is not torch.strided
-    strides = f", {t.layout}" if sparse else f", strides {list(t.stride())}"
-    if not sparse and t.is_contiguous():  # with one channel, say, it may be channels_last, too
+    strides = f", strides {list(t.stride())}" if t.layout is torch.strided else f", {t.layout}"
+    if t.layout is torch.strided and t.is_contiguous():  # of one channel also in channels_last
         other = t.ndim in (4, 5) and t.stride(1) == 1
         strides *= other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
     own = f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
+    own += f", a {type(t).__name__}" * torch.overrides.has_torch_function_unary(t)
     strides += own or ", conjugate" * t.is_conj()
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 

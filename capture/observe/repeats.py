@@ -67,8 +67,8 @@ class Reads:
     keys: tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]] = ((), {})
     calls: Mapping[str, int] = field(default_factory=dict)
 
-    def with_buffers(self, names: tuple[str, ...]) -> Reads:
-        """Return these reads, and those of buffers whose values decided what was traced."""
+    def with_paths(self, names: tuple[str, ...]) -> Reads:
+        """Return these reads, and more that decided what was traced: buffers by their values."""
         return replace(self, paths=tuple(dict.fromkeys((*self.paths, *names))))
 
     def without(self, left: tuple[str, ...]) -> Reads:

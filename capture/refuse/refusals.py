@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import torch
@@ -100,6 +101,30 @@ def refuse_scripted(model: nn.Module) -> None:
                 f"{name or type(model).__name__} is a torch.jit.ScriptModule, which cannot be "
                 "traced: use the module that it was made of"
             )
+
+
+def refuse_subclasses(model: nn.Module, inputs: Iterable[tuple[str, object]]) -> None:
+    """Refuse tensors whose class answers for torch's functions: what it does is in no trace.
+
+    `inputs` are those of forward, by name.
+
+    Raises:
+        TraceError: a parameter, a buffer, a module's attribute or an input is one.
+    """
+    tensors = chain(model.named_parameters(), model.named_buffers(), _held(model), inputs)
+    for name, tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and torch.overrides.has_torch_function_unary(tensor):
+            raise TraceError(
+                f"{name} is a {type(tensor).__name__}, whose __torch_function__ takes the place of "
+                "torch's functions, which a plan calls: use tensors of torch's own classes "
+                "(x.as_subclass(torch.Tensor))"
+            )
+
+
+def _held(model: nn.Module) -> Iterator[tuple[str, object]]:
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            yield f"{path}.{name}".lstrip("."), value
 
 
 def hooks_of(module: nn.Module) -> list[Any]:

@@ -31,6 +31,7 @@ from remat_gen.capture.load.step_context import Autocast, autocast_of, context_o
 from remat_gen.capture.lower.inner_layers import layers_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
+from remat_gen.capture.observe.default_dtype import DEFAULT_DTYPE, takes_default_dtype
 from remat_gen.capture.observe.outputs import Returned, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.observe.unread_numbers import unread
@@ -58,6 +59,7 @@ from remat_gen.capture.refuse.refusals import (
     refuse_recurrent,
     refuse_scripted,
     refuse_seeds,
+    refuse_subclasses,
 )
 from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.all_layers import with_all_layers
@@ -152,6 +154,7 @@ def trace(
     refuse_hooks(model)
     refuse_recurrent(model, stands_for)
     call = with_fixed(describe_call(model, args, kwargs), fixed)
+    refuse_subclasses(model, ((leaf.path, leaf.value) for leaf in call.leaves))
     layouts = layouts_of_kernels(stands_for)
     built = built_in(source_file, model)
     with built, removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
@@ -336,13 +339,14 @@ class _Step:
             say_on_gpu(self.model, self.call, self.stands_for)
         graph = with_dtypes_of_norms(seeds_on_host(graph))
         graph = replace(graph, layers=layers_of(self.model, graph))
+        assumed = (*joint.assumed, *[DEFAULT_DTYPE] * takes_default_dtype(graph))
         return Traced(
             graph,
             self.call,
             self.returned,
             _examples(graph, self.call, read),
             joint.strict,
-            self.reads.with_buffers(joint.assumed).by_layout(self._unread(read)),
+            self.reads.with_paths(assumed).by_layout(self._unread(read)),
             pinned=found.pinned,
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),

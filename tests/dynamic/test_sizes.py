@@ -64,6 +64,8 @@ def test_what_is_written_is_the_number(operand: Operand) -> None:
         (size("/", 1.0, size("float", "batch")), "1.0 / float(b)"),
         (size("+", size("/", "batch", 3), size("+", "length", 1)), "b / 3 + (t + 1)"),
         (size("math.sqrt", size("float", "batch")), "math.sqrt(float(b))"),
+        (size("math.log2", size("float", "batch")), "math.log2(float(b))"),
+        (size("**", size("float", "batch"), -0.5), "float(b) ** (-0.5)"),
         (size("math.ceil", size("/", "batch", 2)), "math.ceil(b / 2)"),
         (size("int", size("/", "length", 1.5)), "int(t / 1.5)"),
     ],

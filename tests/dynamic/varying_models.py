@@ -148,6 +148,7 @@ SIZES = model(
     mask = torch.ones(b, t, t, dtype=torch.bool).tril()
     h = torch.bmm(mask.float(), h) * (torch.arange(b * t).view(b, t, 1) % 3)
     h = h / math.sqrt(b) + 1.0 / b + torch.tensor(b) + torch.full((), b)
+    h = h * b**-0.5 + b**0.25 * math.log2(b + 1)
     h = self.down(F.gelu(h)).flatten() + torch.rand(b * t * c)
     h = h.view(b, t, c) + scale
     half = h.chunk(2, dim=1)[0]
