@@ -223,7 +223,8 @@ def _tensors(model: nn.Module, step: StepInputs) -> list[torch.Tensor]:
 def _on_device(
     model: nn.Module, step: StepInputs, device: torch.device, path: Path
 ) -> tuple[nn.Module, StepInputs]:
-    with UserCode(path, f"moving the model to {device}", "; try --device cpu"):
+    advice = "" if device.type == "cpu" else "; try --device cpu"
+    with UserCode(path, f"moving the model to {device}", advice):
         state = (*model.parameters(), *model.buffers())
         there = all(tensor.device == device for tensor in state)  # fake ones cannot be moved
         return (model if there else model.to(device)).train(), moved(step, device)

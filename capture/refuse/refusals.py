@@ -103,6 +103,21 @@ def refuse_scripted(model: nn.Module) -> None:
             )
 
 
+def refuse_data_parallel(model: nn.Module) -> None:
+    """Refuse modules that are copied in each step.
+
+    Raises:
+        TraceError: one is.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.DataParallel):
+            raise TraceError(
+                f"{name or 'the model'} is an nn.DataParallel, which copies what it wraps to each "
+                "GPU in each step: plan the module in it, and wrap the planned model in "
+                "DistributedDataParallel"
+            )
+
+
 def refuse_subclasses(model: nn.Module, inputs: Iterable[tuple[str, object]]) -> None:
     """Refuse tensors whose class answers for torch's functions: what it does is in no trace.
 

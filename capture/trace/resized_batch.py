@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
 
@@ -40,11 +41,13 @@ def at_batch(loaded: Loaded, batch: int) -> Loaded:
     """Return a loaded model whose example has another batch.
 
     Raises:
-        UsageError: the example has no batch.
+        UsageError: the example has no batch, or one so large does not fit into memory.
     """
     if batch == batch_of(loaded):
         return loaded
-    args, kwargs = pytree.tree_map(lambda leaf: _resized(leaf, batch), (loaded.args, loaded.kwargs))
+    example = loaded.args, loaded.kwargs
+    with UserCode(loaded.path, f"making an example of a batch of {batch:,}"):  # it may not fit
+        args, kwargs = pytree.tree_map(lambda leaf: _resized(leaf, batch), example)
     return replace(loaded, args=args, kwargs=kwargs)
 
 

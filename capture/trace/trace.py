@@ -53,6 +53,7 @@ from remat_gen.capture.refuse.library_hooks import removed_afterwards
 from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
+    refuse_data_parallel,
     refuse_hooks,
     refuse_lazy,
     refuse_other_self,
@@ -149,6 +150,7 @@ def trace(
         UsageError: the call has no such dimension, or no such input to be fixed.
     """
     refuse_scripted(model)
+    refuse_data_parallel(model)
     refuse_other_self(model)
     refuse_lazy(model)  # before its hooks, which go by a run
     refuse_hooks(model)

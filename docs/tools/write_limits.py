@@ -70,12 +70,14 @@ _TAIL = """
   of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
   itself.
 - What `forward` asks of the process by other ways than a function of torch's without arguments,
-  called in the model's own files: those are rows of `ASSUMED`.
+  called in the model's own files: those are rows of `ASSUMED`, and torch's default dtype is where
+  something is made in it.
 - A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`): eager's
   version check may raise where a planned step goes on.
 - `p.data = …` between a step's forward and its backward: backward reads the new numbers, eager's
   some of the old ones. (Parameters that are changed in place raise, as in eager.)
-- `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward: PyTorch's
+- `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward, and such writes
+  into an input (an array that `torch.from_numpy` was given, refilled before backward): PyTorch's
   version check sees neither; what a plan runs again reads what was written, so that gradients
   differ from eager's.
 - A hook on an output that is then changed in place (`h.register_hook(…); h.mul_(2)`): where eager's
@@ -104,8 +106,12 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.
-- A batch of 1, where a reshape in front of a product is a view and else a copy: autograd chooses
-  by strides which product its gradient is.
+- A batch of 1, or one by which a length that follows from it is 1 (`x.chunk(2)` of two samples),
+  where a reshape in front of a product is a view and else a copy: autograd chooses by strides which
+  product its gradient is. With `--dynamic` a sequence that is padded and cut into pieces is copied
+  in front of a product where eager looks at it, at all lengths.
+- One tensor for three arguments that were apart in the example: its gradients are added in another
+  order.
 - The gradient of `x.prod(dim)`, and that of a tensor as the value of `masked_fill`: eager's looks
   at the values, a trace's does not.
 - A product written into a view whose rows lie across memory (`y.transpose(0, 2)[0].addmm_(a, b)`).

@@ -147,5 +147,8 @@ def _mapping(path: Path, where: str, value: object) -> Mapping[str, Any]:
 def _refuse_unknown(path: Path, where: str, keys: Iterable[str], known: tuple[str, ...]) -> None:
     for key in keys:
         if key not in known:
-            hint = suggestion(key, known) or f"; known are {', '.join(known)}"
+            listed = f"; known are {', '.join(known)}"
+            if where == _TABLE and key in KEYS:
+                listed = f": it is one of a target's, which is a table [{_TABLE}.targets.NAME]"
+            hint = suggestion(key, known) or listed
             raise UsageError(f"{path}: {where} has an unknown key {key!r}{hint}")

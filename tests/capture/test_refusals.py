@@ -234,6 +234,11 @@ WITHOUT_A_LINE = {
         "return self.fast(self.lin(x))",
         "fast is a torch.jit.ScriptModule",
     ),
+    "data parallel": (
+        LINEAR + "\nself.fast = nn.DataParallel(nn.Linear(8, 8))",
+        "return self.fast(self.lin(x))",
+        "fast is an nn.DataParallel, .*: plan the module in it",
+    ),
     "lazy": (
         "self.lin = nn.LazyLinear(8)",
         "return self.lin(x)",
@@ -354,6 +359,7 @@ TOLD = {
         "a lazy module that has not run (`nn.LazyLinear`)",
         "refused; run the model once in `build_model`, under `torch.no_grad()`",
     ),
+    "data parallel": ("`nn.DataParallel`", "refused; plan what it wraps, train by DDP"),
     "scripted": ("a submodule made by `torch.jit.script`", "refused; use the one it was made of"),
     "generator state that is put back": (
         "`torch.random.fork_rng` in `forward`",

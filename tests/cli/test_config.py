@@ -75,6 +75,10 @@ REFUSED = {
         r"has no targets; write \[tool\.remat-gen\.targets\.NAME\]",
     ),
     "misspelt key": (TARGET + 'bugdet = "1GB"\n', "unknown key 'bugdet'; did you mean 'budget'"),
+    "key of a target": (
+        '[tool.remat-gen]\nbudget = "1GB"\n',
+        r"'budget': it is one of a target's, which is a table \[tool.remat-gen.targets.NAME\]",
+    ),
     "unknown key": (TARGET + 'colour = "red"\n', "unknown key 'colour'; known are source, output"),
     "unknown table": ("[tool.remat-gen]\ntarget = 1\n", "did you mean 'targets'"),
     "no source": ('[tool.remat-gen.targets.a]\nbudget = "1GB"\n', r"targets\.a has no source"),

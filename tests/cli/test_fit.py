@@ -71,6 +71,8 @@ def test_a_module_is_planned_for_another_batch(folder: Path, remat: Remat) -> No
 def test_a_batch_of_nothing(folder: Path, remat: Remat) -> None:
     ended = remat("small.py", "--budget", "75%", "--batch", "0")
     assert ended.code == 2 and "--batch 0: give at least 1" in ended.err
+    ended = remat("small.py", "--budget", "75%", "--batch", str(10**12))
+    assert ended.code == 2 and "small.py: making an example of a batch of 1,000,0" in ended.err
 
 
 def test_one_trace_says_what_each_batch_needs(folder: Path) -> None:
