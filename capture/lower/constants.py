@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
+from torch._functorch._aot_autograd.descriptors import ParamAOTInput
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.fx.storages import is_getitem, tensors_of
+from remat_gen.capture.lower.naming import wanted_of_forward
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,19 @@ class AttributeInput:
     path: str
 
 
-def tidied(joint: torch.fx.Graph, attributes: Mapping[int, str]) -> None:
+def tidied(joint: torch.fx.Graph, attributes: Mapping[int, str], prefix: str) -> None:
     """Let one node read a tensor that several read, and read each in the order of its memory.
 
-    What the model has in `attributes` (paths by identity) is read there: an input of the graph.
+    What the model has in `attributes` (paths by identity) is read there: an input of the graph. So
+    are parameters that an autograd function's backward finds by itself, as a reversible block's:
+    they are inputs already. `prefix` stands before their names.
     """
+    wanted = wanted_of_forward([*joint.nodes])  # where autograd would have to see them
+    given = {
+        desc.target.removeprefix(prefix): node
+        for node in joint.find_nodes(op="placeholder")
+        if isinstance(desc := node.meta.get("desc"), ParamAOTInput)
+    }
     first: dict[int, torch.fx.Node] = {}
     for node in [n for n in joint.nodes if n.op == "get_attr"]:
         value = getattr(joint.owning_module, str(node.target), None)
@@ -41,8 +52,12 @@ def tidied(joint: torch.fx.Graph, attributes: Mapping[int, str]) -> None:
             joint.erase_node(node)
     for node in first.values():
         value = getattr(joint.owning_module, str(node.target))
-        if id(value) in attributes:
-            _read_there(node, value, AttributeInput(attributes[id(value)]))
+        path = attributes.get(id(value))
+        if path in given and node not in wanted:
+            node.replace_all_uses_with(given[path])
+            joint.erase_node(node)
+        elif path is not None and not isinstance(value, nn.Parameter):
+            _read_there(node, value, AttributeInput(path))
         else:
             _read_in_order(node)
 

@@ -70,8 +70,9 @@ def lower(
         TraceError: it holds what cannot be written as source: subgraphs, arithmetic on sizes,
             large constants.
     """
-    tidied(joint, attributes)
-    ends = Ends(joint, call, prefix="" if strict else "model.")
+    prefix = "" if strict else "model."
+    tidied(joint, attributes, prefix)
+    ends = Ends(joint, call, prefix)
     table = TensorTable(sizes)
     return _Lowering(joint, ends, returned, model_file, looks, calls, table=table).run()
 

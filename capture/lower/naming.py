@@ -130,7 +130,7 @@ def tag_backward(nodes: list[torch.fx.Node]) -> None:
     What such a Function's backward computes before it reads the gradient is known by its place: it
     comes after other operations of backward, and nothing that forward leaves behind needs it.
     """
-    begun, wanted = False, _wanted_of_forward(nodes)
+    begun, wanted = False, wanted_of_forward(nodes)
     for node in nodes:
         incoming = isinstance(node.meta.get("desc"), TangentAOTInput)
         late = begun and node.op == "call_function" and node not in wanted
@@ -139,7 +139,7 @@ def tag_backward(nodes: list[torch.fx.Node]) -> None:
         begun |= node.op == "call_function" and phase_of(node) is Phase.BACKWARD
 
 
-def _wanted_of_forward(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
+def wanted_of_forward(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
     """Return what the outputs of forward and its writes into buffers are made of."""
     (output,) = (n for n in nodes[-1].graph.nodes if n.op == "output") if nodes else (None,)
     if output is None:

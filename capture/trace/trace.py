@@ -314,7 +314,8 @@ class _Step:
         nodes, leaves = joint.graph_module.graph, self.returned.leaves
         drop_kept_dims(nodes)
         drop_copies_of_statistics(nodes)
-        known = {id(tensor): path for path, tensor in self._attributes().items()}
+        had = {**self._attributes(), **dict(self.model.named_parameters())}
+        known = {id(tensor): path for path, tensor in had.items()}
         told = known, self.reads.calls
         graph = lower(nodes, self.call, leaves, self.file, joint.strict, sizes, joint.checks, *told)
         return _Found(graph, joint)

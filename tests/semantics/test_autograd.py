@@ -57,6 +57,31 @@ class Round(torch.autograd.Function):
         return d * (x.abs() < 0.9)
 """
 
+REVERSIBLE = """
+class Reversible(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, f, g, *parameters):
+        with torch.no_grad():
+            y = a + f(b)
+            z = b + g(y)
+        ctx.f, ctx.g = f, g
+        ctx.save_for_backward(y, z)
+        return y, z
+
+    @staticmethod
+    def backward(ctx, d_y, d_z):
+        y, z = ctx.saved_tensors
+        with torch.enable_grad():
+            y_ = y.detach().requires_grad_()
+            g = ctx.g(y_)
+            d, *d_g = torch.autograd.grad(g, [y_, *ctx.g.parameters()], d_z)
+            b = (z - g).detach().requires_grad_()
+            d_y = d_y + d
+            f = ctx.f(b)
+            d, *d_f = torch.autograd.grad(f, [b, *ctx.f.parameters()], d_y)
+        return d_y, d_z + d, None, None, *d_f, *d_g
+"""
+
 OPERATOR = """
 @torch.library.custom_op("remat_semantics_{n}::cubed", mutates_args=())
 def cubed(x: Tensor, scale: float) -> Tensor:
@@ -82,6 +107,16 @@ cubed.register_autograd(_backward, setup_context=_setup)
 """
 
 CASES = {
+    "a reversible block": model_source(
+        "a, b = self.body(x).chunk(2, 1)\n"
+        "for f, g in zip(self.f, self.g):\n"
+        "    a, b = Reversible.apply(a, b, f, g, *f.parameters(), *g.parameters())\n"
+        "return self.head(torch.cat((a, b), 1))",
+        prelude=REVERSIBLE,
+        init="self.f, self.g = ("
+        "nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(2))"
+        " for _ in range(2))",
+    ),
     "a Function": model_source(
         "return self.head(Clamped.apply(self.body(x), 0.1))", prelude=FUNCTION
     ),
