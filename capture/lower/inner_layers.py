@@ -21,6 +21,7 @@ from remat_gen.ir.graph import Graph, Phase
 from remat_gen.ir.paths import OUTERMOST, Layers, without_turns
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+_LEAST = 4  # operations of a layer that is in no list
 _CONTAINERS = nn.Sequential | nn.ModuleList | nn.ModuleDict
 
 
@@ -30,7 +31,7 @@ def layers_of(model: nn.Module, graph: Graph) -> Layers:
     layers = OUTERMOST
     while found := frozenset(_inner(model, flow, layers)):
         layers = Layers(layers.inner | found)
-    return Layers(layers.inner, frozenset(_named(model, layers)))
+    return Layers(layers.inner, frozenset(_named(model, flow, layers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +91,34 @@ def _lists(model: nn.Module, called: Mapping[str, str], layers: Layers) -> Itera
             yield _List(path, layers.of(at), tuple(members), kinds)
 
 
-def _named(model: nn.Module, layers: Layers) -> Iterator[str]:
+def _named(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
     """Yield the outermost modules in no list that are made as others, or as members of lists.
 
-    What has a list of layers of its own is none.
+    What is mostly a list of layers of its own is none, nor is what does next to nothing.
     """
     kinds = {path: _kind(module) for path, module in model.named_modules() if path}
     outer = {path: kind for path, kind in kinds.items() if kind and layers.of(path) in ("", path)}
     count = Counter(outer.values())
     alike = [path for path, kind in outer.items() if count[kind] > 1 and not layers.of(path)]
     found = ""
-    for path in (path for path in alike if not _has_list(model.get_submodule(path))):
-        if not found or not path.startswith(f"{found}."):
+    for path in alike:
+        inside = found and path.startswith(f"{found}.")
+        if not inside and _is_layer(model.get_submodule(path), path, flow):
             found = path
             yield path
 
 
-def _has_list(module: nn.Module) -> bool:
-    """Tell whether a module has a list of blocks that are made alike."""
-    lists = (m for m in module.modules() if isinstance(m, _CONTAINERS))
-    counts = (Counter(filter(None, map(_kind, one.children()))) for one in lists)
-    return any(count and max(count.values()) > 1 for count in counts)
+def _is_layer(module: nn.Module, path: str, flow: _Flow) -> bool:
+    own = len(flow.within.get(path, ()))
+    lists = (at for at, m in module.named_modules() if isinstance(m, _CONTAINERS) and _repeats(m))
+    most = max((len(flow.within.get(f"{path}.{at}", ())) for at in lists), default=0)
+    return own >= _LEAST and 2 * most < own
+
+
+def _repeats(one: nn.Module) -> bool:
+    """Tell whether members of a list are made alike."""
+    count = Counter(filter(None, map(_kind, one.children())))
+    return max(count.values(), default=0) > 1
 
 
 def _kind(module: nn.Module) -> tuple[type, tuple[str, ...]] | None:

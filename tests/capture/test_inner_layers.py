@@ -123,6 +123,15 @@ TOWER = (
     "        return x\n"
 )
 MLP = ["one.mlp.0", "one.mlp.1", "one.mlp.2"]
+INCEPTION = (
+    "\nclass Conv(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.conv, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)\n\n"
+    "    def forward(self, x):\n        return torch.relu(self.norm(self.conv(x)))\n\n\n"
+    "class Inception(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.first = Conv()\n        self.second = nn.Sequential(Conv(), Conv())\n"
+    "        self.third = nn.Sequential(Conv(), Conv())\n\n"
+    "    def forward(self, x):\n        return self.first(x) + self.second(x) + self.third(x)\n"
+)
 HALF = (
     "\nclass Half(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.down1, self.down2 = Block(), Block()\n\n"
@@ -146,13 +155,18 @@ HALF = (
             "x = self.left(x) + self.right(x)",
             ["left.blocks.0", "left.blocks.1", "right.blocks.0", "right.blocks.1"],
         ),
+        (
+            "self.stem, self.a, self.b = Conv(), Inception(), Inception()",
+            "x = self.b(self.a(self.stem(x)))",
+            ["a", "b"],
+        ),
     ],
-    ids=["beside a list", "in a lone module", "outermost", "alone", "with lists"],
+    ids=["beside a list", "in a lone module", "outermost", "alone", "with lists", "branches"],
 )
 def test_modules_that_are_made_alike_are_layers(
     init: str, run: str, found: list[str], tmp_path: Path
 ) -> None:
-    text = source(init, f"{run}\nreturn x.sum()", before=BLOCK + TOWER + HALF)
+    text = source(init, f"{run}\nreturn x.sum()", before=BLOCK + TOWER + HALF + INCEPTION)
     graph = traced(tmp_path, text).graph
     layers = (graph.layers.of(o.module) for o in graph.operations if o.phase is Phase.FORWARD)
     assert [layer for layer in dict.fromkeys(layers) if layer] == found
