@@ -94,25 +94,31 @@ def _lists(model: nn.Module, called: Mapping[str, str], layers: Layers) -> Itera
 def _named(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:
     """Yield the outermost modules in no list that are made as others, or as members of lists.
 
-    What is mostly a list of layers of its own is none, nor is what does next to nothing.
+    What has lists of blocks of its own, as an Inception's branches are, is one where another has
+    parameters of the same shapes, too: else its blocks have more in common than it has with others.
     """
-    kinds = {path: _kind(module) for path, module in model.named_modules() if path}
-    outer = {path: kind for path, kind in kinds.items() if kind and layers.of(path) in ("", path)}
-    count = Counter(outer.values())
-    alike = [path for path, kind in outer.items() if count[kind] > 1 and not layers.of(path)]
+    modules = {path: m for path, m in model.named_modules() if layers.of(path) in ("", path)}
+    kinds = {path: kind for path, m in modules.items() if path and (kind := _kind(m))}
+    count, twins = Counter(kinds.values()), Counter(_shapes(modules[path]) for path in kinds)
     found = ""
-    for path in alike:
-        inside = found and path.startswith(f"{found}.")
-        if not inside and _is_layer(model.get_submodule(path), path, flow):
+    for path, kind in kinds.items():
+        inside = layers.of(path) or (found and path.startswith(f"{found}."))
+        has_twin = twins[_shapes(modules[path])] > 1
+        if not inside and count[kind] > 1 and _is_layer(modules[path], path, flow, has_twin):
             found = path
             yield path
 
 
-def _is_layer(module: nn.Module, path: str, flow: _Flow) -> bool:
+def _shapes(module: nn.Module) -> tuple[object, ...]:
+    return (_kind(module), *(parameter.shape for parameter in module.parameters()))
+
+
+def _is_layer(module: nn.Module, path: str, flow: _Flow, has_twin: bool) -> bool:
+    """Tell whether a module does enough to be a layer, and has no list that is most of it."""
     own = len(flow.within.get(path, ()))
     lists = (at for at, m in module.named_modules() if isinstance(m, _CONTAINERS) and _repeats(m))
-    most = max((len(flow.within.get(f"{path}.{at}", ())) for at in lists), default=0)
-    return own >= _LEAST and 2 * most < own
+    inside = [len(flow.within.get(f"{path}.{at}", ())) for at in lists]
+    return own >= _LEAST and (not inside or (has_twin and 2 * max(inside) < own))
 
 
 def _repeats(one: nn.Module) -> bool:

@@ -127,11 +127,13 @@ INCEPTION = (
     "\nclass Conv(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.conv, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)\n\n"
     "    def forward(self, x):\n        return torch.relu(self.norm(self.conv(x)))\n\n\n"
-    "class Inception(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-    "        self.first = Conv()\n        self.second = nn.Sequential(Conv(), Conv())\n"
+    "class Inception(nn.Module):\n    def __init__(self, width=8):\n        super().__init__()\n"
+    "        self.wide = nn.Parameter(torch.ones(width))\n        self.first = Conv()\n"
+    "        self.second = nn.Sequential(Conv(), Conv())\n"
     "        self.third = nn.Sequential(Conv(), Conv())\n\n"
     "    def forward(self, x):\n        return self.first(x) + self.second(x) + self.third(x)\n"
 )
+PARTS = ["second.0", "second.1", "third.0", "third.1"]
 HALF = (
     "\nclass Half(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.down1, self.down2 = Block(), Block()\n\n"
@@ -160,8 +162,21 @@ HALF = (
             "x = self.b(self.a(self.stem(x)))",
             ["a", "b"],
         ),
+        (
+            "self.a, self.b = Inception(), Inception(16)",
+            "x = self.b(self.a(x))",
+            [f"{at}.{path}" for at in "ab" for path in PARTS],
+        ),
     ],
-    ids=["beside a list", "in a lone module", "outermost", "alone", "with lists", "branches"],
+    ids=[
+        "beside a list",
+        "in a lone module",
+        "outermost",
+        "alone",
+        "with lists",
+        "branches",
+        "others",
+    ],
 )
 def test_modules_that_are_made_alike_are_layers(
     init: str, run: str, found: list[str], tmp_path: Path
