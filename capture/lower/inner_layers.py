@@ -21,7 +21,7 @@ from remat_gen.ir.graph import Graph, Phase
 from remat_gen.ir.paths import OUTERMOST, Layers, without_turns
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
-_LEAST = 4  # operations of a layer that is in no list
+_LEAST = 5  # operations of a layer that is in no list
 _CONTAINERS = nn.Sequential | nn.ModuleList | nn.ModuleDict
 
 
