@@ -147,12 +147,14 @@ def touch(tensor: torch.Tensor | None) -> None:
 def time_warm(turns: Turns, warmed_us: float, effort: Effort | None = None) -> Time:
     """Return the median times of calls; the warm-up, which took `warmed_us`, may be all.
 
-    It is of a long call: what a first one does besides is a small part of it.
+    It is of a long call: what a first one does besides is a small part of it. Of others it tells
+    how many there are to be, unless they are so short that loading a kernel may be most of it.
     """
     effort = effort or Effort()
     if warmed_us >= effort.long_us:
         return Time(warmed_us, warmed_us)
-    return turns.median_time(min(warmed_us, turns.clock_us()), effort)
+    guessed = warmed_us >= effort.enough_us / effort.most
+    return turns.median_time(warmed_us if guessed else turns.clock_us(), effort)
 
 
 def time_again(turns: Turns, first: Time, effort: Effort | None = None) -> Time:
