@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from remat_gen.capture.refuse.refusals import PLAIN
+
 HOOKS = "_forward_pre_hooks _forward_hooks _backward_pre_hooks _backward_hooks".split()
 LAYOUT = operator.attrgetter("shape", "dtype", "is_cpu", "requires_grad")
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
@@ -33,7 +35,7 @@ def layout_of(t: Tensor) -> str:
         other = t.ndim in (4, 5) and t.stride(1) == 1
         strides *= other and t.stride()[1:] != torch.empty(t.shape, device="meta").stride()[1:]
     own = f", a DTensor {list(t.placements)}" if hasattr(t, "placements") else ""
-    own += f", a {type(t).__name__}" * torch.overrides.has_torch_function_unary(t)
+    own += f", a {type(t).__name__}" * (type(t).__torch_function__ not in PLAIN)
     strides += own or ", conjugate" * t.is_conj()
     return f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}{strides} on {t.device.type}"
 

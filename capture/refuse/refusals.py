@@ -18,6 +18,8 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.ir.errors import TraceError
 
+PLAIN = torch.Tensor.__torch_function__, nn.Parameter.__torch_function__  # of torch's own classes
+
 
 class ReplacedError(TraceError):
     """Forward puts another tensor in place of a buffer."""
@@ -128,7 +130,7 @@ def refuse_subclasses(model: nn.Module, inputs: Iterable[tuple[str, object]]) ->
     """
     tensors = chain(model.named_parameters(), model.named_buffers(), _held(model), inputs)
     for name, tensor in tensors:
-        if isinstance(tensor, torch.Tensor) and torch.overrides.has_torch_function_unary(tensor):
+        if isinstance(tensor, torch.Tensor) and type(tensor).__torch_function__ not in PLAIN:
             raise TraceError(
                 f"{name} is a {type(tensor).__name__}, whose __torch_function__ takes the place of "
                 "torch's functions, which a plan calls: use tensors of torch's own classes "

@@ -45,9 +45,8 @@ def describe_argument(value: object) -> str:
     if isinstance(value, list | tuple):
         items = ", ".join(map(describe_argument, value))
         return f"[{items}]" if kind == "list" else f"{kind * (kind != 'tuple')}({items})"
-    if not isinstance(value, Tensor):
-        return repr(value)
-    return f"{layout_of(value)}{', requires grad' if value.requires_grad else ''}"
+    said = layout_of(value) if isinstance(value, Tensor) else repr(value)
+    return said + ", requires grad" * (isinstance(value, Tensor) and value.requires_grad)
 
 
 def in_order(value: Any) -> Any:
