@@ -28,9 +28,9 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.shorter_call import at_lengths
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
-from remat_gen.capture.lower.inner_layers import layers_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
+from remat_gen.capture.lower.model_layers import layers_of
 from remat_gen.capture.observe.default_dtype import DEFAULT_DTYPE, takes_default_dtype
 from remat_gen.capture.observe.outputs import Returned, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads

@@ -10,7 +10,7 @@ from torch import nn
 
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.lower.inner_layers import layers_of
+from remat_gen.capture.lower.model_layers import layers_of
 from remat_gen.capture.observe.outputs import Returned
 from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
