@@ -62,7 +62,9 @@ class Notes(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Note an operation, and run it."""
+        """Note an operation, and run it; what fakes are asked for (their device) is none."""
+        if getattr(func, "namespace", "") == "prim":
+            return func(*args, **(kwargs or {}))
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
         position = len(self.found)
         self._note(str(func), (structure, torch.is_grad_enabled()), leaves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from solver_problems import GptShape, gpt_like
 
@@ -44,6 +45,7 @@ def solved(
     return solver.solve(solver.plain.peak_bytes * percent // 100)
 
 
+@cache
 def committed(layers: int, percent: int, strategy: str = "auto") -> Committed:
     problem = gpt(layers)
     return written(problem, solved(problem, percent, strategy=strategy).schedule)
