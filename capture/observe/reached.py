@@ -36,7 +36,7 @@ _OF_MODULES = frozenset(vars(nn.Module())) | frozenset(dir(nn.Module))
 _LISTS = (list, tuple, set, frozenset, deque, dict)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 _METHODS = (types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod)
-_CACHED = functools._lru_cache_wrapper
+CACHED = functools._lru_cache_wrapper
 
 Note = Callable[[str, Any], None]
 
@@ -49,7 +49,13 @@ class Reached:
     """
 
     def __init__(
-        self, model: nn.Module, file: dict[str, Any], note: Note, *, stand_ins: bool
+        self,
+        model: nn.Module,
+        file: dict[str, Any],
+        note: Note,
+        caches: Caches,
+        *,
+        stand_ins: bool,
     ) -> None:
         self._tell, self._file, self._stand_ins = note, file, stand_ins
         self._noted: set[str] = set()
@@ -62,7 +68,7 @@ class Reached:
         self._reached: dict[int, tuple[Any, Any]] = {}  # what there is, and what stands for it
         self._entered: dict[int, Any] = {}  # containers
         self._classes: dict[str, type] = {}  # by path
-        self.caches = Caches()
+        self.caches = caches
         for module in self._modules.values():
             self._note_computed(module)
 
@@ -84,7 +90,7 @@ class Reached:
                 return value  # the library's version stands for it
             if isinstance(member, property) and not is_of_library(member.fget):
                 self._note(f"{path}.__class__.{name}".lstrip("."), member)
-            if isinstance(member, _CACHED):
+            if isinstance(member, CACHED):
                 self._enter_cached(member, place)
             if not isinstance(member, (*_METHODS, types.MemberDescriptorType)):
                 return value  # a property reads what it is made of
@@ -155,7 +161,7 @@ class Reached:
         elif isinstance(value, functools.partial):
             for name in ("func", "args", "keywords"):
                 self._hold(getattr(value, name), f"{path}.{name}")
-        elif isinstance(value, _CACHED):
+        elif isinstance(value, CACHED):
             self._enter_cached(value, path)
         elif isinstance(value, _FUNCTIONS):
             self._enter_function(value, path)

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.observe.assumed import NOT_SET, is_plain
-from remat_gen.capture.observe.reached import Note, Reached, is_librarys
+from remat_gen.capture.observe.reached import CACHED, Note, Reached, is_librarys
 from remat_gen.capture.observe.read_code import (
     asks_classes,
     loaded_names,
@@ -30,6 +30,7 @@ from remat_gen.capture.observe.read_code import (
     members_named,
 )
 from remat_gen.capture.observe.read_dict import ReadDict, ReadNamespace, is_key
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import (
     acts_for_forward,
     acts_for_user,
@@ -65,9 +66,15 @@ class Recorder(Reached):
     """
 
     def __init__(
-        self, model: nn.Module, file: dict[str, Any], note: Note, *, stand_ins: bool = True
+        self,
+        model: nn.Module,
+        file: dict[str, Any],
+        note: Note,
+        caches: Caches,
+        *,
+        stand_ins: bool = True,
     ) -> None:
-        super().__init__(model, file, note, stand_ins=stand_ins)
+        super().__init__(model, file, note, caches, stand_ins=stand_ins)
         self._listeners: dict[types.CodeType, _Listener | None] = {}
         self._asks_classes = False
         self._questions: dict[str, Callable[[], Any]] = {}  # about the process, by path
@@ -130,8 +137,21 @@ class Recorder(Reached):
         self.acts_in_backward |= code.co_name in _HOOKS  # of a tensor
         if is_library_file(code.co_filename):
             self._note_version(frame)
+            self._note_cache(frame)
         elif reads_for_forward(frame.f_globals):
             self._note_code(code, frame.f_globals)
+
+    def _note_cache(self, frame: types.FrameType) -> None:
+        """Note the cache that a library's function fills: it is called so, or by what holds it."""
+        code, calls = frame.f_code, frame.f_back
+        found = [frame.f_globals.get(code.co_name)]
+        if code.co_varnames[:1] == ("self",):
+            found.append(member_of(type(frame.f_locals["self"]), code.co_name))
+        if calls is not None:
+            found += (calls.f_locals.get(name) for name in calls.f_code.co_freevars)
+        for cache in found:
+            if isinstance(cache, CACHED) and getattr(cache.__wrapped__, "__code__", None) is code:
+                self.caches.functions[id(cache)] = cache
 
     def _note_apply(self, frame: types.FrameType) -> None:
         """Note an autograd function: torch's own (a checkpoint's) are traced as any."""

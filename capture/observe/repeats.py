@@ -119,33 +119,35 @@ def read_twice(
     model: nn.Module,
     file: dict[str, Any],
     run: Callable[[], R],
+    caches: Caches,
     as_one: Callable[[], R] | None = None,
     in_others: Callable[[], R] | None = None,
 ) -> tuple[R, Reads]:
     """Run a step's forward twice; return what the second run did, and what forward reads.
 
-    `as_one` runs it on inputs that are the same tensor where they can be, `in_others` on those in
-    other containers.
+    `caches` are filled with those that are found. `as_one` runs it on inputs that are the same
+    tensor where they can be, `in_others` on those in other containers.
     Where stand-ins for dicts may have led the first run elsewhere, it is done without them.
 
     Raises:
         TraceError: the second run did something else, or left something else behind.
     """
     try:
-        return _read_twice(model, file, run, as_one, in_others, stand_ins=True)
+        return _read_twice(model, file, run, caches, as_one, in_others, stand_ins=True)
     except _Unlike:
         pass
     except TraceError:
         raise
     except Exception:  # the user's own, then it comes again
         pass
-    return _read_twice(model, file, run, as_one, in_others, stand_ins=False)
+    return _read_twice(model, file, run, caches, as_one, in_others, stand_ins=False)
 
 
 def _read_twice(
     model: nn.Module,
     file: dict[str, Any],
     run: Callable[[], R],
+    caches: Caches,
     as_one: Callable[[], R] | None,
     in_others: Callable[[], R] | None,
     *,
@@ -161,13 +163,13 @@ def _read_twice(
         constants = filter(_is_constant, pytree.tree_leaves(value))
         first.constants |= {id(tensor): (tensor, path) for tensor in constants}
 
-    recorder = Recorder(model, file, note, stand_ins=stand_ins)
-    with recorder.caches.emptied():
+    recorder = Recorder(model, file, note, caches, stand_ins=stand_ins)
+    with caches.emptied():
         with recorder.recording(), first:
             _step(run, recorder)
         settled = _now(model, file, before)
     again = _Operations(first.found)
-    with recorder.caches.emptied():
+    with caches.emptied():
         with again:
             result = _step(run, recorder)
         left = _now(model, file, before)
@@ -191,7 +193,7 @@ def _read_twice(
     return result, replace(
         reads,
         changed=reads.changed | {p: (before[p].words, describe(o)) for p, o in others.items()},
-        caches=recorder.caches,
+        caches=caches,
         in_backward=recorder.acts_in_backward,
         unmaterialised=recorder.asks_for_none,
         calls=recorder.calls,

@@ -30,15 +30,19 @@ class Caches:
 
         Also of tensors that were there before: what is found there is not made, and not seen.
         """
+        self._empty()
         try:
             yield
         finally:
             self.were_filled |= bool(self.held())
-            for cache in self.functions.values():
-                if tensors_in(gc.get_referents(cache)):
-                    cache.cache_clear()
-            for owner, name in self.properties:
-                vars(owner).pop(name, None)
+            self._empty()
+
+    def _empty(self) -> None:
+        for cache in self.functions.values():
+            if tensors_in(gc.get_referents(cache)):
+                cache.cache_clear()
+        for owner, name in self.properties:
+            vars(owner).pop(name, None)
 
     def held(self) -> list[tuple[Any, list[torch.Tensor]]]:
         """Return the functions (of properties, too) whose results are kept, with their tensors."""

@@ -1,7 +1,7 @@
 """Hooks that transformers puts on its own modules when a forward first asks for hidden states.
 
-Audio models and backbones do so in every first step. What the hooks collect is part of the trace;
-a planned forward calls no submodule, so it needs none of them.
+Audio models and backbones do so in every first step, some backbones as they are built. What the
+hooks collect is part of the trace; a planned forward calls no submodule, so it needs none of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ INSTALLED = "_output_capturing_hooks_installed"
 LIBRARY = "transformers.utils.output_capturing"
 
 
+def collects_outputs(hook: object) -> bool:
+    """Tell whether a hook is one of the library's."""
+    return getattr(hook, "__module__", "") == LIBRARY
+
+
 def _of_library(module: nn.Module) -> list[int]:
-    return [key for key, hook in module._forward_hooks.items() if hook.__module__ == LIBRARY]
+    return [key for key, hook in module._forward_hooks.items() if collects_outputs(hook)]
 
 
 @contextlib.contextmanager

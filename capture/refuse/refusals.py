@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.refuse.library_hooks import collects_outputs
 from remat_gen.ir.errors import TraceError
 
 PLAIN = torch.Tensor.__torch_function__, nn.Parameter.__torch_function__  # of torch's own classes
@@ -28,8 +29,10 @@ class ReplacedError(TraceError):
 def refuse_hooks(model: nn.Module) -> None:
     """Refuse hooks on submodules that a trace of forward has not as they are.
 
-    Those of forward are a part of it, where all that they hold is the model. Those on the model
-    itself are called around it, unless they make a weight anew in every step.
+    Those of forward are a part of it, where all that they hold is the model, or where they are the
+    library's that collect hidden states (`library_hooks.py`): a backbone may have them from the
+    beginning. Those on the model itself are called around it, unless they make a weight anew in
+    every step.
 
     Raises:
         TraceError: a module has another hook.
@@ -37,7 +40,8 @@ def refuse_hooks(model: nn.Module) -> None:
     for name, module in model.named_modules():
         forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
         for hook in hooks_of(module):
-            traced = hook in forwards and _holds_nothing_beside(hook, model)
+            known = collects_outputs(hook) or _holds_nothing_beside(hook, model)
+            traced = hook in forwards and known
             if _makes_weights(hook) or (name and not traced):
                 raise TraceError(
                     f"{name or type(model).__name__} has a hook "

@@ -16,6 +16,7 @@ from torch import nn
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.observe.outputs import run_on_fakes
 from remat_gen.capture.observe.repeats import Reads
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.noted_operations import Held, Made, Noted, Notes, Origin
@@ -39,23 +40,24 @@ def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeat
             return ()
         try:
             with left_out(model, lists):
-                few = _notes(model, call)
+                few = _notes(model, call, reads.caches)
             if ends == 2 or not any(_is_summed(few, repeated) for repeated in lists):
-                return lists if _repeated(few, lists) == _notes(model, call) else ()
+                whole = _notes(model, call, reads.caches)
+                return lists if _repeated(few, lists) == whole else ()
         except UnlikeError:
             return ()
     return ()
 
 
-def refuse_unlike(model: nn.Module, call: Call, lists: Sequence[Repeated]) -> None:
+def refuse_unlike(model: nn.Module, call: Call, lists: Sequence[Repeated], caches: Caches) -> None:
     """Refuse to let a few layers of these lists stand for all where another call tells them apart.
 
     Raises:
         UnlikeError: it does.
     """
     with left_out(model, lists):
-        few = _notes(model, call)
-    if _repeated(few, lists) != _notes(model, call):
+        few = _notes(model, call, caches)
+    if _repeated(few, lists) != _notes(model, call, caches):
         raise UnlikeError
 
 
@@ -70,7 +72,7 @@ def _repeated(notes: list[Noted], lists: Sequence[Repeated]) -> list[Noted]:
     return notes
 
 
-def _notes(model: nn.Module, call: Call) -> list[Noted]:
+def _notes(model: nn.Module, call: Call, caches: Caches) -> list[Noted]:
     """Return what forward does.
 
     Raises:
@@ -78,7 +80,7 @@ def _notes(model: nn.Module, call: Call) -> list[Noted]:
     """
     notes = Notes(model)
     try:
-        with quiet(), refused_side_effects(model):
+        with quiet(), refused_side_effects(model), caches.emptied():
             notes.note_returned(run_on_fakes(model, call.args, call.kwargs, watch=notes).value)
     except Exception as error:
         raise UnlikeError from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,13 @@ from remat_gen.capture.load.arguments import Call, as_one
 from remat_gen.capture.load.containers import in_others
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
+from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
-from remat_gen.capture.trace.joint import trace_joint
+from remat_gen.capture.trace.joint import TraceOptions, trace_joint
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
@@ -37,8 +38,9 @@ def observed(
     Raises:
         TraceError: it does what a plan cannot do, or does not run.
     """
+    forward = _Forward(model, call, file)
     try:
-        found = _returned(model, call, file)
+        found = forward.returned()
         refuse_replaced(found[0].replaced)
         return found, None
     except TraceError as refused:  # also for a buffer that is not there
@@ -46,117 +48,119 @@ def observed(
             raise
         first, why = first_run(model, call, refused), refused
     with first.held():
-        returned, reads, looks = _returned(model, call, file)
+        returned, reads, looks = forward.returned()
         reads = first.compared(model, reads, why)
     refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
     return (returned, reads, looks), first
 
 
-def _returned(
-    model: nn.Module, call: Call, file: dict[str, Any]
-) -> tuple[Returned, Reads, Looks | None]:
-    """Run forward for what it returns and what it reads; refuse what a plan cannot do."""
-    try:
-        with kept_as_it_is(model):
-            return _observed(model, call, file, None)
-    except KeptError as error:
-        looks = recorded(model, call, error)
-        if not looks.left:
-            raise
-    return _observed(model, call, file, looks)
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """A forward that is run before it is traced; `caches` are those that it may fill."""
 
+    model: nn.Module
+    call: Call
+    file: dict[str, Any]
+    caches: Caches = field(default_factory=Caches)
 
-def _observed(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
-) -> tuple[Returned, Reads, Looks | None]:
-    with refused_side_effects(model):
+    def returned(self) -> tuple[Returned, Reads, Looks | None]:
+        """Run it for what it returns and what it reads; refuse what a plan cannot do."""
         try:
-            return *_on_fakes(model, call, file, looks), looks
+            with kept_as_it_is(self.model):
+                return self._observed(None)
+        except KeptError as error:
+            looks = recorded(self.model, self.call, error)
+            if not looks.left:
+                raise
+        return self._observed(looks)
+
+    def _observed(self, looks: Looks | None) -> tuple[Returned, Reads, Looks | None]:
+        with refused_side_effects(self.model):
+            try:
+                return *self._on_fakes(looks), looks
+            except TraceError:
+                raise
+            except Exception as error:  # of the user's code, or fake tensors lack a kernel
+                looks = self._refuse(error)
+                if looks.is_needed:
+                    return self._on_fakes_as_told(looks)
+                if lack_values(self.model.state_dict().values()):
+                    reason = f"forward does not run on tensors without values: {said(error)}"
+                    raise TraceError(reason) from error
+                return *self._for_real(), None
+
+    def _on_fakes_as_told(self, looks: Looks) -> tuple[Returned, Reads, Looks]:
+        """Run on fakes with answers; where what a library does when traced fails, as in a step.
+
+        Raises:
+            TraceError: neither runs.
+        """
+        try:
+            return *self._on_fakes(looks), looks
         except TraceError:
             raise
-        except Exception as error:  # of the user's code, or fake tensors lack a kernel
-            looks = _refuse(model, call, error)
-            if looks.is_needed:
-                return _on_fakes_as_told(model, call, file, looks)
-            if lack_values(model.state_dict().values()):
-                reason = f"forward does not run on tensors without values: {said(error)}"
-                raise TraceError(reason) from error
-            return *_for_real(model, call, file), None
-
-
-def _on_fakes_as_told(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks
-) -> tuple[Returned, Reads, Looks]:
-    """Run on fakes with answers; where what a library does when traced fails, as in a plain step.
-
-    Raises:
-        TraceError: neither runs.
-    """
-    try:
-        return *_on_fakes(model, call, file, looks), looks
-    except TraceError:
-        raise
-    except Exception:
-        looks = replace(looks, asks=True)
-    try:
-        return *_on_fakes(model, call, file, looks), looks
-    except TraceError:
-        raise
-    except Exception as error:
-        raise TraceError(explain(error)) from error
-
-
-def _for_real(model: nn.Module, call: Call, file: dict[str, Any]) -> tuple[Returned, Reads]:
-    model, args, kwargs = copy.deepcopy((model, call.args, call.kwargs))
-    with refused_side_effects(model):
+        except Exception:
+            looks = replace(looks, asks=True)
         try:
-            return read_twice(model, file, lambda: run_for_real(model, args, kwargs))
+            return *self._on_fakes(looks), looks
         except TraceError:
             raise
-        except Exception as error:  # of the user's code, where a tracer goes on
+        except Exception as error:
             raise TraceError(explain(error)) from error
 
+    def _for_real(self) -> tuple[Returned, Reads]:
+        model, args, kwargs = copy.deepcopy((self.model, self.call.args, self.call.kwargs))
+        with refused_side_effects(model):
+            try:
+                return read_twice(
+                    model, self.file, lambda: run_for_real(model, args, kwargs), self.caches
+                )
+            except TraceError:
+                raise
+            except Exception as error:  # of the user's code, where a tracer goes on
+                raise TraceError(explain(error)) from error
 
-def _on_fakes(
-    model: nn.Module, call: Call, file: dict[str, Any], looks: Looks | None
-) -> tuple[Returned, Reads]:
-    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
-        return run_on_fakes(model, args, kwargs, looks)
+    def _on_fakes(self, looks: Looks | None) -> tuple[Returned, Reads]:
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Returned:
+            return run_on_fakes(self.model, args, kwargs, looks)
 
-    one, others = as_one(call), in_others(call)
-    with quiet():
-        returned, reads = read_twice(
-            model,
-            file,
-            partial(run, call.args, call.kwargs),
-            partial(run, *one) if one else None,
-            partial(run, others.args, others.kwargs) if others else None,
-        )
-    if reads.asks_identity and call.same:
-        raise TraceError(
-            f"the example gives one tensor as {' and '.join(call.same)}, and forward does "
-            "something else then: let it take that once, as in forward(x), or give a clone() of it"
-        )
-    if others and others.asked_for_all:
-        reads = replace(reads, asks_containers=True)
-    elif others and not reads.asks_containers:
-        reads = replace(reads, keys=others.asked)
-    if looks is not None:
-        reads = reads.without(looks.left)
-    return returned, reads
+        call = self.call
+        one, others = as_one(call), in_others(call)
+        with quiet():
+            returned, reads = read_twice(
+                self.model,
+                self.file,
+                partial(run, call.args, call.kwargs),
+                self.caches,
+                partial(run, *one) if one else None,
+                partial(run, others.args, others.kwargs) if others else None,
+            )
+        if reads.asks_identity and call.same:
+            raise TraceError(
+                f"the example gives one tensor as {' and '.join(call.same)}, and forward does "
+                "something else then: let it take that once, as in forward(x), or give a clone() "
+                "of it"
+            )
+        if others and others.asked_for_all:
+            reads = replace(reads, asks_containers=True)
+        elif others and not reads.asks_containers:
+            reads = replace(reads, keys=others.asked)
+        if looks is not None:
+            reads = reads.without(looks.left)
+        return returned, reads
 
+    def _refuse(self, error: Exception) -> Looks:
+        """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
 
-def _refuse(model: nn.Module, call: Call, error: Exception) -> Looks:
-    """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.
-
-    Return what a real run finds where forward looks at values.
-    """
-    try:
-        with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
-            trace_joint(model, call.args, call.kwargs, differentiated=frozenset())
-    except TraceError as refused:
-        looks = recorded(model, call, refused)
-        if not looks.is_needed:
-            raise refused from error
-        return looks
-    return Looks()
+        Return what a real run finds where forward looks at values.
+        """
+        call, options = self.call, TraceOptions(caches=self.caches)
+        try:
+            with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
+                trace_joint(self.model, call.args, call.kwargs, frozenset(), options=options)
+        except TraceError as refused:
+            looks = recorded(self.model, call, refused)
+            if not looks.is_needed:
+                raise refused from error
+            return looks
+        return Looks()

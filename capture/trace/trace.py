@@ -178,6 +178,7 @@ def trace(
             masks_of_eager(returned.positions),
             looks_of_eager(returned.masks),
             anomaly_as_outside(),
+            reads.caches.emptied(),
         ):
             traced = first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
         if first or taken is not None:
@@ -264,7 +265,7 @@ class _Step:
         graph = with_all_layers(found.graph, lists)
         if graph.lengths:
             shortest = at_lengths(self.call, {n: n.minimum for n in graph.lengths})
-            refuse_unlike(self.model, shortest, lists)
+            refuse_unlike(self.model, shortest, lists, self.reads.caches)
         return replace(found, graph=graph)
 
     def repeated_layers(self) -> tuple[Repeated, ...]:

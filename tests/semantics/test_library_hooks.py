@@ -46,6 +46,21 @@ def test_hidden_states_are_eagers(pair: Pair) -> None:
     assert_right(pair)
 
 
+def test_a_model_may_be_built_with_them() -> None:
+    """Segmentation models ask their backbone for its stages as they are built."""
+    pytest.importorskip("transformers")
+    built = SOURCE.replace(
+        "    return GPT2LMHeadModel(config)",
+        "    model = GPT2LMHeadModel(config)\n    install_all_output_capturing_hooks(model)\n"
+        "    return model",
+    )
+    where = "from transformers.utils.output_capturing import install_all_output_capturing_hooks\n"
+    built = built.replace("import torch\n", f"import torch\n{where}", 1)
+    pair = make_pair_of(built, "1GB", "per-layer")
+    assert has_library_hooks(pair.planned.build_model())
+    assert_right(pair)
+
+
 def test_the_librarys_own_mark_is_not_assumed(pair: Pair) -> None:
     """A planned forward never sets it: it would refuse its own first step."""
     assert INSTALLED not in pair.text
