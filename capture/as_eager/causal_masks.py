@@ -57,7 +57,7 @@ def watched_positions() -> Iterator[Positions]:
     if find is None:
         yield positions
         return
-    with KnownValues(_COUNTING, _counts) as counting:
+    with KnownValues(_COUNTING, _counts) as counting, _never_exported(library):
 
         def look(position_ids: torch.Tensor) -> object:
             positions.looks.append(counting.holds(position_ids, lambda ids: find(ids) is None))
@@ -83,14 +83,17 @@ def masks_of_eager(positions: Positions) -> Iterator[None]:
     A planned module is not: it refuses other shapes.
     """
     library = sys.modules.get(LIBRARY)
-    with contextlib.ExitStack() as stack:
-        if hasattr(library, _EXPORTING):
-            stack.enter_context(replaced(library, _EXPORTING, _no))
+    with _never_exported(library), contextlib.ExitStack() as stack:
         if hasattr(library, _TRACING):
             stack.enter_context(replaced(library, _TRACING, _traced_padding))
         if positions.plain:
             stack.enter_context(replaced(library, _PACKED, _none))
         yield
+
+
+def _never_exported(library: Any) -> contextlib.AbstractContextManager[object]:
+    asked = hasattr(library, _EXPORTING)
+    return replaced(library, _EXPORTING, _no) if asked else contextlib.nullcontext()
 
 
 def _counts(made: torch.Tensor, read: list[torch.Tensor]) -> bool:

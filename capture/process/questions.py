@@ -3,7 +3,7 @@
 Dynamo says yes to `torch.compiler.is_compiling()`: the plan would be of a branch that eager mode
 never takes. Libraries keep that answer, by which they leave out looks at values that no trace can
 take, unless their other branch is what fails; where the user's own code asks, its numbers are what
-counts.
+counts. So they are where a library has another way for an export: loops in place of kernels.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
 
 T = TypeVar("T")
+_EXPORTING = "is_exporting"
 QUESTIONS: tuple[tuple[ModuleType, str], ...] = (
     (torch.compiler, "is_compiling"),
     (torch.compiler, "is_dynamo_compiling"),
-    (torch.compiler, "is_exporting"),
+    (torch.compiler, _EXPORTING),
     (torch._dynamo, "is_compiling"),
 )
 
 
 @dataclass(slots=True)
 class Asked:
-    """Whether the user's own code has asked, and whether a library has."""
+    """Whether the user's own code has asked, whether a library has, and anybody for an export."""
 
     by_user: bool = False
     by_library: bool = False
+    for_export: bool = False
 
 
 @contextmanager
@@ -56,25 +58,26 @@ def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
             asked.by_library = True
         else:
             asked.by_user = True
+        asked.for_export |= question.__name__ == _EXPORTING
         return question()
 
     return noted
 
 
 def first_as_eager(asked: Asked, trace: Callable[[], T]) -> T:
-    """Trace with a plain step's answers if the user has asked; else, and where that fails, without.
+    """Trace with a plain step's answers if the user has asked, or a library about an export.
 
-    What eager mode runs may look at values: then there is no other trace than a compiler's. Where
-    that fails though nobody but a library has asked, as LongT5's for want of the mask that it makes
-    in a plain step, the plain step's answers come last.
+    Else, and where that fails, without: what eager mode runs may look at values, and then there is
+    no other trace than a compiler's. Where that fails though nobody but a library has asked, as
+    LongT5's for want of the mask that it makes in a plain step, the plain step's answers come last.
     """
-    if asked.by_user:
+    if asked.by_user or asked.for_export:
         with suppress(TraceError), _answered_as_eager():
             return trace()
     try:
         return trace()
     except TraceError:
-        if asked.by_library and not asked.by_user:
+        if asked.by_library and not (asked.by_user or asked.for_export):
             with suppress(TraceError), _answered_as_eager():
                 return trace()
         raise

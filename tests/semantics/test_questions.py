@@ -58,6 +58,10 @@ import torch
 
 def mask(x):
     return None if torch.compiler.is_compiling() else torch.ones(x.shape[-1])
+
+
+def solved(x):
+    return x.sin() if not torch.compiler.is_exporting() else x.cos()
 """
 
 
@@ -65,14 +69,29 @@ def test_a_library_whose_compiled_branch_fails_is_traced_as_in_a_plain_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LongT5 makes no mask where it is compiled, and then reads its shape."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "asking_library.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(str(folder))
     forward = (
         "import asking_library\nx = self.body(x)\nmask = asking_library.mask(x)\n"
         "return self.head(x.sin() * mask.view(mask.shape))"
     )
+    _assert_right_with_the_library(forward, tmp_path, monkeypatch)
+
+
+def test_what_a_library_does_for_an_export_alone_is_not_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Qwen3-Next goes through a loop in place of a kernel, which rounds otherwise."""
+    forward = "import asking_library\nreturn self.head(asking_library.solved(self.body(x)))"
+    _assert_right_with_the_library(forward, tmp_path, monkeypatch)
+
+
+def _assert_right_with_the_library(
+    forward: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "asking_library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "asking_library", raising=False)
     assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
 
 
