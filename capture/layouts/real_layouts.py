@@ -26,6 +26,7 @@ from remat_gen.capture.fx.view_strides import VIEWS, with_strides_of_views
 from remat_gen.capture.process.replaced import replaced
 
 aten = torch.ops.aten
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 Rule: TypeAlias = Callable[[Tensor, Sequence[Any]], Sequence[int]]
 """Returns the strides of a result, from the fake one and the arguments; all at example lengths."""
 
@@ -141,11 +142,18 @@ def _suggested(at: int) -> Rule:
 
 
 def _normalised(at: int) -> Rule:
-    """Return the rule of BatchNorm on the CPU: what is contiguous stays so, be its lengths ones."""
+    """Return the rule of BatchNorm on the CPU: contiguous stays so, or with its channels last.
+
+    Also where lengths are ones, whose strides suggest another layout.
+    """
     suggested = _suggested(at)
 
     def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
-        return (_contiguous if args[at].is_contiguous() else suggested)(result, args)
+        layouts = torch.contiguous_format, _CHANNELS_LAST.get(result.ndim, torch.contiguous_format)
+        for layout in layouts:
+            if args[at].is_contiguous(memory_format=layout):
+                return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+        return suggested(result, args)
 
     return strides
 

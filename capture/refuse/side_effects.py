@@ -17,9 +17,10 @@ from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
 DRAWS = (
-    "forward draws random numbers of Python or NumPy, which would be the same in every step: draw "
-    "them with torch"
+    "forward draws random numbers of Python or NumPy, or sets their seed, which a planned step "
+    "would not do: draw them with torch"
 )
+_SEED = 0x5EED_0F_A
 _PLAIN = (bool, int, float, complex, str, torch.Tensor)
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
@@ -48,13 +49,15 @@ def refused_side_effects(model: nn.Module) -> Iterator[None]:
         KeptError: it kept a number or a tensor on a module, on a class or in a global variable.
         DrawError: it drew from Python's or NumPy's random numbers.
     """
-    attributes, shared, drawn = _attributes(model), _shared(model), _random_states()
+    attributes, shared = _attributes(model), _shared(model)
     try:
-        yield
+        with _own_random_states() as seeded:
+            yield
+            drew = seeded != _random_states()
         changed = _changed(attributes, _attributes(model)) or _changed_shared(
             shared, _shared(model)
         )
-        _refuse(changed, drawn != _random_states())
+        _refuse(changed, drew)
     finally:
         _restore(model, attributes)
 
@@ -154,6 +157,22 @@ def _restore(model: nn.Module, attributes: _Attributes) -> None:
         for attribute, value in attributes[name].items():
             if own.get(attribute) is not value and not isinstance(value, list | dict | set):
                 own[attribute] = value
+
+
+@contextlib.contextmanager
+def _own_random_states() -> Iterator[tuple[object, object]]:
+    """Seed Python's and NumPy's generators as nobody else does, and put their states back.
+
+    Where forward sets the seed itself, and ran before, it would leave them as it found them.
+    """
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    random.seed(_SEED)
+    np.random.seed(_SEED)
+    try:
+        yield _random_states()
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
 
 
 def _random_states() -> tuple[object, object]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.refuse.places import Place
 from remat_gen.capture.values.looks import INPUT, Look
 from remat_gen.ir.errors import TraceError
 
@@ -24,9 +25,10 @@ KEPT = (
 class NumberError(TraceError):
     """A tensor's number decides what runs, and it is another one in the next step.
 
-    `instead` says what may be done where it follows from inputs alone.
+    That is at its `place`; `instead` says what may be done where it follows from inputs alone.
     """
 
+    place = Place()
     instead = ""
 
 
@@ -37,6 +39,7 @@ def refuse_number(look: Look) -> NoReturn:
         NumberError: always.
     """
     error = NumberError(look.place.untraceable(KEPT))
+    error.place = look.place
     inputs = [name.removeprefix(INPUT) for name in sorted(look.reads) if name.startswith(INPUT)]
     if inputs and len(inputs) == len(look.reads) and not look.random:
         options = " ".join(f"--fix {shlex.quote(path)}" for path in inputs)

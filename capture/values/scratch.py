@@ -30,9 +30,9 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
     """Record the looks of a forward that no trace was made of, and what it keeps.
 
     Raises:
-        TraceError: as `record`; for a number the `error`, which knows if torch itself reads it and
-            says what to do; for what it keeps the error that names it first. The `error`
-            where there are no values to run on.
+        TraceError: as `record`; for a number at the place of the `error` that one, which knows if
+            torch itself reads it and says what to do; for what it keeps the error that names it
+            first. The `error` where there are no values to run on.
     """
     if lack_values((*model.parameters(), *model.buffers())):
         raise error
@@ -40,9 +40,8 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
         looks = record(model, call)
         return replace(looks, left=left_behind(model, call, looks))
     except NumberError as number:
-        if not number.instead:
-            raise error from None
-        raise TraceError(f"{error}{number.instead}") from None
+        named = str(error).startswith(f"{number.place}:") or not str(number.place)
+        raise TraceError(f"{error if named else number}{number.instead}") from None
     except KeptError as kept:
         raise error if isinstance(error, KeptError) else kept from None
 

@@ -115,7 +115,7 @@ def gradients(y: Tensor) -> Iterable[Tensor]:
         yield laid_out(tuple(y.shape), (0, 2, 3, 1))
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 1, 1), (2, 1, 6, 8)])
+@pytest.mark.parametrize("shape", [(2, 4, 1, 1), (2, 1, 6, 8), (2, 4, 6, 1), (2, 4, 1, 8)])
 def test_batch_norm_keeps_the_layout_of_ones(shape: tuple[int, ...]) -> None:
     """Strides of dimensions of length 1 decide in which format an upsampling goes on."""
     ones = torch.ones(shape[1])

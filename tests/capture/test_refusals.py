@@ -229,6 +229,11 @@ WITHOUT_A_LINE = {
         "import numpy\nreturn self.lin(x) * numpy.random.rand()",
         "random numbers",
     ),
+    "numpy seeded, as it was before": (
+        LINEAR + "\nimport numpy\nnumpy.random.seed(0)\nnumpy.random.rand()",
+        "import numpy\nnumpy.random.seed(0)\nreturn self.lin(x) * numpy.random.rand()",
+        "random numbers",
+    ),
     "scripted": (
         LINEAR + "\nself.fast = torch.jit.script(nn.Linear(8, 8))",
         "return self.fast(self.lin(x))",
@@ -346,6 +351,10 @@ TOLD = {
     "list state": ("lists on `self` that `forward` appends to", "refused with its name"),
     "python random": ("`random.random()` in `forward`", "refused; draw with torch"),
     "numpy random": ("`numpy.random` in `forward`", "refused; draw with torch"),
+    "numpy seeded, as it was before": (
+        "`numpy.random.seed()` or `random.seed()` in `forward`",
+        "refused; draw with torch",
+    ),
     "hook": (
         "hooks on submodules that hold values (defaults, a closure), or are of backward",
         "refused by name; others are planned; those on the model or a parameter work",
