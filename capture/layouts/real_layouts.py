@@ -49,9 +49,11 @@ def layouts_of_kernels(stands_for: AbsentDevice | None = None) -> Iterator[None]
             with mode:
                 return with_strides_of_views(result, args[0])
         rule = RULES.get(func)
-        if rule is None or result is NotImplemented:
+        if result is NotImplemented or (rule is None and func not in SPARE):
             return result
         on_cpu = not stands_for and _device(result) == "cpu"
+        if rule is None:
+            return _with_spare(mode, func, result) if on_cpu else result
         if not on_cpu and func not in ALSO_ON_GPUS:
             return result
         return _corrected(mode, rule, result, args)
@@ -73,6 +75,18 @@ def _narrowed(tensor: Tensor) -> Tensor:
 def _device(result: Any) -> str:
     found = (leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor))
     return next((tensor.device.type for tensor in found), "")
+
+
+def _with_spare(mode: FakeTensorMode, func: Any, result: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the results of an operation, that in `SPARE` with room for one more number."""
+    parts = list(result)
+    fake = parts[SPARE[func]]
+    (length,) = fake.shape
+    if type(length) is not int or length > 0:
+        with mode:
+            longer = torch.empty(length + 1, dtype=fake.dtype, device=fake.device)
+            parts[SPARE[func]] = longer[:length]
+    return tuple(parts)
 
 
 def _corrected(mode: FakeTensorMode, rule: Rule, result: Any, args: Sequence[Any]) -> Any:
@@ -227,6 +241,9 @@ RULES: dict[Any, Rule] = {
     aten.upsample_bicubic2d_backward.default: _contiguous,  # fakes among lengths say otherwise
     aten._upsample_bicubic2d_aa_backward.default: _contiguous,
 }
+
+SPARE = {aten._embedding_bag.default: 1, aten._embedding_bag_forward_only.default: 1}
+"""Which result a kernel makes of one number more, and then cuts: its memory stays as it was."""
 
 ALSO_ON_GPUS = frozenset(
     {

@@ -8,8 +8,9 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -77,12 +78,13 @@ def profile(
     kind = kind_of(device)
     kind.refuse_uncounted()
     example, smaller = at_all_lengths(graph, examples)
-    distinct: dict[str, Operation] = {}
+    alike: dict[str, list[Operation]] = {}
     for name, text in example.signatures.items():
-        distinct.setdefault(text, example.operations[name])
+        alike.setdefault(text, []).append(example.operations[name])
+    distinct = {text: first for text, (first, *_) in alike.items()}
     with torch.no_grad(), kept_generators():
         timer = _Timer(example.synthesizer, newest_inputs(graph), device)
-        runnables = timer.time_all(distinct, progress or _silent)
+        runnables = timer.time_all(alike, progress or _silent)
         inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
     measured = _costs(example, distinct, runnables, inside, device)
     return Costs(
@@ -140,24 +142,24 @@ class _Timer:
     device: torch.device
 
     def time_all(
-        self, distinct: Mapping[str, Operation], progress: Progress
+        self, alike: Mapping[str, Sequence[Operation]], progress: Progress
     ) -> dict[str, _Runnable]:
-        """Time each operation that runs, at two moments, and keep the lower time.
+        """Time the first operation of each signature, at two moments, and keep the lower time.
 
         What else a machine does only adds time, and often for longer than all repeats of one take.
         """
         kind_of(self.device).wake(self.device)
         runnables: dict[str, _Runnable] = {}
-        for done, (text, operation) in enumerate(distinct.items()):
-            progress(operation.target, done, 2 * len(distinct))
-            timed = self._time(operation, fills_for(self.device), self._first)
+        for done, (text, (first, *others)) in enumerate(alike.items()):
+            progress(first.target, done, 2 * len(alike))
+            timed = self._time(first, fills_for(self.device), partial(self._first, others=others))
             if timed:
                 runnables[text] = timed
-        for done, (text, first) in enumerate(list(runnables.items()), start=len(distinct)):
-            progress(first.operation.target, done, 2 * len(distinct))
-            again = self._time(first.operation, (first.fill,), _again_of(first.time))
+        for done, (text, known) in enumerate(list(runnables.items()), start=len(alike)):
+            progress(known.operation.target, done, 2 * len(alike))
+            again = self._time(known.operation, (known.fill,), _again_of(known.time))
             if again:
-                runnables[text] = replace(first, time=_lower(first.time, again.time))
+                runnables[text] = replace(known, time=_lower(known.time, again.time))
         return runnables
 
     def _time(
@@ -176,13 +178,13 @@ class _Timer:
                 kind_of(self.device).free_unused()  # a failed attempt's would fail the next
         return None
 
-    def _first(self, operation: Operation, turns: Turns) -> Time:
-        """Time calls that were not made before, and see what the first one makes."""
+    def _first(self, operation: Operation, turns: Turns, others: Iterable[Operation]) -> Time:
+        """Time calls that were not made before, and see what the first one makes, as `others`."""
         warmed_us = turns.warm_up()
-        self._see(operation, turns.results[0])
+        self._see((operation, *others), turns.results[0])
         return time_warm(turns, warmed_us)
 
-    def _see(self, operation: Operation, results: object) -> None:
+    def _see(self, alike: Sequence[Operation], results: object) -> None:
         """Keep what a kernel makes that others read; refuse another layout than the trace says.
 
         Only on the CPU: there the trace has the layouts of its kernels, and those survive numbers
@@ -191,7 +193,8 @@ class _Timer:
         if self.device.type != "cpu":
             return
         tensors = results if isinstance(results, list | tuple) else (results,)
-        self.synthesizer.keep(operation, tensors)
+        self.synthesizer.keep(alike, tensors)
+        operation = alike[0]
         for name, found in zip(operation.outputs, tensors, strict=False):
             if name and isinstance(found, torch.Tensor):
                 traced = self.synthesizer.graph.tensors[name]

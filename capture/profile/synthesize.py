@@ -8,7 +8,7 @@ aliases, and no byte is held twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
@@ -54,17 +54,19 @@ class Synthesizer:
     floats: Floats = field(default_factory=dict)
     _made: dict[str, torch.Tensor] = field(default_factory=dict)
 
-    def keep(self, operation: Operation, results: Iterable[object]) -> None:
-        """Keep the integers that an operation has made, for those that read them.
+    def keep(self, alike: Sequence[Operation], results: Iterable[object]) -> None:
+        """Keep the integers that an operation has made, for those that read them, or alike ones.
 
         Where bags begin decides what the backward of an embedding takes. Not what floats become:
         those here are any numbers.
         """
-        if operation.target in _CONVERSIONS:
+        if alike[0].target in _CONVERSIONS:
             return
-        for name, result in zip(operation.outputs, results, strict=False):
-            if name and isinstance(result, torch.Tensor) and _is_small_integer(result):
-                self._made[name] = result.clone()  # that call may be made again, in place
+        outputs = zip(*(operation.outputs for operation in alike), strict=True)
+        for names, result in zip(outputs, results, strict=False):
+            if any(names) and isinstance(result, torch.Tensor) and _is_small_integer(result):
+                kept = result.clone()  # that call may be made again, in place
+                self._made |= dict.fromkeys(filter(None, names), kept)
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
         """Return a tensor for each tensor that the operation reads, by name."""

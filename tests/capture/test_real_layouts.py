@@ -128,6 +128,20 @@ def test_batch_norm_keeps_the_layout_of_ones(shape: tuple[int, ...]) -> None:
         assert fake.stride() == real.stride(), order
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_what_is_cut_holds_its_memory(mode: str) -> None:
+    """A bag's numbers are made one longer: eight bytes above a budget that was eager's peak."""
+    table, rows, starts = torch.randn(9, 4), torch.tensor([3, 1, 4, 1, 5]), torch.tensor([0, 2])
+    kind = ["sum", "mean", "max"].index(mode)
+    real = torch.ops.aten._embedding_bag(table, rows, starts, False, kind)
+    with FakeTensorMode() as fakes, layouts_of_kernels():
+        given = map(fakes.from_tensor, (table, rows, starts))
+        fake = torch.ops.aten._embedding_bag(*given, False, kind)
+    for one, two in zip(real, fake, strict=True):
+        assert one.shape == two.shape
+        assert one.untyped_storage().nbytes() == two.untyped_storage().nbytes()
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_strides_are_those_of_the_kernels(name: str) -> None:
     dims, function = FUNCTIONS[name]

@@ -145,7 +145,10 @@ def test_the_users_integers_are_used(build: Builder) -> None:
 
 
 def test_what_an_embedding_bag_takes_depends_on_where_its_bags_begin(build: Builder) -> None:
-    """Of empty bags, as zeros say, the gradient of a maximum has no rows to gather."""
+    """Of empty bags, as zeros say, the gradient of a maximum has no rows to gather.
+
+    Those of two embeddings are alike, and are made once.
+    """
     table = build.tensor("table", (50, 64))
     build.tensor("ids", (512, 40), "int64")
     flat = build.tensor("flat", (512 * 40,), "int64", storage="ids")
@@ -153,6 +156,8 @@ def test_what_an_embedding_bag_takes_depends_on_where_its_bags_begin(build: Buil
     build.tensor("e", (512, 64)), build.tensor("d_table", (50, 64))
     parts = [build.tensor(name, (512,), "int64") for name in ("bag", "size")]
     parts.append(build.tensor("rows", (512, 64), "int64"))
+    build.tensor("others", (512,), "int64")
+    build.operation("aten.arange.start_step", [0, 512 * 40, 40], ["others"])
     build.operation("aten.arange.start_step", [0, 512 * 40, 40], ["starts"])
     outputs = ["e", "bag", "size", "rows"]
     build.operation("aten._embedding_bag.default", [table, flat, starts, False, 2], outputs)

@@ -86,7 +86,7 @@ def test_positions_that_an_operation_has_made_are_used(target: str, found: list[
     reads = build.operation("aten.neg.default", [build.tensor("i", (3,), "int64")], ["y"])
     synthesizer = Synthesizer(build.graph(), {})
 
-    synthesizer.keep(makes, [torch.tensor([2, 0, 1])])
+    synthesizer.keep([makes], [torch.tensor([2, 0, 1])])
 
     assert synthesizer.inputs(reads)["i"].tolist() == found
     assert synthesizer.inputs(reads, Fill.ZEROS)["i"].tolist() == [0, 0, 0]
