@@ -51,10 +51,11 @@ _OF_GPU: _Kernels = {
     },
 }
 
-# Packets of operators whose kernels have a backward of their own on every device.
+# Packets of operators whose kernels have a backward of their own on every device, or are made of
+# others that eager's backward goes through (istft).
 _PACKETS = (
     *RESAMPLING,
-    *"hardshrink softshrink multi_margin_loss multilabel_margin_loss_forward".split(),
+    *"hardshrink softshrink multi_margin_loss multilabel_margin_loss_forward istft".split(),
 )
 
 

@@ -78,3 +78,14 @@ def test_one_channel_and_one_row_are_no_other_layout(gray: Pair) -> None:
     model(torch.stack(list(x[:, 0]))[:, None]).backward()
     model(x[:1]).backward()
     model(torch.cat((x, x), 1)[:1, :1]).backward()  # of one image strides of the first are none
+
+
+def test_a_sound_goes_back_to_its_spectrum_as_in_eager() -> None:
+    """Torch traces arithmetic of its own for it, whose gradients have other last bits."""
+    forward = """\
+    spectrum = torch.view_as_complex(x) * self.gain
+    sound = torch.istft(spectrum, 64, 16, window=torch.hann_window(64), length=512)
+    return self.head(self.body(sound.view(-1, 8))).sin()"""
+    init = "self.gain = nn.Parameter(torch.randn(33, 1))"
+    source = model_source(forward, init=init, inputs="(torch.randn(8, 33, 33, 2),)")
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
