@@ -49,8 +49,12 @@ def clean_path(path: str) -> str:
     """Turn Dynamo's `L['self'].h[0]` into `h.0`.
 
     Also where it is `._modules['h']` or, of a class with a `__getattr__`,
-    `.__dict__['_modules']['h']`; or `L['args'][0].h[0]`, where forward is decorated.
+    `.__dict__['_modules']['h']`; or `L['args'][0].h[0]`, where forward is decorated; or
+    `getattr(L['self'].h, '0')`, under `torch.func`.
     """
+    found = 1
+    while found:  # from the innermost on
+        path, found = re.subn(r"getattr\(([^()]*), '(\w+)'\)", r"\1.\2", path)
     path = re.sub(r"^L\['(?!self')\w+'\](\[0\])?", "", path)
     path = re.sub(r"(?:__dict__\[['\"])?_modules(?:['\"]\])?\[['\"](.*?)['\"]\]", r"\1", path)
     path = re.sub(r"\[['\"]?(.*?)['\"]?\]", r".\1", path.removeprefix("L['self']"))

@@ -69,6 +69,11 @@ _REASONS = (
         "forward raises TypeError: {0}",
     ),
     (
+        r"Found <class '(?:[\w.]+\.)?(\w*Cache)'> in output",
+        "forward returns a {0}, which generation needs and training does not: give use_cache=False "
+        "in example_inputs(), or set it in the model's config",
+    ),
+    (
         r"Found <class '(?:[\w.]+\.)?(\w+)'> in output",
         "forward returns a {0}, which holds tensors that torch cannot see: return a tuple, a dict "
         "or a dataclass",

@@ -48,8 +48,10 @@ _TAIL = """
 
 ## What no error tells
 
-- A hook of a parameter from which nothing leads to the outputs that the loss is made of is called
-  with None, where eager does not call it.
+- A hook of a parameter from which nothing leads to the outputs that the loss is made of, or of
+  another output, is called with None, where eager does not call it.
+- Hooks of parameters run in the order in which a block hands its gradients over, which may be
+  another than eager's within the block: those that draw (gradient noise) draw other numbers.
 - Units whose inputs the loss reads, too, where the planned step did not show it (a hook that
   collects them, an argument that returns them later): gradients are added up in another order than
   eager's, and differ in the last bits. So do those of DDP in three processes and more, by the order

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tracing import LINEAR, ONE_INPUT, line_of, names, operation, source, traced
 
-from remat_gen.capture.fx.metadata import plain_name
+from remat_gen.capture.fx.metadata import clean_path, plain_name
 from remat_gen.capture.lower.naming import Namer, identifier
 from remat_gen.ir.graph import Phase, Ref
 
@@ -209,3 +209,17 @@ def test_what_torch_makes_of_attention_is_called_after_its_parameters(tmp_path: 
     assert "in_proj_copy" in found
     assert {"d_in_proj_copy", "d_in_proj_copy_select_backward", "d_in_proj"} <= {*found}
     assert max(map(len, found)) <= 40
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "L['self'].h[0].up",
+        "L['self']._modules['h']['0'].up",
+        "L['args'][0].h[0].up",
+        "getattr(getattr(L['self'].h, '0'), 'up')",
+    ],
+)
+def test_modules_by_whatever_dynamo_calls_them(told: str) -> None:
+    """Under `torch.func` it asks for them: the path was no path, and its end no number."""
+    assert clean_path(told) == "h.0.up"

@@ -483,6 +483,14 @@ def test_an_unknown_reason_is_quoted_short() -> None:
     assert explain(RuntimeError("")).startswith("the model cannot be traced: ")
 
 
+def test_a_cache_that_is_returned_is_switched_off() -> None:
+    """A decoder of transformers is called without use_cache first."""
+    message = explain(
+        RuntimeError("Found <class 'transformers.cache_utils.DynamicCache'> in output")
+    )
+    assert "returns a DynamicCache" in message and "give use_cache=False" in message
+
+
 def test_the_place_is_that_of_the_error_that_gave_the_reason(tmp_path: Path) -> None:
     """Dynamo refuses to set requires_grad; the number is what must be told."""
     forward = "x.requires_grad = True\ny = self.lin(x)\nn = int(y.sum())\nreturn y.sum() * n"
