@@ -25,6 +25,7 @@ AUTO = "auto"
 _RUNS = 3  # with the model's weights, then with others
 _ENOUGH = 0.1  # of what the model's modules keep for backward, by all units
 _TRIED = 3  # patterns, for a word on whether units would do
+_ROUNDS = 2  # of such: what is in refused layers may do
 
 
 def trace_found_units(
@@ -75,19 +76,26 @@ def _refused(kinds: Kinds, choice: Choice, examples: Examples) -> Iterator[Trace
 def units_that_would_do(loaded: Loaded) -> str:
     """Say which units can be planned where the whole model cannot; "" where none was found.
 
-    Only the patterns that are worth most are tried.
+    Only the patterns that are worth most are tried, then those of what is in them.
     """
     try:
         choice, kinds = Choice(loaded.model, watch(loaded)), Kinds(loaded, static=True)
-        for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
-            examples = record_calls(loaded, tuple(paths), static=True)
-            try:
-                kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
-            except TraceError:
-                continue
-            return f"{pattern}, {100 * choice.share(paths):.0f}% of what modules keep for backward"
+        tried = (_planned_alone(loaded, choice, kinds) for _ in range(_ROUNDS))
+        return next(filter(None, tried), "")
     except RematError:
-        pass
+        return ""
+
+
+def _planned_alone(loaded: Loaded, choice: Choice, kinds: Kinds) -> str:
+    """Say which of the patterns can be planned, "" where none can; the choice knows of those."""
+    for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
+        examples = record_calls(loaded, tuple(paths), static=True)
+        try:
+            kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
+        except TraceError:
+            choice.refused.update(paths)
+            continue
+        return f"{pattern}, {100 * choice.share(paths):.0f}% of what modules keep for backward"
     return ""
 
 
