@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
 
 T = TypeVar("T")
+_TORCH = str(Path(torch.__file__).parent)
 _EXPORTING = "is_exporting"
 QUESTIONS: tuple[tuple[ModuleType, str], ...] = (
     (torch.compiler, "is_compiling"),
@@ -35,7 +37,10 @@ QUESTIONS: tuple[tuple[ModuleType, str], ...] = (
 
 @dataclass(slots=True)
 class Asked:
-    """Whether the user's own code has asked, whether a library has, and anybody for an export."""
+    """Whether the user's own code has asked, whether a library has.
+
+    `for_export` where one but torch itself wants to know whether it is exported.
+    """
 
     by_user: bool = False
     by_library: bool = False
@@ -54,11 +59,12 @@ def watched_questions() -> Iterator[Asked]:
 
 def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
     def noted() -> bool:
-        if is_library_file(sys._getframe(1).f_code.co_filename):
+        file = sys._getframe(1).f_code.co_filename
+        if is_library_file(file):
             asked.by_library = True
         else:
             asked.by_user = True
-        asked.for_export |= question.__name__ == _EXPORTING
+        asked.for_export |= question.__name__ == _EXPORTING and not file.startswith(_TORCH)
         return question()
 
     return noted
