@@ -56,8 +56,8 @@ def trace_found_units(
     why = "; layers have to be nn.Modules that the model calls"
     if choice.varying:
         why = f"; {choice.varying[0]} is called with other sizes or values from call to call"
-    if last:
-        why = f": {last}"
+    if last:  # but for what to name instead
+        why = f": {str(last).removeprefix('--units: ').partition('; ')[0]}"
     raise UsageError(
         f"--units auto: no submodule that keeps much for backward can be planned{why}"
     ) from last
