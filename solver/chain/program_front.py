@@ -21,14 +21,13 @@ from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.chain_moves import Moves
 from remat_gen.solver.chain.chain_plan import to_runs
 from remat_gen.solver.chain.recurrence import ChainTable
-from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest, started_from
+from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest
+from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import MeasuredProgram, started
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
 from remat_gen.solver.improve.work_limits import Work, work_for
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Progress, silent
-from remat_gen.solver.law.units import in_units
+from remat_gen.solver.law.search_types import Effort, Progress, evenly, silent
 
 SLOTS = 500  # at least, for the peak with nothing re-run
 SLOTS_PER_BLOCK = 20
@@ -41,11 +40,10 @@ STEPS = 250  # programs read from one table
 
 @dataclass(slots=True)
 class Front:
-    """Programs in order of their peak; bytes are in units of `unit` bytes."""
+    """Programs in order of their peak."""
 
     problem: Problem
     arrays: ProblemArrays
-    unit: int
     chain: Chain
     eager: MeasuredProgram
     candidates: list[MeasuredProgram]
@@ -54,11 +52,11 @@ class Front:
     ladder: BudgetGrid | None = None
 
     def known(self, budget: int) -> MeasuredProgram | None:
-        """Return the quickest program that fits `budget` units as it was found, or None."""
+        """Return the quickest program that fits `budget` as it was found, or None."""
         return quickest(self.candidates, budget)
 
     def best(self, budget: int, progress: Progress = silent) -> MeasuredProgram | None:
-        """Return the quickest program whose peak fits `budget` units, improved; or None."""
+        """Return the quickest program whose peak fits `budget`, improved; or None."""
         return self.ladder.best(budget, progress) if self.ladder else self.known(budget)
 
     def smallest(self) -> MeasuredProgram:
@@ -77,14 +75,13 @@ def build_front(
 
     `progress` hears "solve block" before each of z3's answers, "chain", "program" and "improve".
     """
-    problem, unit = in_units(problem)
     chain, arrays = partition(problem), arrays_of(problem)
-    eager = started_from(arrays, keep_all(problem, chain))
-    front = Front(problem, arrays, unit, chain, eager, [], 0, 0)
+    eager = started(arrays, keep_all(problem, chain)).candidate()
+    front = Front(problem, arrays, chain, eager, [], 0, 0)
     if strategy != "per-layer":
         front.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
-        front.candidates.append(started_from(arrays, per_layer(problem, chain)))
+        front.candidates.append(started(arrays, per_layer(problem, chain)).candidate())
     if rotor is not None:
         front.candidates += rotor.candidates
     elif strategy in ("rotor", "rockmate"):
@@ -101,9 +98,8 @@ def build_front(
 
 def _climb(front: Front, work: Work) -> None:
     """Add programs of ever lower peak, and set up the improvement of all."""
-    least = front.smallest()
-    trial = started(front.arrays, least)
-    more = lowered(least, trial, front.eager.time_us, IN_SEGMENTS)
+    least = started(front.arrays, front.smallest().program)
+    more = lowered(least, front.eager.time_us, IN_SEGMENTS)
     front.candidates = pareto(front.candidates + more)
     front.ladder = BudgetGrid(front.arrays, front.eager, front.candidates, work, IN_SEGMENTS)
 
@@ -163,18 +159,11 @@ def _programs(
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
     slot = max(1, front.eager.peak_bytes // slots)
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
-    plans = [table.plan(point) for point in _thinned(table.count())]
+    plans = [table.plan(point) for point in evenly(range(table.count()), STEPS)]
     programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
     found = []
     for number, runs in enumerate(programs, 1):
         progress("program", number, len(programs))
         program = in_segments(front.problem, front.chain, runs)
-        found.append(started_from(front.arrays, program))
+        found.append(started(front.arrays, program).candidate())
     return found
-
-
-def _thinned(count: int) -> list[int]:
-    """Return at most STEPS of the points, evenly, the first and the last among them."""
-    if count <= STEPS:
-        return list(range(count))
-    return [k * (count - 1) // (STEPS - 1) for k in range(STEPS)]

@@ -8,7 +8,7 @@ from remat_gen.solver.chain.program_front import Front, build_front
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.budget_grid import BudgetGrid, bare_ladder
-from remat_gen.solver.improve.retain_more import MeasuredProgram
+from remat_gen.solver.improve.memory_measure import MeasuredProgram
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
 
@@ -48,9 +48,8 @@ class FrontEntrant:
         self, budget_units: int
     ) -> tuple[MeasuredProgram | None, MeasuredProgram | None]:
         """Return the quickest program that fits as it was found, and the quickest improved."""
-        budget = budget_units // self.front.unit
         programs = self.ladder if self._orders_freely() else self.front
-        return programs.known(budget), programs.best(budget, self.progress)
+        return programs.known(budget_units), programs.best(budget_units, self.progress)
 
     @cached_property
     def ladder(self) -> BudgetGrid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TypeAlias
 
@@ -22,31 +21,19 @@ Entrant: TypeAlias = Auto | FrontEntrant | SearchEntrant
 """A strategy on one subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Published:
-    """A strategy's search, imported when it is asked for: scipy's solvers load slowly."""
-
-    path: str
-    staged: bool = True
-    quick: bool = True
-
-    def search(self) -> SearchFunction:
-        """Return its search."""
-        module, _, name = self.path.rpartition(".")
-        found: SearchFunction = getattr(import_module(f"remat_gen.solver.published.{module}"), name)
-        return found
-
-
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
 PUBLISHED = {
-    "checkmate": _Published("checkmate.search", staged=False, quick=False),
-    "checkmate-lp": _Published("checkmate_lp.search", staged=False, quick=False),
-    "ogc": _Published("ogc.search"),
-    "chen-sqrt": _Published("chen.sqrt_search"),
-    "chen-greedy": _Published("chen.greedy_search"),
-    "griewank": _Published("griewank.search"),
+    "checkmate": "checkmate.search",
+    "checkmate-lp": "checkmate_lp.search",
+    "ogc": "ogc.search",
+    "chen-sqrt": "chen.sqrt_search",
+    "chen-greedy": "chen.greedy_search",
+    "griewank": "griewank.search",
 }
+"""Their searches, imported when they are asked for: scipy's solvers load slowly."""
+BY_PROGRAMS = ("checkmate", "checkmate-lp")
+"""Those of them that search the whole graph, by integer or linear programs."""
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 SHORT_SEARCH = 10_000
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
@@ -105,5 +92,8 @@ def _searched_long(subject: Subject, effort: Effort) -> int:
 
 
 def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:
-    found = PUBLISHED[name]
-    return SearchEntrant(subject, name, found.search(), effort, found.staged, found.quick)
+    module, _, function = PUBLISHED[name].rpartition(".")
+    search: SearchFunction = getattr(
+        import_module(f"remat_gen.solver.published.{module}"), function
+    )
+    return SearchEntrant(subject, name, search, effort, staged=name not in BY_PROGRAMS)

@@ -9,10 +9,10 @@ from random import Random
 
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.add_reruns import PriceRule
+from remat_gen.solver.improve.memory_measure import started
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import Trial, retain_more, trial_of
+from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
-from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.sums import added
 
@@ -28,7 +28,7 @@ class Repairs:
     def fitted(self, program: Program, budget_units: int, limit_us: float = inf) -> Program | None:
         """Return a program that fits, improved; None if no re-runs do within `limit_us`."""
         window = self._window(budget_units, 0)
-        fitting = window.fit(self._trial(program), limit_us, PriceRule())
+        fitting = window.fit(started(self._arrays, program), limit_us, PriceRule())
         if fitting is None:
             return None
         fitting = retain_more(fitting, budget_units)
@@ -37,14 +37,11 @@ class Repairs:
     def improved(self, program: Program, budget_units: int, trials: int, seed: int) -> Program:
         """Return the best that so many trials make of a program that fits."""
         window = self._window(budget_units, seed)
-        return window.improved(self._trial(program), trials).candidate().program
+        return window.improved(started(self._arrays, program), trials).candidate().program
 
     def _window(self, budget_units: int, seed: int) -> Window:
         moving = ANYWHERE if self.subject.chain is None else IN_SEGMENTS
         return Window(budget_units, self._once_us, self._once_us, Random(seed), moving)
-
-    def _trial(self, program: Program) -> Trial:
-        return trial_of(timeline_of(self._arrays, program).pruned())
 
     @cached_property
     def _arrays(self) -> ProblemArrays:

@@ -15,14 +15,16 @@ QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to 
 
 @dataclass(frozen=True, slots=True)
 class SearchEntrant:
-    """A search with a name. `staged` ones need a forward and a backward half of a bare graph."""
+    """A search with a name.
+
+    `staged` ones need a forward and a backward half of a bare graph; they are quick.
+    """
 
     subject: Subject
     name: str
     search: SearchFunction
     effort: Effort
     staged: bool
-    quick: bool = True
 
     def enter(self, contest: Contest) -> None:
         """Offer every better schedule as it is found."""
@@ -35,12 +37,12 @@ class SearchEntrant:
 
     def smallest(self) -> Program:
         """Return the program of least peak that bisection finds, from the plain one."""
-        exact = self.quick and len(self.subject.problem.operations) <= QUICK_OPERATIONS
+        exact = self.staged and len(self.subject.problem.operations) <= QUICK_OPERATIONS
         return Bisection(self.subject, self._attempt, exact).least(self.subject.plain())
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""
-        effort = Effort.QUICK if self.quick else self.effort
+        effort = Effort.QUICK if self.staged else self.effort
         runs = self._found(budget_units, effort, None).runs
         return None if runs is None else self.subject.program(runs)
 

@@ -14,9 +14,8 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.improve.memory_measure import MemoryExcess
+from remat_gen.solver.improve.memory_measure import MemoryExcess, Trial
 from remat_gen.solver.improve.problem_arrays import READ, ProblemArrays
-from remat_gen.solver.improve.retain_more import Trial
 from remat_gen.solver.improve.run_timeline import Timeline
 from remat_gen.solver.law.sums import added
 

@@ -13,15 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
+from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
-from remat_gen.solver.improve.retain_more import (
-    MeasuredProgram,
-    retain_more,
-    started,
-    trial_of,
-)
+from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
-from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.improve.work_limits import Work, bare_work
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
@@ -71,7 +66,7 @@ class BudgetGrid:
         if not starts:
             return None
         floor_us = self._floor_us(rung)
-        trials = [retain_more(started(self.arrays, start), budget) for start in starts]
+        trials = [retain_more(started(self.arrays, start.program), budget) for start in starts]
         trial = min(
             (t for t in trials if t.time_us >= floor_us), key=lambda t: t.time_us, default=None
         )
@@ -93,16 +88,12 @@ def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -
     It starts from `programs`, the first of which is the plain one, and from lowering its peak.
     """
     arrays = arrays_of(problem)
-    first, *others = [started_from(arrays, program) for program in programs]
-    low = [first, *lowered(first, started(arrays, first), first.time_us, ANYWHERE)]
-    candidates = pareto([*low, *others])
+    first, *others = [started(arrays, program) for program in programs]
+    low = lowered(first, first.time_us, ANYWHERE)
+    plain = first.candidate()
+    candidates = pareto([plain, *low, *(other.candidate() for other in others)])
     work = bare_work(len(problem.operations), effort)
-    return BudgetGrid(arrays, first, candidates, work, ANYWHERE)
-
-
-def started_from(arrays: ProblemArrays, program: Program) -> MeasuredProgram:
-    """Measure a program without the re-runs that nobody reads."""
-    return trial_of(timeline_of(arrays, program).pruned()).candidate()
+    return BudgetGrid(arrays, plain, candidates, work, ANYWHERE)
 
 
 def by_time(c: MeasuredProgram) -> tuple[float, int, int]:

@@ -11,19 +11,56 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat_gen.solver.improve.problem_arrays import Ints, arrays_of
+from remat_gen.solver.improve.problem_arrays import Ints, ProblemArrays
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
-from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.pins import honoured
 from remat_gen.solver.law.program import Program
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryMeasure:
-    """Bytes inside each run, their maximum, and the summed time."""
+class MeasuredProgram:
+    """A program with its figures."""
 
     peak_bytes: int
     time_us: float
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A timeline with the bytes inside each run and their maximum, while it is being improved."""
+
+    timeline: Timeline
     inside: Ints
+    peak_bytes: int
+
+    @property
+    def time_us(self) -> float:
+        """Return the time of all runs."""
+        return self.timeline.time_us
+
+    def candidate(self) -> MeasuredProgram:
+        """Return the program with its figures."""
+        return MeasuredProgram(self.peak_bytes, self.time_us, self.timeline.program())
+
+
+def started(arrays: ProblemArrays, program: Program) -> Trial:
+    """Measure a program without the re-runs that nobody reads."""
+    return trial_of(timeline_of(arrays, program).pruned())
+
+
+def trial_of(timeline: Timeline) -> Trial:
+    """Measure a timeline, with the re-runs that recomputed values need."""
+    if timeline.breaks_pins():
+        arrays = timeline.arrays
+        timeline = timeline_of(arrays, honoured(arrays.problem, timeline.program()))
+    return measured(timeline)
+
+
+def measured(timeline: Timeline) -> Trial:
+    """Measure a legal program by its timeline; nothing is checked."""
+    inside = _inside(timeline)
+    return Trial(timeline, inside, int(inside.max(initial=0)))
 
 
 class MemoryExcess:
@@ -33,9 +70,9 @@ class MemoryExcess:
     every layer and no single step can lower the highest of them.
     """
 
-    def __init__(self, figures: MemoryMeasure, budget: int) -> None:
+    def __init__(self, trial: Trial, budget: int) -> None:
         """Sum up."""
-        over = np.maximum(figures.inside - budget, 0)
+        over = np.maximum(trial.inside - budget, 0)
         self.sums = np.concatenate(([0], np.cumsum(over)))
         self.counts = np.concatenate(([0], np.cumsum(over > 0)))
         self.total = int(self.sums[-1])
@@ -48,22 +85,11 @@ class MemoryExcess:
         return min(over, whole)
 
 
-def over_budget(figures: MemoryMeasure, budget: int) -> int:
+def over_budget(trial: Trial, budget: int) -> int:
     """Return the area over a budget; 0 where nothing is."""
-    if figures.peak_bytes <= budget:
+    if trial.peak_bytes <= budget:
         return 0
-    return int(np.maximum(figures.inside - budget, 0).sum())
-
-
-def measure(problem: Problem, program: Program) -> MemoryMeasure:
-    """Measure a legal program; nothing is checked."""
-    return measured(timeline_of(arrays_of(problem), program))
-
-
-def measured(timeline: Timeline) -> MemoryMeasure:
-    """Measure a legal program by its timeline."""
-    inside = _inside(timeline)
-    return MemoryMeasure(int(inside.max(initial=0)), timeline.time_us, inside)
+    return int(np.maximum(trial.inside - budget, 0).sum())
 
 
 def _inside(timeline: Timeline) -> Ints:

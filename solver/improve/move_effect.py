@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from remat_gen.solver.improve.memory_measure import Trial
 from remat_gen.solver.improve.problem_arrays import MADE, READ, Ints
-from remat_gen.solver.improve.retain_more import Trial
 from remat_gen.solver.law.problem import Operation
 
 
@@ -22,7 +22,7 @@ class MoveEffect:
         timeline = trial.timeline
         arrays, values = timeline.arrays, timeline.values
         self.timeline, self.arrays, self.budget = timeline, arrays, budget
-        self.inside = trial.figures.inside
+        self.inside = trial.inside
         self.area = np.concatenate(([0], np.maximum(self.inside - budget, 0).cumsum()))
         nbytes, free = arrays.nbytes[values], arrays.free[values]
         self.stays_only = not (arrays.any_recompute or (~timeline.newest & ~free).any())

@@ -9,6 +9,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from remat_gen.solver.law.pins import made_again
 from remat_gen.solver.law.problem import Held, Operation, Problem
 
 Ints = npt.NDArray[np.int64]
@@ -55,13 +56,15 @@ class ProblemArrays:
 
 
 def arrays_of(problem: Problem) -> ProblemArrays:
-    """Return a problem's arrays."""
+    """Return a problem's arrays: backward operations run again in bare graphs only."""
     operations, values = problem.operations, problem.values
     read = {v for operation in operations for v in operation.inputs}
     held = [value.held for value in values]
     given = [v for v in problem.given if held[v] is not Held.FREE or v in read]
     counts = [len(o.inputs) + len(o.outputs) for o in operations]
-    producers, may_go = problem.producers(), _may_go(problem)
+    producers = problem.producers()
+    again = made_again(problem, operations[: problem.forward_count] or operations)
+    may_go = [v in again for v in range(len(values))]
     appears = np.zeros(len(values), dtype=np.bool_)
     appears[given] = True
     return ProblemArrays(
@@ -93,20 +96,6 @@ def arrays_of(problem: Problem) -> ProblemArrays:
 def _touches(operation: Operation) -> Iterator[int]:
     yield from ((v << PLACE_BITS) + READ for v in operation.inputs)
     yield from ((v << PLACE_BITS) + MADE for v in operation.outputs)
-
-
-def _may_go(problem: Problem) -> list[bool]:
-    """Tell for each value whether it can be freed and made again.
-
-    Backward operations run again in bare graphs only, which have no others.
-    """
-    forward = problem.forward_count
-    again = problem.operations[:forward] if forward else problem.operations
-    flags = [False] * len(problem.values)
-    for operation in again:
-        for v in operation.outputs:
-            flags[v] = operation.rerunnable and problem.values[v].held is Held.FREE
-    return flags
 
 
 def _free_bytes(problem: Problem, chosen: tuple[int, ...]) -> int:

@@ -16,8 +16,14 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
-from remat_gen.solver.improve.memory_measure import MemoryExcess, over_budget
-from remat_gen.solver.improve.retain_more import MeasuredProgram, Trial, retain_more, trial_of
+from remat_gen.solver.improve.memory_measure import (
+    MeasuredProgram,
+    MemoryExcess,
+    Trial,
+    over_budget,
+    trial_of,
+)
+from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.run_order import reordered
 from remat_gen.solver.improve.run_timeline import Timeline
 
@@ -77,14 +83,14 @@ class Window:
     def fit(self, trial: Trial, limit_us: float, taste: PriceRule) -> Trial | None:
         """Add re-runs until a program fits; None if it would take `limit_us` or nothing helps."""
         trial = reordered(trial, self.budget, self.moving.first)
-        excess = MemoryExcess(trial.figures, self.budget)
+        excess = MemoryExcess(trial, self.budget)
         for _ in range(ADDED):
             if not excess.total or trial.time_us >= limit_us:
                 break
             added = self._added(trial, excess, limit_us - trial.time_us, taste)
             if added is None:
                 return None
-            trial, excess = added, MemoryExcess(added.figures, self.budget)
+            trial, excess = added, MemoryExcess(added, self.budget)
         return trial if not excess.total and trial.time_us < limit_us else None
 
     def _tried(self, current: Trial) -> Trial | None:
@@ -104,7 +110,7 @@ class Window:
         for choice in choices:
             added = trial_of(_with_additions(trial.timeline, choice).pruned())
             added = reordered(added, self.budget, self.moving.after)
-            if over_budget(added.figures, self.budget) < excess.total:
+            if over_budget(added, self.budget) < excess.total:
                 return added
         return None
 
@@ -115,12 +121,10 @@ def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
     return timeline
 
 
-def lowered(
-    start: MeasuredProgram, trial: Trial, plain_us: float, moving: Moving = STILL
-) -> list[MeasuredProgram]:
+def lowered(trial: Trial, plain_us: float, moving: Moving) -> list[MeasuredProgram]:
     """Return programs of ever lower peak, from adding re-runs to one of a low peak."""
     found: list[MeasuredProgram] = []
-    peak = start.peak_bytes
+    peak = trial.peak_bytes
     step = max(1, peak // STEP_DOWN)
     while step and len(found) < LOWERED:
         window = Window(peak - step, plain_us, plain_us, Random(0), moving)

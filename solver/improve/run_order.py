@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from remat_gen.solver.improve.memory_measure import over_budget
+from remat_gen.solver.improve.memory_measure import Trial, over_budget, trial_of
 from remat_gen.solver.improve.move_effect import MoveEffect
 from remat_gen.solver.improve.problem_arrays import MADE, Ints
-from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.run_timeline import Timeline
 
 TRIED = 24  # moves measured per step, those of the most bytes
@@ -25,16 +24,16 @@ STEPS = 200
 
 def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
     """Return the program after moves that take the most off what is over the budget."""
-    over = over_budget(trial.figures, budget)
+    over = over_budget(trial, budget)
     for _ in range(steps):
         if not over:
             break
         best, effect = None, MoveEffect(trial, budget)
-        for y, z in _moves(trial.timeline, int(trial.figures.inside.argmax())):
+        for y, z in _moves(trial.timeline, int(trial.inside.argmax())):
             if effect.knows(y):
                 area = effect.over(y, z)
             else:
-                area = over_budget(trial_of(trial.timeline.moved(y, z)).figures, budget)
+                area = over_budget(trial_of(trial.timeline.moved(y, z)), budget)
             if area < over:
                 best, over = (y, z), area
         if best is None:

@@ -9,10 +9,10 @@ are *honoured*, its operation runs again before the first read in backward, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
-from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.problem import Held, Operation, Problem
 from remat_gen.solver.law.program import Program
 
 
@@ -47,10 +47,15 @@ def unpinned(problem: Problem) -> Problem:
 
 
 def recomputable(problem: Problem) -> frozenset[int]:
-    """Return the values of forward that a second run gives back and that nobody else holds."""
+    """Return the values of forward that can be made again."""
+    return made_again(problem, problem.operations[: problem.forward_count])
+
+
+def made_again(problem: Problem, operations: Iterable[Operation]) -> frozenset[int]:
+    """Return what a second run of some operations gives back and nobody else holds."""
     return frozenset(
         v
-        for operation in problem.operations[: problem.forward_count]
+        for operation in operations
         if operation.rerunnable
         for v in operation.outputs
         if problem.values[v].held is Held.FREE

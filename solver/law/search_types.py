@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
@@ -80,3 +80,10 @@ class SearchFunction(Protocol):
     ) -> Found:
         """Search; `on_better` hears of every better schedule."""
         ...
+
+
+def evenly(numbers: Sequence[int], most: int) -> Sequence[int]:
+    """Return at most so many of the numbers, evenly, the first and the last among them."""
+    if len(numbers) <= most:
+        return numbers
+    return [numbers[k * (len(numbers) - 1) // (most - 1)] for k in range(most)]

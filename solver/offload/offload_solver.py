@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak
+from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak, highest_peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import program_of
-from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
 from remat_gen.solver.solve import InfeasibleError, Solution, Status
@@ -124,12 +124,8 @@ class OffloadSolver:
         )
 
     def _peak(self, trip: Trip) -> Peak:
-        highest = Peak(trip.replay.peak_bytes, trip.replay.peak_at)
-        for other in self.elsewhere:
-            figures = replay(self._travelling(other.problem), trip.schedule)
-            if figures.peak_bytes > highest.nbytes:
-                highest = Peak(figures.peak_bytes, figures.peak_at, other.where)
-        return highest
+        there = [replace(e, problem=self._travelling(e.problem)) for e in self.elsewhere]
+        return highest_peak(trip.replay, trip.schedule, there)
 
     def _travelling(self, problem: Problem) -> Problem:
         """Return the problem at other sizes, with the same values that may travel."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.law.search_types import Effort, evenly
 from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
 from remat_gen.solver.published.division import Dag
 from remat_gen.solver.published.local_forwards import droppable_values, searching
@@ -37,7 +37,7 @@ def checkpoint_choices(problem: Problem, count: int) -> list[frozenset[int]]:
     """Return the values that are not retained, for at most `count` limits on a segment."""
     graph = _graph_of(problem)
     root = division_tree(graph.dag, graph.weights)
-    tried = _thinned(limits(root), count)
+    tried = evenly(limits(root), count)
     found = dict.fromkeys(cheapest(root, graph.weights, limit).checkpoints for limit in tried)
     return [graph.dropped(checkpoints) for checkpoints in found]
 
@@ -88,10 +88,3 @@ def _weights(problem: Problem, outputs: list[tuple[int, ...]]) -> Weights:
     stored = [nbytes(list(made)) for made in outputs]
     held = [nbytes([v for v in made if v in read]) for made in outputs]
     return Weights(stored, held)
-
-
-def _thinned(values: list[int], count: int) -> list[int]:
-    """Return at most `count` of the values, evenly, the first and the last among them."""
-    if len(values) <= count:
-        return values
-    return [values[k * (len(values) - 1) // (count - 1)] for k in range(count)]

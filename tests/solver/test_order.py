@@ -13,10 +13,9 @@ from solver_problems import gpt_like, problems
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
 from remat_gen.solver.improve.budget_grid import bare_ladder
-from remat_gen.solver.improve.memory_measure import measured, over_budget
+from remat_gen.solver.improve.memory_measure import Trial, measured, over_budget, trial_of
 from remat_gen.solver.improve.move_effect import MoveEffect
 from remat_gen.solver.improve.problem_arrays import arrays_of
-from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.ruin_and_recreate import Window
 from remat_gen.solver.improve.run_order import reordered, spans
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
@@ -75,7 +74,7 @@ def test_the_effect_of_a_move_is_what_is_measured(problem: Problem, bare: bool, 
         for z in {int(low[y]), int(high[y]), random.randint(int(low[y]), int(high[y]))} - {y}:
             if effect.knows(y):
                 moved = trial_of(trial.timeline.moved(y, z))
-                assert effect.over(y, z) == over_budget(moved.figures, budget)
+                assert effect.over(y, z) == over_budget(moved, budget)
 
 
 def with_reruns(problem: Problem, random: Random) -> Program:

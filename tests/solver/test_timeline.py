@@ -9,7 +9,7 @@ from test_liveness import programs
 
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
-from remat_gen.solver.improve.memory_measure import measure, measured
+from remat_gen.solver.improve.memory_measure import measured
 from remat_gen.solver.improve.problem_arrays import MADE, READ, arrays_of
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune
@@ -47,7 +47,8 @@ def test_without_a_rerun_goes_what_only_served_it(
     expected = _left_out(problem, timeline.program(), position)
     assert less.program() == expected
     figures = measured(less)
-    assert figures.inside.tolist() == measure(problem, expected).inside.tolist()
+    whole = measured(timeline_of(arrays_of(problem), expected))
+    assert figures.inside.tolist() == whole.inside.tolist()
 
 
 @given(programs(), st.data())
