@@ -146,7 +146,7 @@ class Recorder(Reached):
         code, calls = frame.f_code, frame.f_back
         found = [frame.f_globals.get(code.co_name)]
         if code.co_varnames[:1] == ("self",):
-            found.append(member_of(type(frame.f_locals["self"]), code.co_name))
+            found.append(member_of(type(frame.f_locals.get("self")), code.co_name))
         if calls is not None:
             found += (calls.f_locals.get(name) for name in calls.f_code.co_freevars)
         for cache in found:
