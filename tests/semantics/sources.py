@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
+from pathlib import Path
+
+import pytest
 
 _TEMPLATE = '''
 """A small model."""
@@ -69,3 +73,12 @@ def model_source(
         arguments=arguments,
         inputs=inputs,
     )
+
+
+def install_library(name: str, text: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let a file be imported as what is installed is."""
+    installed = folder / "site-packages"
+    installed.mkdir()
+    (installed / f"{name}.py").write_text(text, encoding="utf-8")
+    patch.syspath_prepend(str(installed))
+    patch.delitem(sys.modules, name, raising=False)

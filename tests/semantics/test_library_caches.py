@@ -6,13 +6,12 @@ RT-DETR's anchors and tables of positions are kept so.
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from pairs import make_pair_of
-from sources import model_source
+from sources import install_library, model_source
 from steps import assert_right
 
 LIBRARY = """\
@@ -62,11 +61,7 @@ return self.head(x.sin() * {0}).square().mean()"""
 def test_a_later_run_makes_its_own(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "caching_library.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "caching_library", raising=False)
+    install_library("caching_library", LIBRARY, tmp_path, monkeypatch)
     pair = make_pair_of(model_source(FORWARD.format(call)), "1GB", "per-layer")
     assert_right(pair)
     library = importlib.import_module("caching_library")

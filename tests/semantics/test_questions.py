@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from pairs import Pair, make_pair_of
-from sources import model_source
+from sources import install_library, model_source
 from steps import assert_right
 
 QUESTIONS = (
@@ -87,11 +87,7 @@ def test_what_a_library_does_for_an_export_alone_is_not_planned(
 def _assert_right_with_the_library(
     forward: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    (folder / "asking_library.py").write_text(LIBRARY)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.delitem(sys.modules, "asking_library", raising=False)
+    install_library("asking_library", LIBRARY, tmp_path, monkeypatch)
     assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
 
 
