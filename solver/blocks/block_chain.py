@@ -8,8 +8,9 @@ again while backward needs them (*pinned*), and those that only leave the step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from remat_gen.solver.law.problem import Held, Problem
 
@@ -124,9 +125,10 @@ def _assign_backward(
     An operation's own place is the largest block k whose frontier and own values hold all that it
     reads. One that stands before operations that need values of higher blocks waits for none of
     them: it runs with them, and what it reads is carried there. One that reads nothing of forward
-    follows its predecessor. What a later operation *could* run with (a rotary table that all
-    blocks share) holds nobody back: only what it cannot do without does. The last gradients, of
-    parameters that meet the step's inputs (an embedding's), go with block 0.
+    follows its predecessor, or goes with what comes next where fewer bytes are handed on then. What
+    a later operation *could* run with (a rotary table that all blocks share) holds nobody back:
+    only what it cannot do without does. The last gradients, of parameters that meet the step's
+    inputs (an embedding's), go with block 0.
     """
     start = problem.forward_count
     reads = [[v for v in o.inputs if v in made] for o in problem.operations[start:]]
@@ -134,18 +136,47 @@ def _assign_backward(
     needed = [-1] * (len(reads) + 1)  # the highest block that this operation or a later one needs
     for t in range(len(reads) - 1, -1, -1):
         needed[t] = max(newest[t], needed[t + 1])
-    backward: list[list[int]] = [[] for _ in range(n)]
     current = n - 1
     last = _last_gradients(problem, reads)
+    places: list[int] = []
     for t, read in enumerate(reads):
         if t == last:
             current = 0
         if read:
             current = min(current, max(_own_place(read, made, used), needed[t + 1]))
-        backward[current].append(start + t)
+        places.append(current)
         for v in read:
             used[v] = max(used[v], current)
+    _hand_on_least(places, [bool(read) for read in reads[:last]], _handed_on(problem))
+    backward: list[list[int]] = [[] for _ in range(n)]
+    for t, place in enumerate(places):
+        backward[place].append(start + t)
     return backward
+
+
+def _hand_on_least(places: list[int], reads: Sequence[bool], handed_on: Sequence[int]) -> None:
+    """Let what reads nothing of forward go with what comes next, as far as that hands on less."""
+    begin = 0  # of a row of such operations
+    for t, reads_forward in enumerate(reads):
+        if reads_forward:
+            if 0 < begin < t and places[t] < places[t - 1]:
+                cut = min(range(begin, t + 1), key=lambda c: (handed_on[c], -c))
+                places[cut:t] = [places[t]] * (t - cut)
+            begin = t + 1
+
+
+def _handed_on(problem: Problem) -> list[int]:
+    """Return the bytes of gradients that are there before each backward operation."""
+    start = problem.forward_count
+    backward = problem.operations[start:]
+    last = {v: t for t, operation in enumerate(backward) for v in operation.inputs}
+    change = [0] * (len(backward) + 1)
+    for t, operation in enumerate(backward):
+        for v in operation.outputs:
+            if v in last and problem.values[v].held is not Held.SEGMENT:
+                change[t + 1] += problem.values[v].nbytes
+                change[last[v] + 1] -= problem.values[v].nbytes
+    return list(accumulate(change))
 
 
 def _last_gradients(problem: Problem, reads: list[list[int]]) -> int:
