@@ -32,6 +32,12 @@ def source_of(node: torch.fx.Node, model_file: str) -> Source:
     return Source("", 0, "")
 
 
+def where(node: torch.fx.Node, model_file: str) -> str:
+    """Say in an error where forward does it: `model.py:12`, or "forward" where no line is known."""
+    source = source_of(node, model_file)
+    return f"{source.file}:{source.line}" if source.file else "forward"
+
+
 def module_path(node: torch.fx.Node) -> str:
     """Return the path of the module that the operation (or the one it differentiates) ran in."""
     told: str = node.meta.get(MODULE) or next(reversed(module_paths(node)), "")

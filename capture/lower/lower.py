@@ -72,7 +72,7 @@ def lower(
     """
     prefix = "" if strict else "model."
     tidied(joint, attributes, prefix)
-    ends = Ends(joint, call, prefix)
+    ends = Ends(joint, call, prefix, model_file)
     table = TensorTable(sizes)
     return _Lowering(joint, ends, returned, model_file, looks, calls, table=table).run()
 

@@ -22,6 +22,7 @@ from torch._functorch._aot_autograd.descriptors import (
     ViewBaseAOTInput,
 )
 
+from remat_gen.capture.fx.metadata import where
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.lower.constants import AttributeInput
 from remat_gen.ir.errors import TraceError
@@ -39,6 +40,7 @@ class Ends:
     joint: torch.fx.Graph
     call: Call
     prefix: str
+    model_file: str
 
     def output_of(self, tangent: torch.fx.Node) -> int | None:
         """Return the number of the output whose gradient an input is, None for other inputs.
@@ -50,10 +52,11 @@ class Ends:
         if not isinstance(descriptor, TangentAOTInput):
             return None
         if isinstance(descriptor.output, InputMutationAOTOutput):
-            _, path = self._place(descriptor.output.mutated_input)
+            _, path = place = self._place(descriptor.output.mutated_input)
+            line = next(where(end, self.model_file) for at, end in self.mutations() if at == place)
             raise TraceError(
-                f"forward writes into {path}, which requires a gradient: do it outside of forward, "
-                "after the optimizer's step, or make it a buffer"
+                f"{line}: forward writes into {path}, which requires a gradient: do it outside of "
+                "forward, after the optimizer's step, or make it a buffer"
             )
         if not isinstance(descriptor.output, PlainAOTOutput):
             raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")

@@ -30,8 +30,8 @@ def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
     for node in nodes:
         if node.target is torch.ops.higher_order.with_effects:
             raise TraceError(
-                f"{_where(node, model_file)}: {node.args[1]} does more than compute (it checks or "
-                "prints), which a plan would lose: use a form that does not, as "
+                f"{metadata.where(node, model_file)}: {node.args[1]} does more than compute (it "
+                "checks or prints), which a plan would lose: use a form that does not, as "
                 "torch.linalg.inv_ex, solve_ex and cholesky_ex are"
             )
 
@@ -61,8 +61,8 @@ def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
     """
     if any(t.layout is not torch.strided for t in tensors_of(node)):
         raise TraceError(
-            f"{_where(node, model_file)}: {node.target} makes a sparse tensor, which cannot be "
-            "planned: use dense ones (sparse=False)"
+            f"{metadata.where(node, model_file)}: {node.target} makes a sparse tensor, which "
+            "cannot be planned: use dense ones (sparse=False)"
         )
 
 
@@ -74,8 +74,8 @@ def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
     """
     if any(free_unbacked_symbols(t) for t in tensors_of(node)):
         raise TraceError(
-            f"{_where(node, model_file)}: the shape that {node.target} returns cannot be followed "
-            "to other lengths: leave what it depends on out of --dynamic"
+            f"{metadata.where(node, model_file)}: the shape that {node.target} returns cannot "
+            "be followed to other lengths: leave what it depends on out of --dynamic"
         )
 
 
@@ -89,7 +89,7 @@ def where_sizes_are_read(node: torch.fx.Node, model_file: str) -> Iterator[None]
     try:
         yield
     except UnwrittenSizeError as error:
-        raise TraceError(f"{_where(node, model_file)}: {error}") from error
+        raise TraceError(f"{metadata.where(node, model_file)}: {error}") from error
 
 
 def _lacks_memory(tensor: torch.Tensor) -> bool:
@@ -109,7 +109,7 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
             to be written out.
     """
     user = next(iter(node.users), node)
-    where = _where(user, model_file)
+    where = metadata.where(user, model_file)
     value = getattr(joint.owning_module, str(node.target), None)
     if isinstance(value, torch.Generator):
         raise TraceError(f"{where}: {OWN_GENERATOR}")
@@ -137,8 +137,3 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
             "buffer"
         )
     return value
-
-
-def _where(node: torch.fx.Node, model_file: str) -> str:
-    source = metadata.source_of(node, model_file)
-    return f"{source.file}:{source.line}" if source.file else "forward"
