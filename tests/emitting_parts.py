@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,3 +51,27 @@ def target_of(loaded: Loaded, output: Path) -> Target:
         command=f"remat-gen {loaded.path.name} --budget 60% -o {output.name}",
         device="cpu",
     )
+
+
+def blocks_run(text: str) -> list[tuple[str, ...]]:
+    """Return the classes of the blocks that a planned forward runs, each with its places.
+
+    Loops are written out; a named argument stands as `name=…`, what is computed as source.
+    """
+    found: list[tuple[str, ...]] = []
+
+    def visit(node: ast.AST, names: dict[str, int]) -> None:
+        if isinstance(node, ast.For) and "step.run(" in ast.unparse(node):
+            for i in eval(ast.unparse(node.iter)):
+                for inner in node.body:
+                    visit(inner, {**names, ast.unparse(node.target): i})
+            return
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("step.run"):
+            kind, *places = (ast.unparse(argument) for argument in node.args)
+            given = (f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords)
+            found.append((kind, *(str(eval(place, dict(names))) for place in places), *given))
+        for child in ast.iter_child_nodes(node):
+            visit(child, names)
+
+    visit(ast.parse(textwrap.dedent(text)), {})
+    return found

@@ -13,6 +13,7 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import Writer
+from remat_gen.codegen.expressions.counted_lines import looped
 from remat_gen.codegen.expressions.expressions import Expressions, quoted
 from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
@@ -105,9 +106,10 @@ class ForwardWriter:
         if type(value) is tuple and len(value) > 1:
             result = result[1:-1]
         typed = _typed(list(outputs.values()), result, frame.returns)
+        names = {*frame.taken, *outputs.values()}
         return ProgramLines(
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
-            calls=tuple(self._calls(frame.step, typed)),
+            calls=tuple(looped([*self._calls(frame.step, typed)], free("i", names))),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
             result=result,
             imports=writer.imports,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from emitting_parts import CPU as CPU
+from emitting_parts import blocks_run as blocks_run
 from emitting_parts import measured_workspace as measured_workspace
 from emitting_parts import target_of
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import re
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from emitting_parts import CPU, equal_times
+from emitting_parts import CPU, blocks_run, equal_times
 
 import remat_gen
 from remat_gen.capture.load.load import Loaded, load
@@ -65,7 +64,7 @@ class Rungs:
         """Return the block classes that a program runs by its text."""
         _, _, after = self.generated.text.partition(f"        def {function}(")
         body, _, _ = after.partition("            return ")
-        return re.findall(r"step\.run\(\s*(\w+)", body)
+        return [name for name, *_ in blocks_run(f"if True:\n{body.partition(chr(10))[2]}")]
 
 
 @functools.cache
