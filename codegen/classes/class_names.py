@@ -31,7 +31,10 @@ def name_classes(
 ) -> dict[BlockClass, str]:
     """Return a class name for each: `LayerMlp`; of others that begin alike: `LayerMlpLast`, …"""
     in_order = sorted(classes, key=lambda c: c.body.block)
-    namer = _ClassNamer(model, layers, taken, _layers_of(in_order, layers))
+    ran = {o.module for c in in_order for body in c.bodies for o in body.operations}
+    namer = _ClassNamer(
+        model, layers, taken, set(map(layers.of, ran)), set(map(without_turns, ran))
+    )
     bases, parts = dict[BlockClass, str](), dict[str, str]()
     for block_class in in_order:
         base, own = namer.bases(block_class)
@@ -51,6 +54,7 @@ class _ClassNamer:
     layers: Layers
     taken: Collection[str]
     used: Collection[str]  # layers that some class stands for
+    ran: Collection[str]  # modules that have operations in some class
 
     def bases(self, block_class: BlockClass) -> tuple[str, str]:
         """Name a block by its layer's class and the part it runs: `Layer`, `LayerMlp`.
@@ -59,7 +63,10 @@ class _ClassNamer:
         """
         operations = block_class.body.operations
         modules = dict(self.model.named_modules(remove_duplicate=False))
-        paths = [path for o in operations if (path := without_turns(o.module)) in modules]
+        paths = {path for o in operations if (path := without_turns(o.module)) in modules}
+        for path in modules:  # what an attention multiplies with `out_proj.weight`, say, by itself
+            if path not in self.ran and path.rpartition(".")[0] in paths - {""}:
+                paths.add(path)
         layer = without_turns(layer_of_class(block_class, self.layers))
         layer = layer if layer in modules else ""  # not where it is in a plain list
         owner = modules[layer]
@@ -77,7 +84,8 @@ class _ClassNamer:
         layer = self.layers.of(first[0].module) if first else ""
         if not alone and len(bodies) == 1 and self._at_edge(block_class.body, 0):
             yield f"{base}First"
-        yield f"{base}Block" if base in self.taken else base
+        kind = "Layer" if base.endswith("Block") else "Block"
+        yield f"{base}{kind}" if base in self.taken else base
         edges = [any(self._at_edge(body, edge) for body in bodies) for edge in (0, -1)]
         if edges == [False, True]:
             yield f"{base}Last"
@@ -99,11 +107,6 @@ class _ClassNamer:
         lists = dict(self.model.named_modules(remove_duplicate=False))
         path = without_turns(path)
         return path in lists and [number] == list(lists[path]._modules)[place:][:1]
-
-
-def _layers_of(classes: Iterable[BlockClass], layers: Layers) -> set[str]:
-    bodies = itertools.chain.from_iterable(block_class.bodies for block_class in classes)
-    return {layers.of(o.module) for body in bodies for o in body.operations}
 
 
 def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> tuple[str, str]:
