@@ -79,7 +79,7 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
     def line(s: Statement) -> object:
         text = without_numbers(fill(s.text, canonical))
         frees = tuple(canonical(mark) for mark, _ in s.frees)
-        return text, s.verb if s.text else "", s.source, fill(s.again, canonical), frees
+        return text, s.does, s.source, fill(s.again, canonical), frees
 
     def of(function: Function) -> object:
         lines = tuple(map(line, function.statements))

@@ -117,12 +117,9 @@ class Writer:
 
     def retained(self) -> list[str]:
         """Return the names of what the class keeps until backward, the largest first."""
-        marks = [
-            mark
-            for s in self.block_class.body.forward.statements
-            if s.retained
-            for mark in _targets(s)
-        ]
+        forwards = (body.forward.statements for body in self.block_class.bodies)
+        rows = (row for row in zip(*forwards, strict=True) if any(s.retained for s in row))
+        marks = [mark for first, *_ in rows for mark in _targets(first)]
         kept = sorted(
             (m.name for m in marks if m.kind == "kept"),
             key=lambda name: -self.graph.storages[name].nbytes,

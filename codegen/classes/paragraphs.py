@@ -77,6 +77,8 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     verb = max(s.verb for s in alike)  # "" where this body frees it in another place
     said = f"  # {verb}" if verb else ""
     said += f" {sizes(nbytes)}" if nbytes else ""
+    if statement.text and 0 < len(nbytes) < len(alike):  # in the others it is freed in forward
+        said += f" in {len(nbytes)} of {len(alike)}"
     if not statement.frees:
         text = spell(statement.text)
         return [(without_assignment(text) if statement.over else text) + said]

@@ -121,8 +121,7 @@ def _aligned(graph: Graph, ours: list[_Line], theirs: list[_Line]) -> Iterator[_
 
 def _shape(statement: Statement, block: int) -> object:
     text = _canonical(without_numbers(without_views(statement.text)), block)
-    verb = statement.verb if statement.text else ""
-    return text, verb, statement.source, _canonical(statement.again, block)
+    return text, statement.does, statement.source, _canonical(statement.again, block)
 
 
 def _canonical(text: str, block: int) -> str:

@@ -158,7 +158,8 @@ class BodyWriter:
 
     def _release_held(self, segment: int) -> None:
         """Let go of gradients that were kept for a later block, after their last use."""
-        for v in (*self.problem.given, *self.now.lifetimes.waits):
+        waited = (v for v, last in self.now.lifetimes.waits.items() if last == segment)
+        for v in (*self.problem.given, *waited):
             lifetime = self.now.lifetime(v)
             if lifetime.crosses and lifetime.end_segment == segment:
                 self._free(v)

@@ -50,6 +50,11 @@ class Statement:
         return "re-run" if self.again else found
 
     @property
+    def does(self) -> str:
+        """Return the verb, but for what becomes of results: that the code of others says."""
+        return "" if self.verb in ("retain", "free") else self.verb
+
+    @property
     def nbytes(self) -> int:
         """Return the bytes that stand behind the line."""
         moved = self.sent or self.fetched or self.handed

@@ -155,25 +155,34 @@ def _assign_backward(
 
 
 def _hand_on_least(places: list[int], reads: Sequence[bool], handed_on: Sequence[int]) -> None:
-    """Let what reads nothing of forward go with what comes next, as far as that hands on less."""
-    begin = 0  # of a row of such operations
-    for t, reads_forward in enumerate(reads):
-        if reads_forward:
-            if 0 < begin < t and places[t] < places[t - 1]:
-                cut = min(range(begin, t + 1), key=lambda c: (handed_on[c], -c))
-                places[cut:t] = [places[t]] * (t - cut)
-            begin = t + 1
+    """Let what reads nothing of forward go with what comes next, as far as that hands on less.
+
+    Less than the next block hands on in its turn is no gain: layers that are alike stay so.
+    """
+    then = 0  # what the next block hands on
+    for t in range(len(reads) - 1, 0, -1):
+        if places[t] < places[t - 1]:
+            begin = t  # of the row of such operations that ends here
+            while begin > 0 and not reads[begin - 1]:
+                begin -= 1
+            cuts = range(begin, t + 1) if begin else (t,)
+            cut = min(cuts, key=lambda c: (max(handed_on[c], then), -c))
+            places[cut:t] = [places[t]] * (t - cut)
+            then = handed_on[cut]
 
 
 def _handed_on(problem: Problem) -> list[int]:
-    """Return the bytes of gradients that are there before each backward operation."""
+    """Return the bytes of gradients that are there before each backward operation.
+
+    A parameter's gradient is one of them as long as an operation to come reads its parameter.
+    """
     start = problem.forward_count
     backward = problem.operations[start:]
-    last = {v: t for t, operation in enumerate(backward) for v in operation.inputs}
+    last = {v: t for t, o in enumerate(backward) for v in (*o.inputs, *o.keeps)}
     change = [0] * (len(backward) + 1)
     for t, operation in enumerate(backward):
         for v in operation.outputs:
-            if v in last and problem.values[v].held is not Held.SEGMENT:
+            if last.get(v, t) > t:
                 change[t + 1] += problem.values[v].nbytes
                 change[last[v] + 1] -= problem.values[v].nbytes
     return list(accumulate(change))

@@ -32,7 +32,7 @@ def reruns(plan: Plan, layer: str) -> list[str]:
 
 def test_one_more_layer_leaves_the_others_as_they_are(folder: Path, remat: Remat) -> None:
     """From modelled costs, which do not depend on the machine."""
-    module, asked = folder / "small_remat.py", (*ASKED, "--target", "h200")
+    module, asked = folder / "small_remat.py", ("small.py", "--budget", "65%", "--target", "h200")
     assert remat(*asked).code == 0
     before = plan_of(module)
     edit(module, "range(2)", "range(3)")
@@ -99,7 +99,7 @@ def test_the_plan_of_another_model_is_ignored(existing: Path, remat: Remat) -> N
 
 
 def test_another_name_leaves_the_schedule_as_it_is(folder: Path, remat: Remat) -> None:
-    module, asked = folder / "small_remat.py", (*ASKED, "--target", "h200")
+    module, asked = folder / "small_remat.py", ("small.py", "--budget", "65%", "--target", "h200")
     assert remat(*asked).code == 0
     edit(module, "range(2)", "range(3)")
     assert remat(*asked).code == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from emitting import HEAD, assert_bitwise, at_share, emit
+from emitting import HEAD, assert_bitwise, at_share, blocks_run, emit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +63,7 @@ def test_layers_of_other_rates_are_one_class(tmp_path: Path, share: float | None
     choose = () if share is None else (at_share("per-layer", share),)
     emitted = emit(tmp_path, text_of(rates), *choose)
     assert_bitwise(emitted)
-    called = re.findall(r"\.run\(\s*(\w+)", emitted.text)
+    called = [name for name, *_ in blocks_run(emitted.text)]
     assert len(set(called[1:6])) == 1, "but for the first, which hands on less"
     handed_on = re.findall(r"probability=(0\.\d+)\)", emitted.text)
     assert handed_on == [repr(1 - rate) for rate in rates[1:]], "its own alone"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from emitting import HEAD, assert_bitwise, at_share, emit
+from emitting import HEAD, assert_bitwise, at_share, blocks_run, emit
 
 from remat_gen.codegen.expressions.prose import camel
 from remat_gen.ir.byte_text import sizes
@@ -53,7 +53,7 @@ def example_inputs():
 def test_blocks_of_two_widths_are_one_class(tmp_path: Path) -> None:
     emitted = emit(tmp_path, HEAD + STAGES)
     assert_bitwise(emitted)
-    called = re.findall(r"\.run\(\s*(\w+)", emitted.text)
+    called = [name for name, *_ in blocks_run(emitted.text)]
     assert len(called) == 7  # six blocks, the stem with the first of them, and the mean
     assert called[1:3] == called[4:6], "what is behind the first block of each stage"
     assert re.search(r"self\.conv = [^#]*  # retain 32 to 64 KiB\n", emitted.text)

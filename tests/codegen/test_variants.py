@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from emitting import HEAD, Emitted, assert_bitwise, at_share, emit
+from emitting import HEAD, Emitted, assert_bitwise, at_share, blocks_run, emit
 from random_schedules import random_schedule
 
 from remat_gen.codegen.classes.arrange import group
@@ -77,7 +77,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
 
 
 def test_all_that_read_one_memory_are_one_class(decoder: Emitted) -> None:
-    layers = re.findall(r"step\.run\((\w+), \"layers", decoder.text)
+    layers = [name for name, *at in blocks_run(decoder.text) if at and at[0].startswith("layers")]
     assert len(set(layers[1:])) == 1, "the first layer ends with the encoder's gradient"
     # the last layer begins the memory's gradient, the others add to it
     begins, adds = decoder.text.split("if self.at in (2, 3, 4):")[1:]

@@ -11,7 +11,7 @@ from sources import model_source
 @pytest.fixture(scope="session")
 def deep() -> Pair:
     """Return a model whose blocks run operations of other blocks again."""
-    pair = make_pair("deep", "22%", "rotor")
+    pair = make_pair("deep", "21%", "rotor")
     assert pair.reruns_across
     return pair
 
