@@ -287,3 +287,10 @@ def verify(graph: Graph) -> Graph:
         if tensor.storage not in graph.storages:
             raise GraphError(f"{tensor.name} looks at an unknown storage {tensor.storage}")
     return graph
+
+
+def unplanned_outputs(graph: Graph) -> Iterator[str]:
+    """Yield the outputs that carry a gradient and get none: all but the loss, if there is one."""
+    for i, output in enumerate(graph.outputs, start=1):
+        if output.tensor and output.requires_grad and not output.tangent:
+            yield f"{graph.tensors[output.tensor].hint} (output {i})"

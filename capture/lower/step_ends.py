@@ -52,11 +52,13 @@ class Ends:
         if not isinstance(descriptor, TangentAOTInput):
             return None
         if isinstance(descriptor.output, InputMutationAOTOutput):
-            _, path = place = self._place(descriptor.output.mutated_input)
+            kind, path = place = self._place(descriptor.output.mutated_input)
             line = next(where(end, self.model_file) for at, end in self.mutations() if at == place)
             raise TraceError(
-                f"{line}: forward writes into {path}, which requires a gradient: do it outside of "
-                "forward, after the optimizer's step, or make it a buffer"
+                f"{line}: forward writes what has a gradient into {path}: write its detach()"
+                if kind is Kind.BUFFER
+                else f"{line}: forward writes into {path}, which requires a gradient: do it "
+                "outside of forward, after the optimizer's step, or make it a buffer"
             )
         if not isinstance(descriptor.output, PlainAOTOutput):
             raise TraceError(f"a gradient flows into {descriptor.output}, which is no output")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -32,11 +33,11 @@ from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import is_users
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.capture.refuse.side_effects import DrawError, KeptError
-from remat_gen.capture.refuse.untraceable import LARGEST_CONSTANT
 from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")
 _CONSTANT = 4096  # numbers: larger ones are no constants of a trace
+_WRITTEN = 32  # numbers of an attribute that are written out; of a larger one they are read there
 _LAYOUT = "shape dtype layout device.type requires_grad".split()  # of a tensor
 
 
@@ -108,7 +109,7 @@ class Reads:
 def _is_large(value: Any) -> bool:
     if not _is_constant(value) or value.requires_grad or value.layout is not torch.strided:
         return False
-    return bool(value.numel() > LARGEST_CONSTANT)
+    return bool(value.numel() > _WRITTEN)
 
 
 class _Unlike(TraceError):
@@ -275,12 +276,14 @@ def _refuse_kept(before: dict[str, State], after: dict[str, State]) -> None:
     kept = [path for path, state in after.items() if not state.fakes <= before[path].fakes]
     if kept:
         name = _name(max(kept, key=len))
-        raise KeptError(
-            f"forward keeps a tensor in {name}, which a planned forward would "
-            "not do: make it a buffer, or return it; where only the first step makes it, run the "
-            "model once in build_model(), under torch.no_grad()",
-            name,
+        instead = (
+            "let the parameter be None by default, and make its value in the function"
+            if re.search(r"\.__(kw)?defaults__\b", name)
+            else "make it a buffer, or return it; where only the first step makes it, run the "
+            "model once in build_model(), under torch.no_grad()"
         )
+        kept_there = f"forward keeps a tensor in {name}, which a planned forward would not do"
+        raise KeptError(f"{kept_there}: {instead}", name)
 
 
 def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
@@ -345,16 +348,22 @@ class _Operations(TorchDispatchMode):
         if self._expected is not None and not self.place:
             at = len(self.found) - 1
             if self._expected[at : at + 1] != self.found[at:]:
-                self.place = _users_line() or ", inside of a library"
-        constants = [self.constants[id(leaf)] for leaf in leaves if id(leaf) in self.constants]
-        if constants:
-            self._refuse_write(func, args)
+                line = _users_line()
+                self.place = f", first in {line}" if line else ", inside of a library"
+        constants = any(id(leaf) in self.constants for leaf in leaves)
+        shared = [*self._shared(func, args, kwargs)] if constants else []
+        for path in (path for path, is_write in shared if is_write):
+            where, _, _ = (_users_line() or "forward").partition(": ")
+            raise TraceError(
+                f"{where}: forward writes into {_name(path)}, a tensor that is no buffer, which a "
+                "planned forward would not do: register it as a buffer"
+            )
         result = func(*args, **kwargs)
         made = pytree.tree_leaves(result)
         name_places({(len(self.found), i): tensor for i, tensor in enumerate(made)})
-        if constants and any(returned.alias_info for returned in func._schema.returns):
+        for path, _ in shared:
             views = [t for t in made if isinstance(t, torch.Tensor)]
-            self.constants |= {id(view): (view, constants[0][1]) for view in views}
+            self.constants |= {id(view): (view, path) for view in views}
         return result
 
     def _said(self, leaf: Any, func: Any) -> object:
@@ -370,13 +379,16 @@ class _Operations(TorchDispatchMode):
         with _disable_current_modes():
             return words_of(leaf)
 
-    def _refuse_write(self, func: Any, args: tuple[Any, ...]) -> None:
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info and argument.alias_info.is_write and id(value) in self.constants:
-                raise TraceError(
-                    f"forward writes into {_name(self.constants[id(value)][1])}, a tensor that is "
-                    "no buffer, which a planned forward would not do: register it as a buffer"
-                )
+    def _shared(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the constants whose memory a result has, and whether the call writes into it."""
+        arguments = func._schema.arguments
+        given = dict(zip((a.name for a in arguments), args, strict=False)) | kwargs
+        for argument in (a for a in arguments if a.alias_info):
+            for leaf in pytree.tree_leaves(given.get(argument.name)):
+                if id(leaf) in self.constants:
+                    yield self.constants[id(leaf)][1], argument.alias_info.is_write
 
 
 def _is_torchs(func: Any, types: Collection[type]) -> bool:
@@ -385,11 +397,11 @@ def _is_torchs(func: Any, types: Collection[type]) -> bool:
 
 
 def _users_line() -> str:
-    """Return the innermost line of the user's on the stack."""
+    """Return the innermost line of the user's on the stack: `net.py:7: x += 1`, or ""."""
     frame: Any = sys._getframe(2)
     while frame and not is_users(frame):
         frame = frame.f_back
     if frame is None:
         return ""
     file, line = frame.f_code.co_filename, frame.f_lineno
-    return f", first in {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
+    return f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}"

@@ -18,10 +18,18 @@ _MACHINERY = ("torch", "remat_gen", "logging", "warnings")  # the last two: word
 @functools.cache
 def is_library_file(file: str) -> bool:
     """Tell whether a file is an installed library's, Python's, or none (`<string>`)."""
-    path = Path(file)
-    if file[:1] == "<" or not {"site-packages", "dist-packages"}.isdisjoint(path.parts):
+    if file[:1] == "<" or _is_installed(file):
         return file[:1] != "<" or not file.startswith("<ipython")
-    return any(path.is_relative_to(folder) for folder in _PYTHONS)
+    return is_pythons_file(file)
+
+
+def is_pythons_file(file: str) -> bool:
+    """Tell whether a file is of Python's own library."""
+    return not _is_installed(file) and any(map(Path(file).is_relative_to, _PYTHONS))
+
+
+def _is_installed(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def is_of_library(value: Any) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from remat_gen.capture.process.libraries import is_library_file, is_of_library
+from remat_gen.capture.process.libraries import is_library_file, is_of_library, is_pythons_file
 
 NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 """How files begin whose lines tell a user nothing: torch's, ours, and what is no file."""
@@ -60,7 +60,7 @@ class Place:
 def place_of(frames: Iterable[tuple[str, int]], inside: str = "") -> Place:
     """Return the place of a stack of files and lines, the innermost first; or `inside` of it."""
     for file, line in frames:
-        if file.startswith(NOBODYS):
+        if file.startswith(NOBODYS) or is_pythons_file(file):
             continue
         here = f"{Path(file).name}:{line}"
         if not is_library_file(file):

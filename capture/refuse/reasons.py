@@ -29,8 +29,26 @@ _REASONS = (
     ),
     (
         r"(aten\.(?:item|_local_scalar_dense|is_nonzero)\S*)",
-        "a tensor becomes a Python number (.item(), int(), bool()), so that what runs depends on "
-        "its value: keep it a tensor",
+        "a tensor becomes a Python number (.item(), int(), bool(), an index without dimensions), "
+        "so that what runs depends on its value: keep it a tensor",
+    ),
+    (
+        r"\b(?:not|got) (?:Compared|Selected)\b",
+        "a tensor's number (.item(), int()) is an argument, and it is another one in each step: "
+        "keep it a tensor; or give --fix for its input, if that is the same in each step",
+    ),
+    (
+        r"tensors used as indices must be long, int, byte or bool",
+        "an index of uint8 picks how many its values say: use torch.where with a mask, or a sum",
+    ),
+    (
+        r"graph_module already has attributes conflicting with root\._modules",
+        "a child of the model has the name of a method of nn.Module (parameters, children, …): "
+        "rename it",
+    ),
+    (
+        r"Unsupported Tensor\.resize_\(\) call|Attempted to set the storage of a tensor",
+        "a tensor is resized: make it in its shape, as x.new_empty(shape) does",
     ),
     (
         r"^aten\._ctc_loss\S*$",

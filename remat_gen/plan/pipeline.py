@@ -49,8 +49,9 @@ class Generated:
     are the lines of conditions that went as in the example, `values` the buffers whose values
     decided, too, `kept` what forward keeps on the model and a planned step does not, `made` the
     buffers that its first run makes, `turned` what an evaluation leaves otherwise. `original`
-    says what is wrong with the original's own step, "" where nothing is. `waiting_bytes` are what a
-    step holds that waits for its backward. `pinned` has the values that were pinned, by pattern.
+    says what is wrong with the original's own step, "" where nothing is, `unplanned` the outputs
+    that no gradient may come into. `waiting_bytes` are what a step holds that waits for its
+    backward. `pinned` has the values that were pinned, by pattern.
     Where the existing plan's schedule was kept, `slower` is by what share of the time of the best
     that was found. `view` has what `remat-gen plot` draws.
     """
@@ -70,6 +71,7 @@ class Generated:
     made: tuple[str, ...]
     turned: tuple[str, ...]
     original: str
+    unplanned: tuple[str, ...]
     waiting_bytes: int
     pinned: Pinned
     slower: float | None
@@ -118,6 +120,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
 
     rungs = plan_rungs(measured, planned, stages)
     from remat_gen.capture.lower.value_checks import conditions_of
+    from remat_gen.ir.graph import unplanned_outputs
 
     with stages("emit"), loaded.importable():
         written = tuple(rung.written() for rung in rungs)
@@ -140,6 +143,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         made=traced.first.made if traced.first else (),
         turned=tuple(traced.turned),
         original=original.said,
+        unplanned=tuple(unplanned_outputs(traced.graph)),
         waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,
         slower=planned.solution.slower,

@@ -49,6 +49,11 @@ def summary_lines(generated: Generated) -> list[str]:
     lines += _left_out(generated)
     lines += _launches(plan)
     lines += _as_in_example(generated)
+    if generated.unplanned:
+        others = _listed(generated.unplanned)
+        lines.append(
+            f"backward    of the loss that is returned: no gradient may come into {others}"
+        )
     if generated.original:
         lines.append(f"original    {generated.original}")
     lines += _not_measured(plan)

@@ -33,14 +33,22 @@ class SmallerStep:
 
 
 def smaller_step(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Iterable[str]
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: Iterable[str],
+    planned: Iterable[range] = (),
 ) -> SmallerStep:
     """Return a step whose `dynamic` dimensions (`ids:0`) have about half of their length.
 
-    Odd lengths, which no kernel favours and no reshape assumes.
+    Odd lengths, which no kernel favours and no reshape assumes; none that is not `planned`.
     """
     call = describe_call(model, tuple(args), dict(kwargs))
-    lengths = asked_lengths(call, dynamic)
+    least = {lengths.stop - 1: lengths.start for lengths in planned}
+    lengths = tuple(
+        replace(length, minimum=least.get(length.maximum, length.minimum))
+        for length in asked_lengths(call, dynamic)
+    )
     return _step(call, lengths, {length.name: _fewer(length) for length in lengths})
 
 

@@ -66,6 +66,25 @@ AT_A_LINE = {
         "condition of uint8: make it one by .bool",
         "",
     ),
+    "index of bytes": (
+        "y = self.lin(x)\nreturn y[(x > 0).byte()].sum()",
+        "y[(x",
+        "use torch.where with a mask",
+        "",
+    ),
+    "number that is an argument": (
+        "y = self.lin(x)\nn = y.argmax().item()\nreturn y.sum() * torch.arange(n).sum()",
+        "torch.arange",
+        "keep it a tensor; or give --fix",
+        "",
+    ),
+    "resized": (
+        "w = self.lin.weight\nm = w.data.new().resize_((8, 1)).bernoulli_(0.9).expand_as(w)\n"
+        "return F.linear(x, m * w)",
+        ".resize_",
+        "x.new_empty(shape)",
+        "",
+    ),
     "raises": ('raise ValueError("my words")', "raise", "my words", ""),
     "shapes": ("return self.lin(x.t()).sum()", "x.t()", "reduction dim", ""),
     "cond": (
@@ -97,6 +116,15 @@ AT_A_LINE = {
 
 # What a reader of docs/limits.md is told of each case: what is not supported, and what to do.
 LINES_TOLD = {
+    "index of bytes": ("an index of `uint8`", "refused with your line; `torch.where`"),
+    "number that is an argument": (
+        "a number of `.item()` as an argument of an operation (`torch.arange(n)`)",
+        "refused with your line; keep it a tensor, or `--fix` its input",
+    ),
+    "resized": (
+        "`resize_` in `forward`",
+        "refused with your line; `new_empty` in its shape",
+    ),
     "condition": ("`torch.where` with a condition of `uint8`", "refused with your line; `.bool()`"),
     "coin": (
         "`if` on a random number (LayerDrop, stochastic depth by a coin)",
@@ -267,7 +295,22 @@ WITHOUT_A_LINE = {
     "tensor attribute that is written": (
         LINEAR + "\nself.ema = torch.zeros(8)",
         "self.ema.mul_(0.9).add_(x.detach().mean(0))\nreturn self.lin(x) + self.ema",
-        r"writes into self\.ema, a tensor that is no buffer",
+        r"^net\.py:\d+: forward writes into self\.ema, a tensor that is no buffer",
+    ),
+    "tensor attribute that is an out=": (
+        LINEAR + "\nself.ema = torch.zeros(8)",
+        "torch.add(self.ema, x.detach().mean(0), out=self.ema)\nreturn self.lin(x) + self.ema",
+        r"^net\.py:\d+: forward writes into self\.ema, a tensor that is no buffer",
+    ),
+    "buffer that gets a gradient": (
+        LINEAR + "\nself.register_buffer('seen', torch.zeros(8))",
+        "y = self.lin(x)\nself.seen[:] = y.mean(0)\nreturn y",
+        r"^net\.py:\d+: forward writes what has a gradient into seen: write its detach\(\)",
+    ),
+    "child that is called as a method": (
+        LINEAR + "\nself.children = nn.ModuleList([self.lin])",
+        "return self._modules['children'][0](x)",
+        "has the name of a method of nn.Module",
     ),
     "view of a tensor that is written": (
         LINEAR + "\nself.rows = [torch.zeros(2, 8)]",
@@ -339,6 +382,18 @@ TOLD = {
     "tensor attribute that is written": (
         "tensors that are no buffers and that `forward` writes into",
         "refused with its name; register it as a buffer",
+    ),
+    "tensor attribute that is an out=": (
+        "such tensors as an operation's `out=`",
+        "refused with your line; register it as a buffer",
+    ),
+    "buffer that gets a gradient": (
+        "values that have a gradient, written into a buffer",
+        "refused with your line; write their `detach()`",
+    ),
+    "child that is called as a method": (
+        "a child that is called as a method of `nn.Module` (`self.parameters`, a `ParameterList`)",
+        "refused; rename it",
     ),
     "view of a tensor that is written": (
         "rows of such a tensor, in a list or dict as well",

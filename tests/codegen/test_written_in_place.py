@@ -55,6 +55,14 @@ def test_what_is_drawn_behind_it(tmp_path: Path, statement: str) -> None:
     assert_bitwise(emit(tmp_path, HEAD + MODEL.format(statement=statement)))
 
 
+def test_what_a_plain_tensor_is_added_to_may_be_written_again(tmp_path: Path) -> None:
+    """Positional signals on self: forward reads them, and writes into what it makes."""
+    text = MODEL.format(statement="y += self.signal; y += self.signal; y.relu_()")
+    text = text.replace("(4, 4)\n\n", "(4, 4)\n        self.signal = torch.randn(4, 4)\n\n", 1)
+    assert "self.signal = " in text
+    assert_bitwise(emit(tmp_path, HEAD + text))
+
+
 def test_a_view_that_goes_by_the_layout(tmp_path: Path) -> None:
     """Of the trace's own tensor it would be impossible, or other numbers."""
     forward = "y.masked_fill_(x > 0, 0.0); y = y.transpose(0, 1).view(4, 16).view(4, 4, 4)"

@@ -129,7 +129,8 @@ def test_what_does_not_fit_is_told_in_shares_of_the_same(tmp_path: Path) -> None
     [
         (10**9, 1_010_000_000, EagerPeak(10**9, PeakSource.CONFIRMED)),
         (10**9, 1_011_111_111, EagerPeak(1_012_000_000, PeakSource.MEASURED)),
-        (1000, 66_000, EagerPeak(1000, PeakSource.CONFIRMED)),  # less than predictions promise
+        (1000, 5096, EagerPeak(1000, PeakSource.CONFIRMED)),
+        (30_000, 39_000, EagerPeak(39_000, PeakSource.MEASURED)),
     ],
 )
 def test_which_counts(replayed: int, measured: int, found: EagerPeak) -> None:

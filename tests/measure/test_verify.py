@@ -217,6 +217,7 @@ def test_the_smaller_step_is_of_an_odd_number_of_rows() -> None:
     assert step.name == "batch of 5" and torch.equal(step.args[0], x[:5])
     assert step.args[0].requires_grad and step.args[0].is_leaf
     assert smaller_step(model, (x[:2],), {}, ["x:0"]).name == "batch of 1"
+    assert smaller_step(model, (x,), {}, ["x:0"], [range(7, 9)]).name == "batch of 7"
     across = smaller_step(nn.Identity(), (torch.ones(8, 3).t(),), {}, ["input:1"]).args[0]
     assert across.shape == (3, 5) and across.stride() == (1, 3)
 

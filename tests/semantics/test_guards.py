@@ -295,7 +295,7 @@ def test_a_parameter_that_is_set_again_comes_last(deep: Pair) -> None:
 
 
 @pytest.mark.limit(
-    "tensors that are plain attributes and change from step to step, of up to 4,096 numbers, or "
+    "tensors that are plain attributes and change from step to step, of up to 32 numbers, or "
     "where Python reads their numbers",
     "an error; register a buffer",
 )
@@ -319,6 +319,18 @@ def test_a_tensor_that_was_traced_as_a_constant() -> None:
     planned.scale.mul_(2)  # the same object
     with pytest.raises(ValueError, match=told + COMMAND):
         planned(*args)
+
+
+def test_a_table_that_each_construction_draws_is_read() -> None:
+    source = model_source(
+        "return self.head(self.body(x) * self.table)", init="self.table = torch.randn(6, 8)"
+    )
+    pair = make_pair_of(source, "1GB", "per-layer")
+    table, left = torch.randn(6, 8), []
+    for model in pair.models():
+        vars(model)["table"] = table
+        left.append(run_steps(model, pair))
+    assert_same(*left)
 
 
 @pytest.mark.limit(
