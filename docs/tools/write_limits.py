@@ -108,10 +108,11 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.
-- A batch of 1, or one by which a length that follows from it is 1 (`x.chunk(2)` of two samples),
-  where a reshape in front of a product is a view and else a copy: autograd chooses by strides which
-  product its gradient is. With `--dynamic` a sequence that is padded and cut into pieces is copied
-  in front of a product where eager looks at it, at all lengths.
+- A batch of 1 (`verify` tries about half of the example's), or one by which a length that follows
+  from it is 1 (`x.chunk(2)` of two samples), where a reshape in front of a product is a view and
+  else a copy: autograd chooses by strides which product its gradient is. With `--dynamic` a
+  sequence that is padded and cut into pieces is copied in front of a product where eager looks at
+  it, at all lengths.
 - One tensor for three arguments that were apart in the example: its gradients are added in another
   order.
 - The gradient of `x.prod(dim)`, and that of a tensor as the value of `masked_fill`: eager's looks
