@@ -15,8 +15,8 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
+from remat_gen.solver.improve.memory_measure import Trial, trial_of
 from remat_gen.solver.improve.problem_arrays import arrays_of
-from remat_gen.solver.improve.retain_more import Trial, trial_of
 from remat_gen.solver.improve.ruin_and_recreate import Window
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule

@@ -4,11 +4,11 @@ Does it repeat itself? What it reads was told by runs on fake tensors
 (`capture/observe/repeats.py`); values show here. On the CPU every bit counts; on a GPU additions in
 any order are no news.
 
-What does it need? Where the measured peak agrees with the prediction to a percent (or 4 KiB), the
-prediction stays: so no plan depends on the last bytes, which kernels choose by the
-processor. Elsewhere the measured peak counts, to four digits upwards. It is in the plan, and
-planning again goes by that. Where nothing is measured, the step is followed on tensors without
-values; that counts where it is more than a percent from the replay.
+What does it need? Where the measured peak agrees with the prediction to a percent (or 4 KiB; 64
+where eager takes less), the prediction stays: so no plan depends on the last bytes, which kernels
+choose by the processor. Elsewhere the measured peak counts, to four digits upwards. It is in the
+plan, and planning again goes by that. Where nothing is measured, the step is followed on tensors
+without values; that counts where it is more than a percent from the replay.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _COPIES = 6  # of the state: the model's, its copy, gradients, and what two runs
 _DIGITS = 4  # of a measured peak
 _NEAR = 0.01  # the replay stays, by which a plan without re-runs is within 100 %
 _NEAR_BYTES = 4096
+_STATES_BYTES = 64 * 1024  # a plan has states of generators, for draws that it repeats; eager none
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,8 @@ def predicted_peak(replayed: int, exact: int | None) -> EagerPeak:
 
 def judged(replayed: int, measured: int) -> EagerPeak:
     """Return the one of both that counts."""
-    if abs(replayed - measured) <= max(_NEAR * measured, _NEAR_BYTES):
+    near = max(_NEAR * measured, _NEAR_BYTES if measured > replayed else _STATES_BYTES)
+    if abs(replayed - measured) <= near:
         return EagerPeak(replayed, PeakSource.CONFIRMED)
     return EagerPeak(_rounded(measured), PeakSource.MEASURED)
 

@@ -102,7 +102,7 @@ def texts(
 def test_few_lines_change(texts: tuple[str, str]) -> None:
     lines = changed(*texts)
     assert 0 < len(lines) <= ALLOWED, "\n".join(lines)
-    assert [line for line in lines if "h.4" in line]
+    assert [line for line in lines if re.search(r"h\.(0-)?4|range\(5\)", line)]
 
 
 def test_nothing_else_changes(texts: tuple[str, str]) -> None:
@@ -114,7 +114,7 @@ def test_nothing_else_changes(texts: tuple[str, str]) -> None:
 def test_other_layers_lines_stay(texts: tuple[str, str]) -> None:
     old, new = texts
     kept = [line for line in old.splitlines() if re.search(r'# h\.[0-3]\.|"h\.[0-3]"', line)]
-    assert kept
+    assert kept or ("range(4)" in old and "range(5)" in new), "in a loop"
     assert [line for line in kept if line not in new.splitlines()] == []
 
 

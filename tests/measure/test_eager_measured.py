@@ -131,6 +131,7 @@ def test_what_does_not_fit_is_told_in_shares_of_the_same(tmp_path: Path) -> None
         (10**9, 1_011_111_111, EagerPeak(1_012_000_000, PeakSource.MEASURED)),
         (1000, 5096, EagerPeak(1000, PeakSource.CONFIRMED)),
         (30_000, 39_000, EagerPeak(39_000, PeakSource.MEASURED)),
+        (39_000, 30_000, EagerPeak(39_000, PeakSource.CONFIRMED)),
     ],
 )
 def test_which_counts(replayed: int, measured: int, found: EagerPeak) -> None:
