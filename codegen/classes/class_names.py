@@ -65,7 +65,8 @@ class _ClassNamer:
         modules = dict(self.model.named_modules(remove_duplicate=False))
         paths = {path for o in operations if (path := without_turns(o.module)) in modules}
         for path in modules:  # what an attention multiplies with `out_proj.weight`, say, by itself
-            if path not in self.ran and path.rpartition(".")[0] in paths - {""}:
+            owner = path.rpartition(".")[0]
+            if owner and owner in paths and path not in self.ran:
                 paths.add(path)
         layer = without_turns(layer_of_class(block_class, self.layers))
         layer = layer if layer in modules else ""  # not where it is in a plain list

@@ -35,7 +35,7 @@ class Repeat:
         return len(self.rises)
 
 
-def line_of(text: str) -> Line:
+def _line_of(text: str) -> Line:
     """Take a line apart: its paths are in quotes, and the numbers are members of lists."""
     numbers = [int(n) for path in _PATH.findall(text) for n in NUMBER.findall(path)]
     return _PATH.sub(lambda path: NUMBER.sub("<number>", path[0]), text), tuple(numbers)
@@ -71,7 +71,7 @@ def _rises(a: Line, b: Line) -> tuple[int, ...] | None:
 
 def looped(calls: Sequence[str], variable: str) -> Iterator[str]:
     """Yield calls as lines of code, repeated ones in a loop over the members of a list."""
-    lines = [line_of(call) for call in calls]
+    lines = [_line_of(call) for call in calls]
     for repeat in repeats(lines):
         cycle = range(repeat.first, repeat.first + repeat.lines)
         if repeat.times == 1:

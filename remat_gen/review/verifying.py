@@ -97,9 +97,17 @@ def _as_computed(plan: Plan, original: Loaded) -> AsUsed:
 def _smaller_steps(plan: Plan, original: Loaded, planned: nn.Module) -> list[SmallerStep]:
     """Return the smaller steps that are run as well: of about half, the longest of each rung."""
     step = (original.model, original.args, original.kwargs)
-    lengths = vars(sys.modules[type(planned).__module__]).get("LENGTHS", {})
-    fewer = [smaller_step(*step, plan.dynamic, lengths.values())] if plan.dynamic else []
+    fewer = [smaller_step(*step, plan.dynamic, _planned_lengths(planned))] if plan.dynamic else []
     return [*fewer, *(longest_step(*step, plan.dynamic, rung) for rung in plan.rungs)]
+
+
+def _planned_lengths(planned: nn.Module) -> list[range]:
+    """Return the lengths that the planned class's file names, if it does.
+
+    A root of units is of another module, which may be gone, and the name may be the user's.
+    """
+    found = getattr(sys.modules.get(type(planned).__module__), "LENGTHS", {})
+    return [r for r in found.values() if isinstance(r, range)] if isinstance(found, dict) else []
 
 
 def _planned(existing: Existing, original: Loaded) -> nn.Module:

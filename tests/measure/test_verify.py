@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from remat_gen.review.verifying import _planned_lengths
 from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.report import Report
 from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
@@ -19,6 +20,7 @@ from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
 CPU = torch.device("cpu")
 WIDTH = 32
 ROWS = 16
+LENGTHS = {"7 <= batch <= 8": range(7, 9), "mine": 3}
 SMALLER = (SmallerStep("batch of 3", (torch.randn(3, WIDTH, requires_grad=True),), {}),)
 
 
@@ -218,6 +220,8 @@ def test_the_smaller_step_is_of_an_odd_number_of_rows() -> None:
     assert step.args[0].requires_grad and step.args[0].is_leaf
     assert smaller_step(model, (x[:2],), {}, ["x:0"]).name == "batch of 1"
     assert smaller_step(model, (x,), {}, ["x:0"], [range(7, 9)]).name == "batch of 7"
+    kinds = (type("Planned", (nn.Module,), {"__module__": name}) for name in (__name__, "is_gone"))
+    assert [_planned_lengths(kind()) for kind in kinds] == [[range(7, 9)], []]
     across = smaller_step(nn.Identity(), (torch.ones(8, 3).t(),), {}, ["input:1"]).args[0]
     assert across.shape == (3, 5) and across.stride() == (1, 3)
 
