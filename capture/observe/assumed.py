@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._dynamo.guards import TensorGuards
 
 from remat_gen.capture.refuse.refusals import PLAIN
 
 HOOKS = "_forward_pre_hooks _forward_hooks _backward_pre_hooks _backward_hooks".split()
-LAYOUT = operator.attrgetter("shape", "dtype", "is_cpu", "requires_grad")
 NOT_SET = type("NotSet", (), {"__repr__": lambda _: "not set"})()
 
 
@@ -179,6 +179,9 @@ class Watch:
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]
+        sizes, strides = ([[*of(t)] for t in self.tensors] for of in (Tensor.size, Tensor.stride))
+        guards: Any = TensorGuards  # by which torch.compile tells whether a layout is another
+        self.layouts = guards(*self.tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
         owners = dict(model.named_modules(remove_duplicate=False)) | {"": self.model, ":": file}
         asked = {path: ["__class__", *held] for path in owners} | {":": ["__class__", "__dict__"]}
         for path in paths:
@@ -199,11 +202,10 @@ class Watch:
         """Return the objects that are there now, and in words what may change within one."""
         asked = chain.from_iterable([get(owner) for get, owner in self.asked])
         held, names = map(dict.values, self.filled), chain.from_iterable(self.filled)
-        layouts, strides = map(LAYOUT, self.tensors), map(Tensor.stride, self.tensors)
         found = [fetch(self.model, path, self.file) for path, _ in self.paths]
         kept = (value for value, (_, same) in zip(found, self.paths, strict=True) if same)
         forwards = map(operator.attrgetter("forward"), self.modules)
-        said = [*names, *forwards, *layouts, *strides, *map(describe, found)]
+        said = [*names, *forwards, *map(describe, found)]
         return [*asked, *chain.from_iterable(held), *kept], said
 
     def is_current(self) -> bool:
@@ -213,7 +215,8 @@ class Watch:
         except AttributeError:  # one is gone
             return False
         same = len(objects) == len(self.objects) and all(map(operator.is_, objects, self.objects))
-        return same and words == self.words and not any(self.empty)
+        same = same and words == self.words and not any(self.empty)
+        return same and self.layouts.check(*self.tensors)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Let a copy of the model have seen nothing."""

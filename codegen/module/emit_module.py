@@ -332,6 +332,7 @@ def imports_of(text: str, forwards: Sequence[ForwardText]) -> tuple[str, ...]:
     if "F." in text:
         lines.append("import torch.nn.functional as F")
     lines += ["from torch import Tensor", "from torch import nn"]
+    lines.append("from torch._C._dynamo.guards import TensorGuards")
     lines += ["from collections.abc import Callable"] if "Callable[" in text else []
     lines += ["from typing import ParamSpec, TypeVar"] if "@compiled" in text else []
     if "draw_mask(" in text:
