@@ -369,9 +369,9 @@ class _Lowering:
     def _output(self, end: End, index: int) -> ir.Output:
         if not isinstance(end, torch.fx.Node):
             return ir.Output(None, self.table.argument(end), None, False)
-        tangent, requires_grad = self.tangents.get(index), self.returned[index].requires_grad
-        read_on = self.returned[index].read_on
-        return ir.Output(self.table.name(behind(end)), None, tangent, requires_grad, read_on)
+        tangent = self.tangents.get(index)
+        leaf, tensor = self.returned[index], self.table.name(behind(end))
+        return ir.Output(tensor, None, tangent, leaf.requires_grad, leaf.read_on, leaf.kept)
 
 
 def _is_tensor_input(node: torch.fx.Node) -> bool:

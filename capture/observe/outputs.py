@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
-from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.held import attributes_of, kept_as_it_is
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
@@ -37,7 +38,7 @@ class Leaf:
     `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
     gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
     tensor; `given` is the buffer that it is itself, or which of the arguments. `read_on` tells
-    whether other leaves are made of it.
+    whether other leaves are made of it, `kept` whether it is left on the model and not returned.
     """
 
     requires_grad: bool
@@ -46,6 +47,7 @@ class Leaf:
     same_as: int | None
     given: str | int | None = None
     read_on: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Returned:
     `seeded` tells whether it used the random seed; `saving` what it does itself about what autograd
     saves; `positions` what transformers asked of them; `asked` who asks if
     it is compiled; `masks` what nn.Transformer asked of its masks. Of a part of a model the rest
-    goes on with the leaves that are `taken`.
+    goes on with the leaves that are `taken`. What it has `kept` on the model, by path, are results
+    of the step as well: their leaves are the last.
     """
 
     value: Any
@@ -68,13 +71,19 @@ class Returned:
     asked: Asked = field(default_factory=Asked)
     masks: Masks = field(default_factory=Masks)
     taken: frozenset[int] | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """Return the leaves of what it returned, and what it has kept."""
+        return [*pytree.tree_leaves(self.value), *self.kept.values()]
 
     @property
     def differentiated(self) -> frozenset[int]:
         """Return the leaves that the planned backward takes a gradient for.
 
         That is the loss alone, where exactly one output is a scalar that requires grad; of a part
-        of a model what is taken.
+        of a model what is taken. What is kept is no output.
         """
         able = [
             i
@@ -83,7 +92,7 @@ class Returned:
         ]
         if self.taken is not None:
             return self.taken.intersection(able) or frozenset(able)
-        losses = [i for i in able if self.leaves[i].scalar]
+        losses = [i for i in able if self.leaves[i].scalar and not self.leaves[i].kept]
         return frozenset(losses if len(losses) == 1 else able)
 
 
@@ -141,12 +150,13 @@ def run_on_fakes(
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )
+                left = attributes_of(model, looks.kept) if looks else {}
             made = _made(model, state)
         seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
     _refuse_changed_containers(held)
     _refuse_put_hooks(hooks)
-    returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded)
+    returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded, left)
     return replace(
         returned,
         saving=saving,
@@ -266,9 +276,19 @@ def _given(state: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     return _Given({storage_of(t) for t in (*state.values(), *leaves)} - {None}, places)
 
 
-def _returned(value: object, given: _Given, replaced: tuple[str, ...], seeded: bool) -> Returned:
+def _returned(
+    value: object,
+    given: _Given,
+    replaced: tuple[str, ...],
+    seeded: bool,
+    kept: Mapping[str, Any] = MappingProxyType({}),
+) -> Returned:
     register_dataclasses(value)
-    return Returned(value, tuple(_leaves(pytree.tree_leaves(value), given)), replaced, seeded)
+    returned = Returned(value, (), replaced, seeded, kept=kept)
+    leaves = [*_leaves(returned.tensors, given)]
+    outputs = len(leaves) - len(kept)
+    behind = (replace(leaf, kept=True) for leaf in leaves[outputs:])
+    return replace(returned, leaves=(*leaves[:outputs], *behind))
 
 
 def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -23,6 +24,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
 
 from remat_gen.capture.observe.as_good import as_good
 from remat_gen.capture.observe.assumed import File, describe, fetch
@@ -161,15 +163,15 @@ def _read_twice(
     def note(path: str, value: Any) -> None:
         with _disable_current_modes():
             before.setdefault(path, State.of(value))
-        constants = filter(_is_constant, pytree.tree_leaves(value))
-        first.constants |= {id(tensor): (tensor, path) for tensor in constants}
+        tensors = filter(_is_constant, pytree.tree_leaves(value))
+        first.constants |= {id(t): (t, path) for t in tensors if not first.has_made(t)}
 
     recorder = Recorder(model, file, note, caches, stand_ins=stand_ins)
     with caches.emptied():
         with recorder.recording(), first:
             _step(run, recorder)
         settled = _now(model, file, before)
-    again = _Operations(first.found)
+    again = _Operations(first.found, first.constants)
     with caches.emptied():
         with again:
             result = _step(run, recorder)
@@ -221,7 +223,7 @@ def _differs(
 
     With `places` also whether it does so with other tensors, which may be laid out alike.
     """
-    other = _Operations(expected.found)
+    other = _Operations(expected.found, expected.constants)
     try:
         with recorder.caches.emptied(), other:
             found = _step(run, recorder)
@@ -315,11 +317,16 @@ class _Operations(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, expected: list[object] | None = None) -> None:
+    def __init__(
+        self,
+        expected: list[object] | None = None,
+        constants: Mapping[int, tuple[torch.Tensor, str]] = MappingProxyType({}),
+    ) -> None:
         TorchDispatchMode.__init__(self)
         self.found: list[object] = []
         self.places: list[object] = []  # of the tensors that operations read
-        self.constants: dict[int, tuple[torch.Tensor, str]] = {}  # read, and views of them
+        self.constants = {**constants}  # read, and views of them: by identity, with their paths
+        self._made = WeakIdKeyDictionary()
         self.place = ""  # of the first other one
         self._expected = expected
 
@@ -327,6 +334,10 @@ class _Operations(TorchDispatchMode):
     def differs(self) -> bool:
         """Tell whether the operations are not those expected."""
         return bool(self.place) or len(self.found) != len(self._expected or ())
+
+    def has_made(self, tensor: torch.Tensor) -> bool:
+        """Tell whether an operation has made a tensor that forward then reads where it kept it."""
+        return tensor.grad_fn is not None or tensor in self._made
 
     def __torch_dispatch__(
         self,
@@ -360,6 +371,7 @@ class _Operations(TorchDispatchMode):
             )
         result = func(*args, **kwargs)
         made = pytree.tree_leaves(result)
+        self._made.update((t, None) for t in filter(_is_constant, made))
         name_places({(len(self.found), i): tensor for i, tensor in enumerate(made)})
         for path, _ in shared:
             views = [t for t in made if isinstance(t, torch.Tensor)]

@@ -42,7 +42,7 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering
-from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.held import attributes_of, kept_as_it_is
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
@@ -59,6 +59,7 @@ class TraceOptions:
     A model on the CPU that `stands_for` one on a GPU is traced with a GPU's kernels. Where forward
     looks at values, the call `looked_at` is run for them, and the trace goes on as it did; where it
     `asks` whether it is traced, it is told no. `caches` are emptied of what a trace leaves there.
+    What forward leaves in the attributes `kept` is returned behind the rest.
     Where hooks or autograd functions run `in_backward`, AOTAutograd traces alone: Dynamo takes what
     they read when they are put on, drops them under `torch.func`, and gives zeros for None.
     """
@@ -68,6 +69,7 @@ class TraceOptions:
     asks: bool = False
     caches: Caches = field(default_factory=Caches)
     in_backward: bool = False
+    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ def trace_joint(
         symbolic_resampling() if fakes else contextlib.nullcontext(),
         paths_of_lengths() if fakes else contextlib.nullcontext(),
     ):
-        step = _Separated(model, differentiated, options.caches)
+        step = _Separated(model, differentiated, options.caches, options.kept)
         given = fakes or (args, kwargs)
         if options.looked_at is not None:
             told = answered_no() if options.asks else _compiling_state_context()
@@ -249,13 +251,20 @@ def _export(
 class _Separated(nn.Module):
     """What `_separate` does, for a module that is traced without Dynamo."""
 
-    def __init__(self, model: nn.Module, differentiated: frozenset[int], caches: Caches) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        differentiated: frozenset[int],
+        caches: Caches,
+        kept: tuple[str, ...],
+    ) -> None:
         super().__init__()
         self.model = model
         self.looks: Looks | None = None
         self.checks: list[Look] = []
         self.differentiated = differentiated
         self.caches = caches
+        self.kept = kept
         self.training = model.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -264,6 +273,7 @@ class _Separated(nn.Module):
         looking = answering.looking() if self.looks else unanswered()
         with self.caches.emptied(), kept, looking:
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
+            left = attributes_of(self.model, self.kept)
         self.checks = [look for _, look in answering.checks]
-        leaves = separated(value, self.differentiated)
+        leaves = separated((value, *left.values()), self.differentiated)
         return *leaves, *(tensor for tensor, _ in answering.checks)

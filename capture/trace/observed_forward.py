@@ -22,7 +22,7 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import TraceOptions, trace_joint
-from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.held import Held, files_of, kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.ir.errors import TraceError, said
@@ -38,7 +38,7 @@ def observed(
     Raises:
         TraceError: it does what a plan cannot do, or does not run.
     """
-    forward = _Forward(model, call, file)
+    forward = _Forward(model, call, file, settles)
     try:
         found = forward.returned()
         refuse_replaced(found[0].replaced)
@@ -56,11 +56,15 @@ def observed(
 
 @dataclass(frozen=True, slots=True)
 class _Forward:
-    """A forward that is run before it is traced; `caches` are those that it may fill."""
+    """A forward that is run before it is traced; `caches` are those that it may fill.
+
+    What the model `keeps` is a result of the step as well; a part of one keeps nothing.
+    """
 
     model: nn.Module
     call: Call
     file: dict[str, Any]
+    keeps: bool
     caches: Caches = field(default_factory=Caches)
 
     def returned(self) -> tuple[Returned, Reads, Looks | None]:
@@ -69,18 +73,26 @@ class _Forward:
             with kept_as_it_is(self.model):
                 return self._observed(None)
         except KeptError as error:
-            looks = recorded(self.model, self.call, error)
+            looks = self._recorded(error)
             if not looks.left:
                 raise
         return self._observed(looks)
 
+    def _recorded(self, error: TraceError) -> Looks:
+        looks = recorded(self.model, self.call, error)
+        if self.keeps:
+            return looks
+        return replace(looks, kept=(), unset=(*looks.kept, *looks.unset))
+
     def _observed(self, looks: Looks | None) -> tuple[Returned, Reads, Looks | None]:
+        held = Held.by(self.model, files_of(self.model))
         with refused_side_effects(self.model):
             try:
                 return *self._on_fakes(looks), looks
             except TraceError:
                 raise
             except Exception as error:  # of the user's code, or fake tensors lack a kernel
+                held.put_back()
                 looks = self._refuse(error)
                 if looks.is_needed:
                     return self._on_fakes_as_told(looks)
@@ -156,10 +168,11 @@ class _Forward:
         """
         call, options = self.call, TraceOptions(caches=self.caches)
         try:
-            with masks_of_eager(Positions()):  # else a mask that eager has not may be what fails
+            # else a mask that eager has not may be what fails
+            with masks_of_eager(Positions()), kept_as_it_is(self.model):
                 trace_joint(self.model, call.args, call.kwargs, frozenset(), options=options)
         except TraceError as refused:
-            looks = recorded(self.model, call, refused)
+            looks = self._recorded(refused)
             if not looks.is_needed:
                 raise refused from error
             return looks

@@ -92,7 +92,8 @@ class Traced:
     `reads` are what its forward reads beside them. `pinned` says why the batch is the example's
     alone, where one was looked for. `autocast` is what the step is called in. `left_out` is what
     the plan has not, though its numbers are the same. `values` names the buffers whose values
-    decided what was traced, `kept` what forward keeps on the model and a planned step does not.
+    decided what was traced, `left` what forward keeps on the model and a planned step does not:
+    where it is `unset`, None stands there.
     `first` where its first run makes buffers that the trace takes as there. `turned` describes what
     an evaluation makes of what is read, and forward undoes in the next step.
     """
@@ -107,7 +108,8 @@ class Traced:
     autocast: Autocast | None = None
     left_out: tuple[LeftOut, ...] = ()
     values: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
     first: FirstRun | None = None
     looks: Looks | None = None
     turned: Mapping[str, str] = field(default_factory=dict)
@@ -231,7 +233,8 @@ class _Step:
         """Return how it is traced."""
         looks, reads = self.looks, self.reads
         looked_at, asks = (self.call, looks.asks) if looks else (None, False)
-        return TraceOptions(self.stands_for, looked_at, asks, reads.caches, reads.in_backward)
+        kept = tuple(self.returned.kept)
+        return TraceOptions(self.stands_for, looked_at, asks, reads.caches, reads.in_backward, kept)
 
     def traced_looking(self, dynamic: Dynamic) -> Traced:
         """Trace it; where only a trace looks at values, once more with those of a real run."""
@@ -327,6 +330,7 @@ class _Step:
     def whole(self, found: _Found) -> Traced:
         """Return the trace of the model as it is, from what was found."""
         graph, joint, attributes = found.graph, found.joint, self._attributes()
+        looks, kept = self.looks or Looks(), self.returned.kept
         refuse_written(graph, self.call.fixed)
         refuse_draws_in_backward(graph)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
@@ -355,7 +359,8 @@ class _Step:
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),
             values=joint.assumed,
-            kept=self.looks.left if self.looks else (),
+            left=tuple(p for p in looks.left if p not in kept),
+            unset=tuple(p for p in (*looks.kept, *looks.unset) if p not in kept),
             first=self.first,
             looks=self.looks,
         )

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
@@ -55,7 +56,8 @@ class BoundaryRun:
     `begins` hears of each call before it runs, `ends` of what it returns, and how many gradients
     are added up for each leaf of its arguments. `phases` are those of the step, in order,
     `incoming` are the strides of gradients that came into each call's results.
-    `shared_bytes` are those of the units' parameters that eager reads as well.
+    `shared_bytes` are those of the units' parameters that eager reads as well. It `forgets` what
+    units keep on themselves.
     """
 
     units: Mapping[str, nn.Module]
@@ -66,6 +68,7 @@ class BoundaryRun:
     calls: int = 0
     running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
+    forgets: bool = False
     shared_bytes: int = 0
 
     @contextlib.contextmanager
@@ -144,7 +147,9 @@ class _Call:
         kind, dtype, enabled = self.autocast
         self.step.running.add(self.path)
         try:
-            with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
+            own = self.step.units[self.path]
+            forgotten = kept_as_it_is(own) if self.step.forgets else contextlib.nullcontext()
+            with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled), forgotten:
                 values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
         except RuntimeError as error:
             if "a leaf Variable that requires grad" in str(error):

@@ -57,7 +57,7 @@ class Examples:
 
     `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
     `seed` is that of the step: from another one not all of the units might be called. `keeps` are
-    the attributes that units set, by the unit's path; with `forgets` they are put back. `before`
+    the attributes that units set, by the unit's path. `before`
     has what each unit held before the step, `outside` what torch was set to, `aside` what the model
     had set on a unit when it called it. `pinned` says why the batch is the example's alone.
     """
@@ -68,7 +68,6 @@ class Examples:
     before: Mapping[str, Held] = field(default_factory=dict)
     outside: dict[str, object] = field(default_factory=dict)
     aside: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
-    forgets: bool = False
     pinned: str = ""
     keeps: dict[str, str] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
@@ -141,8 +140,6 @@ class Examples:
         held = self._held.pop(path)
         for name in held.changed():
             self.keeps.setdefault(path, name)
-        if self.forgets:
-            held.put_back()
         self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
         self._results.append({})
         for at, leaf in enumerate(pytree.tree_leaves(returned)):

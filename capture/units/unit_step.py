@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -106,6 +106,8 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         autocast=kinds[0].traced.autocast,
         left_out=tuple(dict.fromkeys(left for kind in kinds for left in kind.traced.left_out)),
         pinned=pinned,
+        left=_in_units(kinds, lambda traced: traced.left),
+        unset=_in_units(kinds, lambda traced: traced.unset),
         patterns=examples.patterns,
         eager=eager,
         kinds=kinds,
@@ -114,6 +116,11 @@ def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kind
         waiting_bytes=max(0, eager.turn_bytes - across_the_turn(calls, eager.held_bytes)),
         model=loaded.model,
     )
+
+
+def _in_units(kinds: Sequence[Kind], paths: Callable[[Traced], tuple[str, ...]]) -> tuple[str, ...]:
+    """Return paths in units as paths in the model."""
+    return tuple(f"{at}.{p}" for kind in kinds for at in kind.paths for p in paths(kind.traced))
 
 
 def _pinned(examples: Examples, kinds: Sequence[Kind]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,15 @@ def kept_as_it_is(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         held.put_back()
+
+
+def attributes_of(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
+    """Return what stands at paths of attributes; None where there is nothing."""
+    parts = {path: path.rpartition(".") for path in paths}
+    return {
+        path: getattr(model.get_submodule(owner), name, None)
+        for path, (owner, _, name) in parts.items()
+    }
 
 
 def files_of(model: nn.Module) -> dict[str, Any]:

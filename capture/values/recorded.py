@@ -59,13 +59,16 @@ FIRST = (
 class Looks:
     """The looks of a run by where they were made, and the buffers that their answers stand for.
 
-    `left` are the paths of what forward keeps on the model and a planned step does not. `asks`
-    where a library is told that nothing traces it: what it would run then does not run.
+    `left` are the paths of what forward keeps on the model and does not go on from: of these a
+    planned step keeps the tensors that are `kept`, and leaves None in place of what is `unset`.
+    `asks` where a library is told that nothing traces it: what it would run then does not run.
     """
 
     found: Mapping[Key, Look] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
     asks: bool = False
 
     @property

@@ -1,8 +1,10 @@
-"""What forward keeps on the model and a plan may leave out: caches, and what nobody reads.
+"""What forward keeps on the model and does not go on from: caches, and what is for others.
 
 A cache is filled by the first run and stays the same in the second; it follows from no input,
 parameter or random number, so a planned step computes it anew. What is another object after each
-run may be left out if no run reads it before it has written it.
+run is for others if no run reads it before it has written it: small tensors (the loss of a layer's
+own, the share of each expert) are results of the step beside what forward returns, larger ones and
+what are no tensors a planned step leaves out.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -23,6 +26,7 @@ from remat_gen.capture.values.held import Held, files_of
 from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
 from remat_gen.ir.errors import TraceError
 
+_SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 _PLAIN = (bool, int, float, complex, str, type(None), tuple)
 
 
@@ -37,8 +41,7 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
     if lack_values((*model.parameters(), *model.buffers())):
         raise error
     try:
-        looks = record(model, call)
-        return replace(looks, left=left_behind(model, call, looks))
+        return left_behind(model, call, record(model, call))
     except NumberError as number:
         named = str(error).startswith(f"{number.place}:") or not str(number.place)
         raise TraceError(f"{error if named else number}{number.instead}") from None
@@ -46,8 +49,8 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
         raise error if isinstance(error, KeptError) else kept from None
 
 
-def left_behind(model: nn.Module, call: Call, looks: Looks) -> tuple[str, ...]:
-    """Return the paths of what a planned step leaves out of a forward's.
+def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
+    """Add to looks what forward keeps on the model.
 
     Forward runs twice for real, the second time with what the first one has left.
 
@@ -64,7 +67,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> tuple[str, ...]:
         again = between.changed()
     finally:
         before.put_back()
-    others = {path for path, pair in again.items() if not _is_same(*pair)}
+    others = {path: pair[1] for path, pair in sorted(again.items()) if not _is_same(*pair)}
     for path in sorted(made.keys() | again.keys()):
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
@@ -73,7 +76,18 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> tuple[str, ...]:
             _refuse(path)
     if made and first and second and not same_bits(first.value, second.value):
         _refuse(min(made))
-    return tuple(sorted(made.keys() | again.keys()))
+    kept = tuple(path for path, value in others.items() if _is_small(value))
+    return replace(
+        looks,
+        left=tuple(sorted(made.keys() | again.keys())),
+        kept=kept,
+        unset=tuple(path for path in others if path not in kept),
+    )
+
+
+def _is_small(value: Any) -> bool:
+    plain = type(value) is Tensor and value.layout is torch.strided
+    return plain and value.numel() <= _SMALL
 
 
 def _refuse(path: str) -> NoReturn:

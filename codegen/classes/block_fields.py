@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import BlockText, Writer
-from remat_gen.codegen.statements.gradient_reach import asks_what_came, read_on
+from remat_gen.codegen.statements.gradient_reach import asks_what_came, read_on, surely_reached
 from remat_gen.ir.graph import Graph
 
 
@@ -50,6 +50,8 @@ def _incoming(writer: Writer, text: BlockText) -> list[str]:
         if graph.lies_otherwise_alone(tensor):
             stride = f"step[-1].strides[{text.tangents.index(name)}]"
         like = f"({shape}, {stride}, torch.{tensor.dtype})"
+        sure = graph.outputs.index(output) in surely_reached(graph)
+        lines += [f"refuse_kept_alone({name})"] * sure
         lines.append(f"{name} = incoming_gradient({name}, {like})")
     return lines
 

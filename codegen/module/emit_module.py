@@ -120,7 +120,7 @@ def emit_body(
         blocks.append(_parts(target, named))
     numbers = any(program.hands_numbers for program in programs)
     shared = _shared(target, traced, rungs)
-    said = "\n".join((*blocks, forward.expected, forward.apart, forward.base))
+    said = "\n".join((*blocks, *forward.helped))
     helpers = [helpers_text(target, shared, said, numbers=numbers)]
     called = [k for k in kernels if any(f"{k.name}(" in block for block in blocks)]
     if views or called:

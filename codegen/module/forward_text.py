@@ -11,12 +11,14 @@ from torch import nn
 class ProgramLines:
     """What one program of the planned forward runs and returns; `name` is that of its function.
 
-    `condition` says in Python which steps it is for, "" all.
+    `condition` says in Python which steps it is for, "" all. `stored` are lines that put on the
+    model what forward keeps there.
     """
 
     table: tuple[str, ...]
     calls: tuple[str, ...]
     watched: str
+    stored: tuple[str, ...]
     result: str
     imports: dict[str, set[str]]
     name: str = ""
@@ -40,6 +42,7 @@ class ForwardText:
     step: str
     calls: tuple[str, ...]
     watched: str
+    stored: tuple[str, ...]  # lines that put on the model what forward keeps there
     result: str
     autocast: str
     imports: dict[str, set[str]]
@@ -50,6 +53,11 @@ class ForwardText:
     settles: bool = False  # where forward makes buffers in its first step
     method: str = "forward"
     base: str = ""  # the call that refuses another forward of the class that this one derives from
+
+    @property
+    def helped(self) -> tuple[str, ...]:
+        """Return what calls helpers beside the blocks."""
+        return self.expected, self.apart, self.base, *self.stored
 
 
 def derived_from(forward: ForwardText, base: str, kind: type[nn.Module]) -> ForwardText:

@@ -68,6 +68,7 @@ class ForwardWriter:
             step=step,
             calls=own.calls,
             watched=own.watched,
+            stored=own.stored,
             result=own.result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=own.imports,
@@ -105,15 +106,29 @@ class ForwardWriter:
         result = writer.write(value)
         if type(value) is tuple and len(value) > 1:
             result = result[1:-1]
+        stored = [*self._stored(frame.step, leaves)]
         typed = _typed(list(outputs.values()), result, frame.returns)
         names = {*frame.taken, *outputs.values()}
         return ProgramLines(
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
             calls=tuple(looped([*self._calls(frame.step, typed)], free("i", names))),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
+            stored=tuple(looped(stored, free("i", names))),
             result=result,
             imports=writer.imports,
         )
+
+    def _stored(self, step: str, leaves: Iterator[str]) -> Iterator[str]:
+        """Yield what puts on the model what forward keeps there, where a call has not."""
+        for path in self.traced.returned.kept:
+            leaf = next(leaves)
+            if leaf != (target := self._attribute(path)):
+                yield f"{target} = {leaf}"
+        yield from (f"{step}.unset({quoted(path)})" for path in self.traced.unset)
+
+    def _attribute(self, path: str) -> str:
+        owner, _, name = path.rpartition(".")
+        return f"{access('self', self.model, owner)}.{name}"
 
     def _rungs(self, own: ProgramLines, frame: _Frame) -> Iterator[ProgramLines]:
         """Yield the programs in the order in which a step asks them; this one is for all."""
@@ -198,13 +213,19 @@ class ForwardWriter:
     # -- inputs and outputs -------------------------------------------------------------------
 
     def _output_names(self, taken: set[str]) -> dict[Output, str]:
-        """Return a variable for each output that leaves the last block."""
+        """Return a variable, or the attribute it is kept in, for what leaves the last block."""
         last = self._instances()[-1][0]
         names: dict[Output, str] = {}
+        outputs, kept = self.traced.graph.outputs, self.traced.returned.kept
+        attributes = dict(zip(outputs[len(outputs) - len(kept) :], kept, strict=True))
+        own = outputs[: len(outputs) - len(kept)]
         for i in last.forward.returns:
-            output = self.traced.graph.outputs[int(i)]
+            output = outputs[int(i)]
             if output.tensor is None:
                 raise EmitError(f"output {i} has no tensor")
+            if output in attributes and output not in own:
+                names[output] = self._attribute(attributes[output])
+                continue
             names[output] = free(self.traced.graph.tensors[output.tensor].hint, taken)
             taken.add(names[output])
         return names

@@ -21,7 +21,20 @@ def partly_reached(graph: Graph) -> dict[str, tuple[int, ...]]:
         for g in graph.gradients
         if g.tensor
     }
-    return {of: tuple(sorted(r)) for of, r in found.items() if r and r != everything}
+    sure = surely_reached(graph)
+    partly = {of: r for of, r in found.items() if r and r != everything and r.isdisjoint(sure)}
+    return {of: tuple(sorted(r)) for of, r in partly.items()}
+
+
+def surely_reached(graph: Graph) -> tuple[int, ...]:
+    """Return the output that gets a gradient in each step: the only one beside what is kept.
+
+    A step that sends one into what is kept alone is refused, so that few gradients may be missing.
+    """
+    outputs = graph.outputs
+    tangents = [i for i, output in enumerate(outputs) if output.tangent and not output.kept]
+    some = any(output.tangent and output.kept for output in outputs)
+    return tuple(tangents) if some and len({outputs[i] for i in tangents}) == 1 else ()
 
 
 def reach_of(graph: Graph) -> dict[str, frozenset[int]]:
@@ -49,8 +62,9 @@ def apart(graph: Graph, operation: Operation, sources: Reach) -> dict[str, froze
     """
     terms = terms_of(graph, operation, sources)
     everything = frozenset[int]().union(*terms.values())
-    sent = _tangents(graph)
-    return {s: reach for s, reach in terms.items() if reach != everything and s not in sent}
+    sent, sure = _tangents(graph), surely_reached(graph)
+    others = {s: reach for s, reach in terms.items() if reach.isdisjoint(sure) and s not in sent}
+    return {s: reach for s, reach in others.items() if reach != everything}
 
 
 def asks_what_came(graph: Graph) -> bool:

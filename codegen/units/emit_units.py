@@ -100,7 +100,7 @@ def emit_units(
     rows = render("units.py.jinja", units=units, several=several)
     called = functions_of(texts)
     functions = render("views.py.jinja", helpers=called.views, kernels=called.kernels)
-    compared = [text for f in forwards for text in (f.expected, f.apart, f.base)]
+    compared = [text for f in forwards for text in f.helped]
     helpers = helpers_text(target, _shared(target.model, step), "\n".join((*blocks, *compared)))
     imports = imports_of("\n".join([source, *derived, *blocks, functions, rows, helpers]), forwards)
     planned = "\n".join([*said, rows])

@@ -67,7 +67,8 @@ class Generated:
     left_out: tuple[LeftOut, ...]
     conditions: tuple[str, ...]
     values: tuple[str, ...]
-    kept: tuple[str, ...]
+    left: tuple[str, ...]
+    unset: tuple[str, ...]
     made: tuple[str, ...]
     turned: tuple[str, ...]
     original: str
@@ -139,7 +140,8 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         left_out=traced.left_out,
         conditions=conditions_of(traced.graph),
         values=traced.values,
-        kept=traced.kept,
+        left=traced.left,
+        unset=traced.unset,
         made=traced.first.made if traced.first else (),
         turned=tuple(traced.turned),
         original=original.said,

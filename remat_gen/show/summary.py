@@ -180,13 +180,16 @@ def _as_in_example(generated: Generated) -> list[str]:
         lines.append(f"conditions  {listed}: each step compares{when}")
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
-    made, turned, kept = map(_listed, (generated.made, generated.turned, generated.kept))
+    made, turned, unset = map(_listed, (generated.made, generated.turned, generated.unset))
+    caches = _listed([path for path in generated.left if path not in generated.unset])
     if made:
         lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
     if turned:
         lines.append(f"evaluation  turns {turned}: forward runs ahead of the next step")
-    if kept:
-        lines.append(f"not kept    {kept}: forward writes it, a planned step does not")
+    if caches:
+        lines.append(f"not kept    {caches}: a planned step computes it anew")
+    if unset:
+        lines.append(f"not kept    {unset}: forward writes it, a planned step leaves None there")
     return lines
 
 
@@ -279,7 +282,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "left_out": [asdict(left) for left in generated.left_out],
         "conditions": list(generated.conditions),
         "values": list(generated.values),
-        "not_kept": list(generated.kept),
+        "not_kept": list(generated.left),
         "made": list(generated.made),
         "turned": list(generated.turned),
         "original": generated.original,

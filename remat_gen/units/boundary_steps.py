@@ -55,7 +55,7 @@ def record_calls(
             _put_back(before)
             examples = Examples(patterns, units, seed, before)
             notes = examples.note, examples.note_returned
-            run = BoundaryRun(units, lambda _: contextlib.nullcontext(), *notes)
+            run = BoundaryRun(units, _unmarked, *notes)
             torch.manual_seed(seed)
             with run.installed(), context_of(model):
                 examples.outside |= settings(loaded.device.type)
@@ -114,11 +114,10 @@ def _refuse_read_outside(loaded: Loaded, examples: Examples, dtype: str) -> None
 
     def outputs(*, forgets: bool) -> list[object]:
         units, before = examples.units, examples.before
-        again = Examples(examples.patterns, units, examples.seed, before, forgets=forgets)
+        again = Examples(examples.patterns, units, examples.seed, before)
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
-            run = BoundaryRun(
-                units, lambda _: contextlib.nullcontext(), again.note, again.note_returned
-            )
+            notes = again.note, again.note_returned
+            run = BoundaryRun(units, _unmarked, *notes, forgets=forgets)
             _put_back(before)
             torch.manual_seed(examples.seed)
             with run.installed(), context_of(model):
@@ -157,7 +156,8 @@ def measure_eager_parts(
     """
 
     def step(inside: Inside, turning: Inside = _unmarked) -> BoundaryRun:
-        run = BoundaryRun({path: model.get_submodule(path) for path in examples.units}, inside)
+        units = {path: model.get_submodule(path) for path in examples.units}
+        run = BoundaryRun(units, inside, forgets=bool(examples.keeps))
         torch.manual_seed(examples.seed)
         with run.installed():
             outputs = forward_step(model, loaded.args, loaded.kwargs)

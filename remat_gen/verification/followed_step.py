@@ -71,7 +71,7 @@ def _step(model: nn.Module, traced: Traced, watch: FakeMemory) -> Followed:
     with context_of(model), masks_of_eager(positions), looks_of_eager(masks):
         returned = run_on_fakes(model, args, kwargs, traced.looks, watch)
     retained = watch.live_bytes
-    leaves = pytree.tree_leaves(returned.value)
+    leaves = returned.tensors
     wanted = [leaves[i] for i in sorted(returned.differentiated)]
     with wanted[0].fake_mode, _gradients_there(wanted), watch:
         backward_step(wanted, model, args, kwargs)

@@ -23,6 +23,7 @@ from remat_gen.verification.step import clear_gradients, leaves_of, structure_of
 Outcome: TypeAlias = Mapping[tuple[str, str], object]
 EVALUATION = "evaluation"  # the kind of what a model returns in that mode
 BEHIND = "step behind an evaluation"
+ATTRIBUTES = "attributes"  # tensors that forward has kept on the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,13 @@ def run_steps(
     state.restore(model)
     clear_gradients(model, args, kwargs)
     outcomes: list[Outcome] = []
+    before = _attributes(model)
     with first_step_undone(model, state.filled):
         for step in range(steps):
             torch.manual_seed(seed + step)
             outputs = training_step(model, args, kwargs)
-            outcomes.append(dict(_observe(model, outputs, (args, kwargs))))
+            left = {(ATTRIBUTES, path): _copy(t) for path, t in _new_ones(model, before)}
+            outcomes.append(dict(_observe(model, outputs, (args, kwargs))) | left)
             del outputs
     return outcomes
 
@@ -248,6 +251,25 @@ def _outputs(outputs: object) -> Iterator[tuple[str, object]]:
     yield "structure", structure_of(outputs)
     for i, output in enumerate(leaves_of(outputs)):
         yield f"output {i}", _copy_leaf(output)
+
+
+def _attributes(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the tensors that are plain attributes of modules, by path."""
+    return {
+        f"{name}.{attribute}".lstrip("."): value
+        for name, module in model.named_modules()
+        for attribute, value in vars(module).items()
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided
+    }
+
+
+def _new_ones(
+    model: nn.Module, before: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the attributes that are other tensors than before."""
+    for path, value in _attributes(model).items():
+        if value is not before.get(path):
+            yield path, value
 
 
 def _state(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from remat_gen.verification.compare import BUILT, NOISE_FACTOR, Comparison, Match
-from remat_gen.verification.outcome import BEHIND, EVALUATION
+from remat_gen.verification.outcome import ATTRIBUTES, BEHIND, EVALUATION
 from remat_gen.verification.paired_times import TimeRatio
 from remat_gen.verification.peak import PeakMeasurement
 
@@ -122,7 +122,7 @@ class Report:
 
 # The kinds of results that are compared, in the order in which they are shown.
 _KINDS = (
-    *("outputs", "gradients", "input gradients", "buffers", "inputs", "random state"),
+    *("outputs", "gradients", "input gradients", "buffers", ATTRIBUTES, "inputs", "random state"),
     EVALUATION,
     BEHIND,
     BUILT,

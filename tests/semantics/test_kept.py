@@ -42,6 +42,17 @@ KEPT = {
         "loss = self.head(x).sum()\nself.last = loss.item()\nreturn loss",
         "last",
     ),
+    "a number beside a table": (
+        "self.table = torch.arange(8.0)",
+        "self.last = x.mean().item()\nreturn self.head(x * self.table)",
+        "last",
+    ),
+    "a number beside what is kept and read": (
+        "",
+        "self.last = x.mean().item()\nself.weights = x.softmax(-1)\n"
+        "self.shift = x.detach().mean(0)\nreturn self.head(x * self.weights + self.shift)",
+        "last",
+    ),
     "parts of a loss": (
         "self.parts = []",
         "self.parts = [x.square().mean()]\nself.parts.append(x.mean())\n"

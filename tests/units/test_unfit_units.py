@@ -110,7 +110,7 @@ KEEPS = ("h = F.gelu", "self.kept = x.mean()\n        h = F.gelu")
 
 @pytest.mark.limit(
     "a unit that keeps a tensor on itself, which the model reads outside of it",
-    "refused when planning: let it return that; what nobody reads is not kept",
+    "refused when planning: let it return that; what nobody reads is None behind a planned step",
 )
 def test_what_a_unit_keeps_may_not_be_read_elsewhere(tmp_path: Path) -> None:
     reads = ("x + m", "x + m + self.mlp.kept")
@@ -120,7 +120,22 @@ def test_what_a_unit_keeps_may_not_be_read_elsewhere(tmp_path: Path) -> None:
 
 
 def test_what_nobody_reads_may_be_kept(tmp_path: Path) -> None:
-    assert planned_units.same_bits(planned(tmp_path, KEEPS))
+    pair = planned(tmp_path, KEEPS)
+    assert planned_units.same_bits(pair)
+    _, model = pair.models()
+    args, _ = pair.example
+    assert model.eval()(*args) is not None
+    assert model.layers[1].mlp.kept is not None
+    training_step(model.train(), args, {})
+    assert model.layers[1].mlp.kept is None  # what the evaluation left is none of the step's
+
+
+def test_what_a_step_before_has_kept_is_not_freed_in_the_next(tmp_path: Path) -> None:
+    """What a unit keeps holds what led to it: eager's rest was taken for as much smaller."""
+    keeps = ("h = F.gelu", "self.kept = self.up(x).softmax(-1).mean()\n        h = F.gelu")
+    output = planned(tmp_path, keeps).generated.output
+    assert output is not None
+    assert remat_gen.verify(output).ok
 
 
 UNFIT = {
