@@ -113,7 +113,7 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         words += f" with {forward}"
     for hook in chain.from_iterable(vars(module)[name].values() for name in HOOKS):
         if path and hook.__module__ != "transformers.utils.output_capturing":
-            name = getattr(hook, "__qualname__", type(hook).__name__)
+            name = getattr(hook, "__qualname__", "") or f"{type(hook).__name__} {vars(hook)}"
             words += f" with hook {name.rpartition('.<locals>.')[2]}"
     return words
 
@@ -176,6 +176,8 @@ class Watch:
         _, *self.modules = model.modules()
         held = "_modules", "_parameters", "_buffers"
         tables = [vars(m)[name] for m in model.modules() for name in (*held, *HOOKS)]
+        hooks = chain.from_iterable(vars(m)[name].values() for m in self.modules for name in HOOKS)
+        tables += [getattr(hook, "__dict__", {}) for hook in hooks]
         self.empty, self.filled = [t for t in tables if not t], [t for t in tables if t]
         tensors = (*model.parameters(), *model.buffers())
         self.tensors = [t for t in tensors if t.layout is torch.strided]

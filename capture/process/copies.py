@@ -1,8 +1,14 @@
-"""Copy the example's tensors: values, strides and all, in memory of their own."""
+"""Copy tensors, values, strides and all, in memory of their own; and models."""
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 import torch
+from torch import nn
+
+T = TypeVar("T")
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
@@ -20,3 +26,13 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     else:
         copy = data.clone()
     return copy.requires_grad_(tensor.requires_grad)
+
+
+def copied_with(model: nn.Module, value: T) -> T:
+    """Copy a value with the model in it, which may keep tensors that have a graph.
+
+    Those that `torch.nn.utils.weight_norm` puts there, or a step before, torch refuses to copy.
+    """
+    kept = (t for module in model.modules() for t in vars(module).values())
+    graphs = (t for t in kept if isinstance(t, torch.Tensor) and not t.is_leaf)
+    return copy.deepcopy(value, {id(t): t.detach().clone() for t in graphs})

@@ -31,8 +31,8 @@ def refuse_hooks(model: nn.Module) -> None:
 
     Those of forward are a part of it, where all that they hold is the model, or where they are the
     library's that collect hidden states (`library_hooks.py`): a backbone may have them from the
-    beginning. Those on the model itself are called around it, unless they make a weight anew in
-    every step.
+    beginning; or torch's that make a weight anew in every step (`torch.nn.utils.weight_norm`).
+    Those on the model itself are called around it, unless they make a weight.
 
     Raises:
         TraceError: a module has another hook.
@@ -41,14 +41,13 @@ def refuse_hooks(model: nn.Module) -> None:
         forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
         for hook in hooks_of(module):
             known = collects_outputs(hook) or _holds_nothing_beside(hook, model)
-            traced = hook in forwards and known
-            if _makes_weights(hook) or (name and not traced):
+            traced = hook in forwards and (known or made_by(hook) != "")
+            if not traced if name else _is_of_utils(hook):
                 raise TraceError(
                     f"{name or type(model).__name__} has a hook "
                     f"({getattr(hook, '__qualname__', type(hook).__name__)}), which a planned "
                     "forward would not call as it should: remove it, let it hold no values "
-                    "(defaults, a closure), or do its work in forward (weight_norm and "
-                    "spectral_norm: use those of torch.nn.utils.parametrizations)"
+                    "(defaults, a closure), or do its work in forward"
                 )
 
 
@@ -162,8 +161,18 @@ def _tables(module: nn.Module) -> tuple[dict[int, Any], ...]:
     )
 
 
-def _makes_weights(hook: object) -> bool:
+def _is_of_utils(hook: object) -> bool:
     return type(hook).__module__.startswith("torch.nn.utils")
+
+
+def made_by(hook: object) -> str:
+    """Return the attribute that a hook of torch's makes anew in every step, or "".
+
+    Numbers are all that such a hook may hold beside: they stand in the table, with its name.
+    """
+    held = vars(hook) if _is_of_utils(hook) else {}
+    plain = all(isinstance(value, str | int | float | None) for value in held.values())
+    return str(held.get("name", held.get("_tensor_name", ""))) if plain else ""
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from remat_gen.capture.load.containers import in_others
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.caches import Caches
+from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
@@ -121,7 +121,9 @@ class _Forward:
             raise TraceError(explain(error)) from error
 
     def _for_real(self) -> tuple[Returned, Reads]:
-        model, args, kwargs = copy.deepcopy((self.model, self.call.args, self.call.kwargs))
+        model, args, kwargs = copied_with(
+            self.model, (self.model, self.call.args, self.call.kwargs)
+        )
         with refused_side_effects(model):
             try:
                 return read_twice(

@@ -7,7 +7,6 @@ into the model and into each unit; buffers stay as they are.
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.process.copies import copied_with
 
 
 def as_computed(loaded: Loaded, dtype: str) -> Loaded:
@@ -24,7 +24,7 @@ def as_computed(loaded: Loaded, dtype: str) -> Loaded:
     if not dtype:
         return loaded
     kind: torch.dtype = getattr(torch, dtype)
-    model = copy.deepcopy(loaded.model)
+    model = copied_with(loaded.model, loaded.model)
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.grad = None

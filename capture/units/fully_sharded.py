@@ -7,7 +7,6 @@ so that parameters are not the model's own: bytes are right, numbers are not.
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 
@@ -15,6 +14,7 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.units.sharding import Sharding
 from remat_gen.ir.errors import UsageError
 
@@ -54,7 +54,7 @@ def fully_sharded(
     dist.init_process_group("fake", rank=0, world_size=processes, store=FakeStore())
     try:
         mesh = init_device_mesh(device.type, (processes,))
-        sharded = copy.deepcopy(model)
+        sharded = copied_with(model, model)
         for path in units:
             fully_shard(sharded.get_submodule(path), mesh=mesh, mp_policy=policy)
         fully_shard(sharded, mesh=mesh, mp_policy=policy)

@@ -10,6 +10,8 @@ what are no tensors a planned step leaves out.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -20,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import Held, files_of
@@ -76,13 +79,31 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
             _refuse(path)
     if made and first and second and not same_bits(first.value, second.value):
         _refuse(min(made))
-    kept = tuple(path for path, value in others.items() if _is_small(value))
+    again_in_each = _made_by_hooks(model)
+    kept = tuple(p for p, value in others.items() if _is_small(value) and p not in again_in_each)
     return replace(
         looks,
-        left=tuple(sorted(made.keys() | again.keys())),
+        left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
         kept=kept,
         unset=tuple(path for path in others if path not in kept),
     )
+
+
+def _is_property(model: nn.Module, path: str) -> bool:
+    """Tell whether whoever reads an attribute first fills it, with what its class says."""
+    owner, _, name = path.rpartition(".")
+    if not set(":[").isdisjoint(path):
+        return False
+    kind = type(operator.attrgetter(owner)(model) if owner else model)
+    return isinstance(getattr(kind, name, None), functools.cached_property)
+
+
+def _made_by_hooks(model: nn.Module) -> set[str]:
+    return {
+        f"{name}.{made_by(hook)}"
+        for name, module in model.named_modules()
+        for hook in module._forward_pre_hooks.values()
+    }
 
 
 def _is_small(value: Any) -> bool:

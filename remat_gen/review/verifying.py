@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from remat_gen.capture.load.load import Loaded, import_file, load, read_source
+from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
@@ -121,6 +121,6 @@ def _planned(existing: Existing, original: Loaded) -> nn.Module:
         return load(existing.path, original.builder, asked.inputs, existing.device).model
     with original.importable():
         module = import_file(existing.path, read_source(existing.path))
-    planned = copy.deepcopy(original.model)
+    planned = copied_with(original.model, original.model)
     planned.__class__ = getattr(module, original.model_name)
     return planned

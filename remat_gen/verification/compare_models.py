@@ -13,6 +13,7 @@ from torch import nn
 
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.values.holding import first_step_undone
 from remat_gen.ir.errors import said
@@ -118,7 +119,7 @@ class _Subject:
     def double_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps in double precision; return none where the model does not run so."""
         try:
-            double = copy.deepcopy(model).double()
+            double = copied_with(model, model).double()
             args, kwargs = in_double((self.args, self.kwargs))
             return replace(self, args=args, kwargs=kwargs).outcomes(double)
         except Exception:  # a model's own as well: this run is a help, no verdict

@@ -354,9 +354,10 @@ WITHOUT_A_LINE = {
         r"net\.py:\d+: .*inv_ex",
     ),
     "weight that a hook makes": (
-        "self.lin = torch.nn.utils.spectral_norm(nn.Linear(8, 8))",
+        "from torch.nn.utils import prune\n"
+        "self.lin = prune.custom_from_mask(nn.Linear(8, 8), 'weight', torch.ones(8, 8))",
         "return self.lin(x)",
-        "torch.nn.utils.parametrizations",
+        r"lin has a hook \(CustomFromMask\)",
     ),
     "buffer that backward needs": (
         LINEAR + "\nself.register_buffer('n', torch.ones(8))",
@@ -439,8 +440,10 @@ TOLD = {
         "refused with your line and a form that does not check",
     ),
     "weight that a hook makes": (
-        "`torch.nn.utils.spectral_norm` and others that make a weight in a hook",
-        "refused; use `torch.nn.utils.parametrizations`",
+        "hooks that hold more than numbers, as of `torch.nn.utils.prune.custom_from_mask` and "
+        "of a layer that was pruned twice",
+        "refused with the module's name; use `torch.nn.utils.parametrizations`, or keep the mask "
+        "in a buffer",
     ),
     "buffer that backward needs": (
         "a buffer that is changed in place and that backward reads",

@@ -201,6 +201,19 @@ CASES = {
         "return self.head(self.norm(self.body(x)))",
         init="self.norm = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))",
     ),
+    "weight_norm in a hook": model_source(
+        "return self.head(self.norm(self.body(x)))",
+        init="self.norm = torch.nn.utils.weight_norm(nn.Linear(8, 8))",
+    ),
+    "spectral_norm in a hook": model_source(
+        "return self.head(self.norm(self.body(x)))",
+        init="self.norm = torch.nn.utils.spectral_norm(nn.Linear(8, 8))",
+    ),
+    "pruned": model_source(
+        "return self.head(self.norm(self.body(x)))",
+        init="from torch.nn.utils import prune\n"
+        "self.norm = prune.l1_unstructured(nn.Linear(8, 8), 'weight', 0.3)",
+    ),
     "orthogonal": model_source(
         "return self.head(self.norm(self.body(x)))",
         init="self.norm = torch.nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))",

@@ -155,6 +155,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, f, p: setattr(m.norm.parametrizations.weight[0], "dim", 1),
         r"norm\.parametrizations\.weight\.0\.dim is 1, planned for 0",
     ),
+    "the dim of torch's weight_norm in a hook": (
+        lambda m, f, p: setattr(next(iter(m.hooked._forward_pre_hooks.values())), "dim", 1),
+        r"hooked is Linear.*'dim': 1\}, planned for Linear.*'dim': 0\}",
+    ),
     "another namespace": (
         lambda m, f, p: setattr(m, "space", types.SimpleNamespace(scale=9.0)),
         r"space\.scale is 9\.0, planned for 1\.25",

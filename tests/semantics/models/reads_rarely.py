@@ -106,6 +106,7 @@ class ReadsRarely(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Layer() for _ in range(2))
         self.norm = parametrizations.weight_norm(nn.Linear(8, 8), dim=0)
+        self.hooked = torch.nn.utils.weight_norm(nn.Linear(8, 8), dim=0)
         self.direct, self.looked_up, self.unread = 1.5, 0.75, 0.0
         self.add, self.shift = Shift().add, Shift()
         self.get = {"scale": 1.25, "unread": 0.0}.get
@@ -126,7 +127,9 @@ class ReadsRarely(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
             x = Reversed.apply(layer(x))
-        x = self.norm(x).log_softmax(-1) * vars(self)["direct"] + self.__dict__.get("looked_up", 0)
+        x = self.hooked(self.norm(x)).log_softmax(-1) * vars(self)["direct"] + self.__dict__.get(
+            "looked_up", 0
+        )
         x = self.halved(self.shift.add(self.add(x))) * (self.get("scale") or 1.0)
         x = x + self.prior.log_prob(x) * BY_NAME + ramp(WIDTH)
         x.register_hook(lambda gradient: gradient * self.clip)
