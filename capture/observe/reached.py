@@ -60,7 +60,7 @@ class Reached:
         self._tell, self._file, self._stand_ins = note, file, stand_ins
         self._noted: set[str] = set()
         self._modules = dict(model.named_modules())
-        self._telling = Telling(self._asked)
+        self._telling = Telling(self._asked, self._asked_item, self._asked_whole)
         self._paths = self._telling.paths
         self._paths.update({id(module): name for name, module in self._modules.items()})
         self._own = frozenset(self._paths)
@@ -85,6 +85,8 @@ class Reached:
             return value
         place = f"{path}{name}" if path[-1:] in ("", ":") else f"{path}.{name}"
         member = member_of(type(owner), name)
+        if hasattr(member, "tells"):
+            return value
         if hasattr(type(member), "__get__") and name not in getattr(owner, "__dict__", ()):
             if isinstance(member, _METHODS) and is_of_library(member):
                 return value  # the library's version stands for it
@@ -99,6 +101,20 @@ class Reached:
         if isinstance(owner, types.ModuleType) and is_librarys(value):
             return value
         return self.reach(value, place)
+
+    def _asked_item(self, owner: Any, path: str, key: Any, value: Any) -> Any:
+        """Note an item that forward asked a dict for; return what stands for it."""
+        if not acts_for_forward(sys._getframe(2)):
+            return value
+        if is_key(key):
+            return self.reach(value, f"{path}[{key}]")
+        self.note_whole(owner, path)
+        return value
+
+    def _asked_whole(self, owner: Any, path: str) -> None:
+        """Note all of a dict that forward goes through."""
+        if acts_for_forward(sys._getframe(2)):
+            self.note_whole(owner, path)
 
     def _stands_in_table(self, owner: Any, name: str, value: Any) -> bool:
         """Tell whether something is a part of a module that its own row has."""
@@ -126,6 +142,12 @@ class Reached:
             return stands
         if isinstance(value, types.ModuleType):
             self._enter(value, path)
+            return value
+        derived = isinstance(value, dict) and type(value) is not dict
+        if derived and self._stand_ins and self._telling.listen_to_items(type(value)):
+            self._reached.setdefault(id(value), (value, value))
+            self._paths.setdefault(id(value), path)
+            self._telling.listen(type(value))
             return value
         self._note(path, value)
         if is_plain(value) or isinstance(value, (torch.Tensor, os.PathLike)):

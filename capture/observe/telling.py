@@ -1,4 +1,7 @@
-"""Objects that tell which attributes they are asked for: through their classes, for a while."""
+"""Objects that tell which attributes they are asked for: through their classes, for a while.
+
+Those of classes derived from `dict` (configs, mostly) tell of their items as well.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,26 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import torch
+
 from remat_gen.capture.observe.assumed import NOT_SET
 
-Asked = Callable[[Any, str, str, Any], Any]
+Asked = Callable[[Any, str, Any, Any], Any]
+_KEYED = "__getitem__ get __contains__".split()
+_WHOLE = "__iter__ __len__ __reversed__ __eq__ __ne__ __or__ __ror__ __repr__".split()
+_WHOLE += "keys values items copy pop popitem update setdefault".split()
+_WRITES = "__setitem__", "__setattr__"
 
 
 class Telling:
     """Calls `asked` with an object, its path, an attribute's name and value, for what `paths` has.
 
-    What it returns is what the attribute is. `undo` puts the classes back.
+    What it returns is what the attribute is. Of dicts `item` is called so with keys, and `whole`
+    with a dict and its path where all that is in it may be read. `undo` puts the classes back.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, asked: Asked, item: Asked, whole: Callable[[Any, str], None]) -> None:
+        self._asked, self._item, self._whole = asked, item, whole
         self.paths: dict[int, str] = {}  # by identity
         self.undo = ExitStack()
 
@@ -36,6 +46,46 @@ class Telling:
                 return
             undo = (delattr, kind, hook) if own is None else (setattr, kind, hook, own)
             self.undo.callback(*undo)
+
+    def listen_to_items(self, kind: type[dict[Any, Any]]) -> bool:
+        """Let a class of dicts tell which items are asked for; not one that is C's: False."""
+        for name in (*_KEYED, *_WHOLE, *_WRITES):
+            own, plain = vars(kind).get(name), getattr(kind, name)
+            if hasattr(plain, "tells") or plain is object.__setattr__:
+                continue  # that of a base tells; attributes that are no items
+            try:
+                setattr(kind, name, self._telling_item(name, plain))
+            except TypeError:
+                return False
+            undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
+            self.undo.callback(*undo)
+        return True
+
+    def _telling_item(self, name: str, plain: Any) -> Any:
+        def ask_whole(owner: Any, *args: Any) -> Any:
+            path = self.paths.get(id(owner))
+            if path is not None:
+                self._whole(owner, path)
+            return plain(owner, *args)
+
+        def ask_item(owner: Any, key: Any, *default: Any) -> Any:
+            path = self.paths.get(id(owner))
+            if path is None:
+                return plain(owner, key, *default)
+            stands = self._item(owner, path, key, dict.get(owner, key, NOT_SET))
+            value = plain(owner, key, *default)
+            return stands if value is dict.get(owner, key, NOT_SET) else value
+
+        def write_item(owner: Any, key: Any, value: Any) -> None:
+            path = self.paths.get(id(owner))
+            if path is not None and isinstance(value, torch.Tensor):  # a step keeps it: a change
+                self._item(owner, path, key, dict.get(owner, key, NOT_SET))
+            plain(owner, key, value)
+
+        said = ask_item if name in _KEYED else write_item if name in _WRITES else ask_whole
+        ask = functools.wraps(plain)(said)
+        ask.tells = True  # type: ignore[attr-defined]
+        return ask
 
     def listen_to_file(self, file: Any) -> None:
         """Let an imported file tell: by a class of its own."""

@@ -19,9 +19,11 @@ def find_units(model: nn.Module, patterns: Sequence[str]) -> dict[str, nn.Module
         UsageError: a pattern names nothing, something that is never called, or a unit in another.
     """
     modules = {path: module for path, module in model.named_modules() if path}
+    first = {id(module): path for path, module in modules.items()}
+    also = [*model.named_modules(remove_duplicate=False)][1:]
     units: dict[str, nn.Module] = {}
     for pattern in patterns:
-        named = {path: m for path, m in modules.items() if matches(pattern, path)}
+        named = {first[id(m)]: m for path, m in also if matches(pattern, path)}
         if not named:
             raise UsageError(f"--units {pattern}: names no submodule; {_known(modules)}")
         units |= named

@@ -118,7 +118,7 @@ def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> tupl
     A part that others run as well is looked into: `Embedding` of a `LlamaModel` in the model.
     """
     weights = Counter[str]()
-    for path in paths:
+    for path in sorted(paths):  # of parts that weigh the same the first one, in each process
         own = owner.get_submodule(path).parameters(recurse=False)
         weights[path.partition(".")[0]] += sum(parameter.numel() for parameter in own)
     whole = sum(weights.values()) == _weight(owner)
@@ -126,7 +126,7 @@ def _part(owner: nn.Module, paths: Collection[str], *, attributes: bool) -> tupl
         return "", ""
     name, weight = max(weights.items(), key=lambda found: found[1])
     part = owner.get_submodule(name)
-    inner = {path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")}
+    inner = [path.removeprefix(f"{name}.") for path in paths if path.startswith(f"{name}.")]
     if weight < _weight(part) and not _of_torch(part) and inner:
         return _part(part, inner, attributes=attributes)
     telling = type(part).__name__.endswith(_TELLING)

@@ -313,7 +313,8 @@ def _subclass(name: str, planned: str) -> str:
     return (
         f"class Planned{name}({name}):\n"
         f'    """{name}, with a training step that fits the budget."""\n\n'
-        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n"
+        f"    forward_eager = {name}.forward\n\n{textwrap.indent(planned, '    ')}\n\n\n"
+        f'Planned{name}.__name__ = "{name}"  # by which libraries look up what a model is for\n'
     )
 
 

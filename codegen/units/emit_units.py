@@ -159,6 +159,7 @@ def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
         types.setdefault(type(kind.unit), []).append(kind)
     here = {of for of in types if target.namespace.get(of.__name__) is of}
     replaced = {of for of in here if forward_signature(target.source, of.__name__) is not None}
+    replaced -= _run_eagerly_as_well(target.model, replaced, kinds)
     _refuse_calls_up(replaced)
     taken = set(names_in(target.source))
     for of, own in types.items():
@@ -176,6 +177,15 @@ def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:
             base=of.__name__ if of in here else _free(f"{of.__name__}Eager", taken),
             inherits=_forward_owner(of) in replaced,
         )
+
+
+def _run_eagerly_as_well(
+    model: nn.Module, classes: Collection[type[nn.Module]], kinds: Sequence[Kind]
+) -> set[type[nn.Module]]:
+    """Return the classes whose forward modules run that are no units: it stays as it is."""
+    units = {id(model.get_submodule(path)) for kind in kinds for path in kind.paths}
+    others = [type(module).forward for module in model.modules() if id(module) not in units]
+    return {of for of in classes if of.forward in others}
 
 
 def _methods(of: type[nn.Module], kinds: Sequence[Kind]) -> dict[Paths, str]:

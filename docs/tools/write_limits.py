@@ -54,8 +54,9 @@ _TAIL = """
   another than eager's within the block: those that draw (gradient noise) draw other numbers.
 - Units whose inputs the loss reads, too, where the planned step did not show it (a hook that
   collects them, an argument that returns them later): gradients are added up in another order than
-  eager's, and differ in the last bits. So do those of DDP in three processes and more, by the order
-  of its buckets (`docs/distributed.md`).
+  eager's, and differ in the last bits. So are those of a tensor that a unit is given for two
+  arguments and that something else reads, too (`x = block(x, x0)`, first with `x0` for both), and
+  those of DDP in three processes and more, by the order of its buckets (`docs/distributed.md`).
 - `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind
   runs when the model is planned, not in a planned step. (What it counts or appends is refused.)
 - Code: a function that is put in place of another of its name, or of a layer's class as its

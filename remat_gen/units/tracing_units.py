@@ -40,8 +40,7 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     dtype = sharding.parameters
     computed = as_computed(loaded, dtype)
     examples = record_calls(computed, units.patterns, dtype, static=units.static)
-    eager, kinds = (
-        EagerParts(units.held_bytes, sharded=bool(sharding)),
-        Kinds(computed, units.static),
-    )
-    return unit_step(computed, examples, eager, kinds)
+    phases = 2 * len(examples.calls)
+    held = units.held_bytes if len(units.held_bytes) == phases else (0,) * phases  # other units
+    eager = EagerParts(held, sharded=bool(sharding))
+    return unit_step(computed, examples, eager, Kinds(computed, units.static))

@@ -24,7 +24,8 @@ from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import TraceError
 from remat_gen.units.own_step import own_step
 
-Shapes: TypeAlias = dict[int, torch.Size]  # of the tensors among a call's leaves
+Layouts: TypeAlias = dict[int, tuple[torch.Size, tuple[int, ...]]]
+"""Shapes and strides of the tensors among a call's leaves; those of contiguous ones are none."""
 
 
 def note_varying(loaded: Loaded, examples: Examples, dtype: str = "") -> None:
@@ -40,10 +41,10 @@ def note_varying(loaded: Loaded, examples: Examples, dtype: str = "") -> None:
     (batch,) = lengths
     smaller = shortened(call, lengths)
     args, kwargs = pytree.tree_map_only(Tensor, copied, (smaller.args, smaller.kwargs))
-    seen: dict[str, Shapes] = {}
+    seen: dict[str, Layouts] = {}
 
     def note(call: UnitCall) -> None:
-        seen.setdefault(call.path, _shapes(call.args, call.kwargs))
+        seen.setdefault(call.path, _layouts(call.args, call.kwargs))
 
     try:
         with (
@@ -63,16 +64,24 @@ def note_varying(loaded: Loaded, examples: Examples, dtype: str = "") -> None:
     _compare(examples, seen, batch.maximum)
 
 
-def _compare(examples: Examples, seen: Mapping[str, Shapes], batch: int) -> None:
+def _compare(examples: Examples, seen: Mapping[str, Layouts], batch: int) -> None:
     """Let each call's example have its dimensions that vary, if all of these are the batch."""
     varies: dict[str, tuple[tuple[int, int], ...]] = {}
     for path, example in examples.by_path.items():
-        whole, smaller = _shapes(example.args, example.kwargs), seen.get(path, {})
-        if [(i, len(s)) for i, s in whole.items()] != [(i, len(s)) for i, s in smaller.items()]:
+        whole, smaller = _layouts(example.args, example.kwargs), seen.get(path, {})
+        if [(i, len(s)) for i, (s, _) in whole.items()] != [
+            (i, len(s)) for i, (s, _) in smaller.items()
+        ]:
             examples.pinned = f"{path} is called otherwise with a batch of {batch - 1}"
             return
-        dims = {(i, dim): size for i, shape in whole.items() for dim, size in enumerate(shape)}
-        less = {(i, dim): dims[i, dim] - smaller[i][dim] for i, dim in dims}
+        if any(strides != smaller[i][1] for i, (_, strides) in whole.items()):
+            examples.pinned = (
+                f"{path} is given a tensor whose strides are others with a batch of {batch - 1}, "
+                "as of x.transpose(0, 1): give it one that is contiguous()"
+            )
+            return
+        dims = {(i, dim): n for i, (shape, _) in whole.items() for dim, n in enumerate(shape)}
+        less = {(i, dim): dims[i, dim] - smaller[i][0][dim] for i, dim in dims}
         varies[path] = tuple(at for at, by in less.items() if by)
         if any((dims[at], less[at]) != (batch, 1) for at in varies[path]):
             examples.pinned = f"{path} is given more than one row for each of the batch"
@@ -81,7 +90,11 @@ def _compare(examples: Examples, seen: Mapping[str, Shapes], batch: int) -> None
         examples.by_path[path] = replace(examples.by_path[path], varies=at)
 
 
-def _shapes(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Shapes:
-    """Return the shapes of tensors, by their places among the leaves."""
+def _layouts(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Layouts:
+    """Return how tensors are laid out, by their places among the leaves."""
     leaves = enumerate(pytree.tree_leaves((args, kwargs)))
-    return {i: leaf.shape for i, leaf in leaves if isinstance(leaf, Tensor)}
+    return {
+        i: (leaf.shape, () if leaf.is_contiguous() else leaf.stride())
+        for i, leaf in leaves
+        if isinstance(leaf, Tensor)
+    }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from pathlib import Path
 
 import pytest
 from emitting import Emitted, assert_bitwise, at_share, emit
+from torch import nn
 
 TRANSFORMERS = """\
 import torch
@@ -72,6 +75,21 @@ def test_transformers(tmp_path: Path, name: str) -> None:
     made = transformer(tmp_path, name)
     assert made.traced.strict
     assert_bitwise(made)
+
+
+def test_a_librarys_class_keeps_its_name(tmp_path: Path) -> None:
+    """By it transformers' Trainer finds out whether labels are shifted, say."""
+    text = (
+        "import torch\nfrom torch import nn\n\n\ndef build_model():\n"
+        "    return nn.TransformerEncoderLayer(16, 2, 32)\n\n\n"
+        "def example_inputs():\n    return (torch.randn(4, 2, 16),)\n"
+    )
+    made = emit(tmp_path, text, at_share("rotor", 0.3))
+    kind = type(made.planned.model)
+    assert kind.__name__ == "TransformerEncoderLayer"
+    assert kind is not nn.TransformerEncoderLayer
+    assert kind.__qualname__ in vars(sys.modules[kind.__module__])  # by that it is pickled
+    assert type(pickle.loads(pickle.dumps(made.planned.model))) is kind
 
 
 TORCH = """\

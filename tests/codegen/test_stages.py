@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from emitting import HEAD, assert_bitwise, at_share, blocks_run, emit
+from torch import nn
 
+from remat_gen.codegen.classes.class_names import _part
 from remat_gen.codegen.expressions.prose import camel
 from remat_gen.ir.byte_text import sizes
 
@@ -88,3 +90,11 @@ def test_sizes(amounts: list[int], text: str) -> None:
 )
 def test_numbers_stay_apart_in_class_names(text: str, name: str) -> None:
     assert camel(text) == name
+
+
+def test_of_parts_that_weigh_the_same_the_first_gives_its_name() -> None:
+    """Paths come from a set where a part is looked into: names went by the process's hash seed."""
+    owner = nn.ModuleDict({name: nn.Linear(4, 4) for name in ("mu", "lv")})
+    owner["x"] = nn.Linear(2, 2)
+    found = {_part(owner, order, attributes=True) for order in (["mu", "lv"], ["lv", "mu"])}
+    assert found == {("lv", "Lv")}

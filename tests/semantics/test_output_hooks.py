@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -111,3 +112,22 @@ def test_outputs_that_nothing_reads_may_have_hooks() -> None:
         (out.sum() + h.sum()).backward()
         found.append((h.grad, model.layers[0].up.weight.grad))
     assert all(map(torch.equal, *found))
+
+
+def test_hooks_of_frameworks_may_be_anywhere() -> None:
+    """FSDP1 and Lightning's Fabric put one on each output, as a functools.partial."""
+    pair = make_pair_of(READ_ON, "1GB", "per-layer")
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        out, h = model(*pair.inputs()[0])
+        for output in (out, h):
+            output.register_hook(functools.partial(torch.nn.functional.dropout, p=0.0))
+        (out.sum() + h.sum()).backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *found))
+    with pytest.raises(RuntimeError, match="itself goes on reading"):
+        _, planned = pair.models()
+        out, h = planned(*pair.inputs()[0])
+        h.register_hook(functools.partial(lambda _, g: g, 2))
+        out.sum().backward()

@@ -193,3 +193,40 @@ def test_an_init_of_one_line_is_given_its_units(tmp_path: Path) -> None:
         "    def __init__(self): super().__init__(); self.h",
     )
     assert is_as_eager(*plan(tmp_path, text))
+
+
+ASIDE = NET.replace("self.h = nn", "self.aside = self.spare = Base()\n        self.h = nn").replace(
+    "return x.square", "return self.aside(x).square"
+)
+
+
+@pytest.mark.parametrize("units", ["h.*", "auto"])
+def test_modules_of_a_units_class_may_be_none(tmp_path: Path, units: str) -> None:
+    """Their forward stays the class's own: it was replaced, and raised in the first step."""
+    path = tmp_path / "net.py"
+    path.write_text(BASE + ASIDE.format(layers="Base(), Base(), Base()"), encoding="utf-8")
+    made = remat_gen.generate(path, budget="90%", units=[units])
+    assert made.output is not None
+    assert remat_gen.verify(made.output).ok
+
+
+def test_a_module_is_a_unit_by_any_of_its_paths(tmp_path: Path) -> None:
+    path = tmp_path / "net.py"
+    text = BASE + ASIDE.format(layers="Base(), self.aside, Base()")
+    path.write_text(text, encoding="utf-8")
+    pair = pair_of(path, remat_gen.generate(path, budget="90%", units=["h.*"]))
+    assert planned_units.same_bits(pair)
+    _, model = pair.models()
+    assert model.h[1] is model.aside
+    assert "_planned_program" in vars(model.aside)
+
+
+def test_a_layer_more_is_told_by_check(tmp_path: Path) -> None:
+    """The plan's levels are those of other calls: it ended in an error of ours."""
+    path = tmp_path / "net.py"
+    path.write_text(BASE + NET.format(layers="Base(), Base()"), encoding="utf-8")
+    made = remat_gen.generate(path, budget="90%", units=["h.*"])
+    assert made.output is not None
+    path.write_text(BASE + NET.format(layers="Base(), Base(), Base()"), encoding="utf-8")
+    causes = remat_gen.check(made.output).causes
+    assert any("traced to other operations" in cause for cause in causes)

@@ -102,3 +102,12 @@ def test_a_step_of_the_examples_batch_alone_says_why(tmp_path: Path) -> None:
     said = "inputs      as in the example only: with a batch of 5 the model's own step fails"
     assert said in repr(pair.generated)
     assert same_bits(pair)
+
+
+def test_strides_that_hold_the_batch_pin_it_and_that_is_said(tmp_path: Path) -> None:
+    """An LSTM with batch_first hands such on: a smaller batch was promised, and refused."""
+    call = "layer(x.transpose(0, 1).contiguous().transpose(0, 1), mask)"
+    pair = planned(tmp_path, 5, call)
+    said = "as in the example only: layers.0 is given a tensor whose strides are others"
+    assert said in repr(pair.generated)
+    assert same_bits(pair)
