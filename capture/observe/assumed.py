@@ -113,7 +113,8 @@ def describe_module(module: nn.Module, path: str, first: dict[int, str]) -> str:
         words += f" with {forward}"
     for hook in chain.from_iterable(vars(module)[name].values() for name in HOOKS):
         if path and hook.__module__ != "transformers.utils.output_capturing":
-            name = getattr(hook, "__qualname__", "") or f"{type(hook).__name__} {vars(hook)}"
+            held = f"{type(hook).__name__} {getattr(hook, '__dict__', '')}"
+            name = getattr(hook, "__qualname__", held)
             words += f" with hook {name.rpartition('.<locals>.')[2]}"
     return words
 

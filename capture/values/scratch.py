@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -94,7 +93,8 @@ def _is_property(model: nn.Module, path: str) -> bool:
     owner, _, name = path.rpartition(".")
     if not set(":[").isdisjoint(path):
         return False
-    kind = type(operator.attrgetter(owner)(model) if owner else model)
+    parts = owner.split(".") if owner else []
+    kind = type(functools.reduce(lambda of, part: getattr(of, part, None), parts, model))
     return isinstance(getattr(kind, name, None), functools.cached_property)
 
 

@@ -42,11 +42,11 @@ def costs_of(
     """
     if target:
         return modelled_costs(traced.graph, find_target(target)), False
-    if isinstance(traced, UnitStep):
-        return _costs_of_units(traced, loaded, step), False
     known = known_costs(plan_file, traced.graph, loaded.device) if plan_file else None
     if known is not None:
         return known, True
+    if isinstance(traced, UnitStep):
+        return _costs_of_units(traced, loaded, step), False
     return rounded(profile.profile(traced.graph, loaded.device, traced.examples, step)), False
 
 

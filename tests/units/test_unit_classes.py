@@ -230,3 +230,13 @@ def test_a_layer_more_is_told_by_check(tmp_path: Path) -> None:
     path.write_text(BASE + NET.format(layers="Base(), Base(), Base()"), encoding="utf-8")
     causes = remat_gen.check(made.output).causes
     assert any("traced to other operations" in cause for cause in causes)
+
+
+def test_costs_are_measured_once(tmp_path: Path) -> None:
+    """As those of a whole plan: the same command would give another plan each time."""
+    path = tmp_path / "net.py"
+    path.write_text(BASE + NET.format(layers="Base(), Base()"), encoding="utf-8")
+    first, again = (remat_gen.generate(path, budget="90%", units=["h.*"]) for _ in range(2))
+    assert not first.costs_reused
+    assert again.costs_reused
+    assert again.plan.costs == first.plan.costs
