@@ -90,12 +90,13 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
 
 def _is_property(model: nn.Module, path: str) -> bool:
     """Tell whether whoever reads an attribute first fills it, with what its class says."""
-    owner, _, name = path.rpartition(".")
     if not set(":[").isdisjoint(path):
         return False
-    parts = owner.split(".") if owner else []
-    kind = type(functools.reduce(lambda of, part: getattr(of, part, None), parts, model))
-    return isinstance(getattr(kind, name, None), functools.cached_property)
+    *parts, name = path.split(".")
+    owner: Any = model
+    for part in parts:
+        owner = getattr(owner, part, None)
+    return isinstance(getattr(type(owner), name, None), functools.cached_property)
 
 
 def _made_by_hooks(model: nn.Module) -> set[str]:
