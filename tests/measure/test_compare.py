@@ -102,3 +102,30 @@ def test_parts_are_added_up(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype)
 def test_nothing_is_off_by_nothing() -> None:
     none = torch.zeros(0, 3)
     assert difference(none, none).off == largest(none) == largest(torch.tensor([NAN])) == 0.0
+
+
+class Cache:
+    """What a library returns beside a loss: nothing says when two are equal."""
+
+    def __init__(self, *held: object) -> None:
+        self.held = [*held]
+
+
+def test_objects_that_cannot_tell_are_the_same_where_they_hold_the_same() -> None:
+    x = torch.arange(3.0)
+    assert match(Cache(1, x), Cache(1, x.clone())) is Match.BITWISE
+    assert match(Cache(Cache(x)), Cache(Cache(x.clone()))) is Match.BITWISE
+    assert match(Cache(1, x), Cache(2, x)) is Match.DIFFERENT
+    assert match(Cache(x), Cache(x + 1)) is Match.DIFFERENT
+    assert match(Cache(x), Cache(x, x)) is Match.DIFFERENT
+    assert match(Cache(), object()) is Match.DIFFERENT
+    same = type("Cache", (), {"__qualname__": "Cache"})()  # of the generated file
+    same.held = [1, x]
+    assert match(Cache(1, x), same) is Match.BITWISE
+
+
+def test_an_object_in_itself_is_no_endless_search() -> None:
+    one, other = Cache(), Cache()
+    one.held.append(one)
+    other.held.append(other)
+    assert match(one, other) is Match.DIFFERENT
