@@ -22,6 +22,8 @@ from torch import nn
 from remat_gen.verification.outcome import ATTRIBUTES, Outcome
 from remat_gen.verification.tensor_difference import difference
 
+_BY_IDENTITY: Any = object.__eq__
+
 # How much each thing is off by itself, by (kind, name).
 Noise: TypeAlias = Mapping[tuple[str, str], float]
 
@@ -147,7 +149,7 @@ def _is_same(one: Any, other: Any, depth: int = 8) -> bool:
     kinds = type(one), type(other)
     told_apart = kinds[0] is not kinds[1] or not depth
     held = [getattr(thing, "__dict__", None) for thing in (one, other)]
-    if all(k.__eq__ == object.__eq__ for k in kinds) and None not in held:
+    if all(k.__eq__ is _BY_IDENTITY for k in kinds) and None not in held:
         told_apart = kinds[0].__qualname__ != kinds[1].__qualname__ or not depth
         one, other = held
     if told_apart:
