@@ -292,7 +292,12 @@ def verify(graph: Graph) -> Graph:
 
 
 def unplanned_outputs(graph: Graph) -> Iterator[str]:
-    """Yield the outputs that carry a gradient and get none: all but the loss, if there is one."""
+    """Yield the outputs that carry a gradient and get none: all but the loss, if there is one.
+
+    Not what forward keeps on the model, nor a parameter that is handed on: its gradient is its own.
+    """
     for i, output in enumerate(graph.outputs, start=1):
-        if output.tensor and output.requires_grad and not output.tangent:
+        if output.tensor is None or output.tangent or output.kept or not output.requires_grad:
+            continue
+        if not graph.storage_of(output.tensor).kind.outside:
             yield f"{graph.tensors[output.tensor].hint} (output {i})"

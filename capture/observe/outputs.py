@@ -83,12 +83,13 @@ class Returned:
         """Return the leaves that the planned backward takes a gradient for.
 
         That is the loss alone, where exactly one output is a scalar that requires grad; of a part
-        of a model what is taken. What is kept is no output.
+        of a model what is taken. What is kept is no output; of it scalars have one, for a loss.
         """
         able = [
             i
             for i, leaf in enumerate(self.leaves)
             if leaf.requires_grad and not leaf.outside and leaf.same_as is None
+            if leaf.scalar or not leaf.kept
         ]
         if self.taken is not None:
             return self.taken.intersection(able) or frozenset(able)

@@ -49,7 +49,7 @@ from remat_gen.codegen.module.programs import (
 from remat_gen.compile.fused_functions import compiled, fuse, only_result, with_lengths
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_names import NamedPart, name_parts
-from remat_gen.ir.graph import Graph, Trait
+from remat_gen.ir.graph import Graph, Trait, unplanned_outputs
 from remat_gen.ir.rung import Rung
 from remat_gen.ir.size import Length
 from remat_gen.solver.compiled.fused import PartFigures
@@ -146,6 +146,7 @@ def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
         rungs=bool(rungs),
         fixed=tuple(rows_of_fixed(traced.call.fixed)),
         once=reads_what_it_writes(traced.graph),
+        loss=any(unplanned_outputs(traced.graph)),
     )
 
 
@@ -192,7 +193,8 @@ class Shared:
 
     `units` where it is units that are planned, not the whole model, `rungs` where it has several
     programs. `fixed` are the rows of inputs that are the same in each step. Where forward must run
-    `once` in a step no checkpoint around the model may run it again.
+    `once` in a step no checkpoint around the model may run it again. `loss` where of several
+    outputs one has a gradient.
     """
 
     tables: Tables
@@ -202,6 +204,7 @@ class Shared:
     rungs: bool = False
     fixed: tuple[str, ...] = ()
     once: bool = False
+    loss: bool = False
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
@@ -232,6 +235,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
             containers="in_any_container" in used,
         ),
         fixed=shared.fixed,
+        loss=shared.loss,
         units=shared.units,
         once=shared.once,
         rungs=shared.rungs,

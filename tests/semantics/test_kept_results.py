@@ -19,6 +19,7 @@ class Experts(Layer):
         share = self.up(x).softmax(-1)
         self.balance = share.mean(0).square().sum() * 16
         self.share = share.detach()
+        self.rows = share.mean(0)
         self.hottest = share.argmax(-1)
         self.told = share.mean().item()
         self.wide = x.repeat(1024, 1)
@@ -30,7 +31,7 @@ LOSS = (
     "y = self.head(self.body(x)).square().mean()\n"
     "return y + sum(layer.balance for layer in self.layers)"
 )
-SMALL, LARGE = ("balance", "share", "hottest"), ("told", "wide")
+SMALL, LARGE = ("balance", "share", "rows", "hottest"), ("told", "wide")
 
 
 def experts(forward: str) -> str:
@@ -105,7 +106,7 @@ def test_verify_compares_them(logits: Pair) -> None:
         )
         return next((r.ok, r.detail) for r in report.rows() if r.what == "attributes")
 
-    assert row() == (True, "24 of 24 bitwise")
+    assert row() == (True, "32 of 32 bitwise")
     hook = planned.register_forward_hook(lambda m, *_: m.layers[1].share.mul_(2))
     with contextlib.closing(_Removed(hook)):
         ok, detail = row()
@@ -120,7 +121,7 @@ class _Removed:
 
 @pytest.mark.limit(
     "a gradient into what `forward` keeps on the model (`layer.aux_loss`), and none into what it "
-    "returns, or where that is the loss",
+    "returns, or where that is the loss; or into what is no scalar",
     "an error; add it to the loss of a model that returns no loss, or in `forward`",
 )
 def test_a_gradient_into_what_is_kept_alone_is_refused(logits: Pair) -> None:
@@ -128,6 +129,14 @@ def test_a_gradient_into_what_is_kept_alone_is_refused(logits: Pair) -> None:
     planned(*logits.inputs()[0])
     with pytest.raises(RuntimeError, match=r"keeps on the model, and none into what it returns"):
         planned.layers[1].balance.backward()
+
+
+def test_a_gradient_into_a_vector_is_refused(logits: Pair) -> None:
+    """Nearly none comes into those, and each would be waited for."""
+    _, planned = logits.models()
+    loss = planned(*logits.inputs()[0]).sum() + planned.layers[1].rows.square().sum()
+    with pytest.raises(RuntimeError, match=r"keeps on the model, which has none .* scalars alone"):
+        loss.backward()
 
 
 def test_beside_a_loss_it_takes_no_gradient() -> None:
@@ -144,7 +153,7 @@ def test_beside_a_loss_it_takes_no_gradient() -> None:
     )
     assert torch.equal(original.layers[2].balance, planned.layers[2].balance)
     loss = planned(*args)
-    with pytest.raises(RuntimeError, match="planned for the gradient of the loss alone"):
+    with pytest.raises(RuntimeError, match="forward keeps on the model, which has none beside"):
         (loss + planned.layers[0].balance).backward()
 
 
