@@ -85,7 +85,7 @@ class Reached:
             return value
         place = f"{path}{name}" if path[-1:] in ("", ":") else f"{path}.{name}"
         member = member_of(type(owner), name)
-        if hasattr(member, "tells"):
+        if "tells" in getattr(member, "__dict__", ()):
             return value
         if hasattr(type(member), "__get__") and name not in getattr(owner, "__dict__", ()):
             if isinstance(member, _METHODS) and is_of_library(member):
