@@ -216,15 +216,13 @@ class ForwardWriter:
         """Return a variable, or the attribute it is kept in, for what leaves the last block."""
         last = self._instances()[-1][0]
         names: dict[Output, str] = {}
-        outputs, kept = self.traced.graph.outputs, self.traced.returned.kept
-        attributes = dict(zip(outputs[len(outputs) - len(kept) :], kept, strict=True))
-        own = outputs[: len(outputs) - len(kept)]
+        outputs, kept = self.traced.graph.outputs, [*self.traced.returned.kept]
         for i in last.forward.returns:
             output = outputs[int(i)]
             if output.tensor is None:
                 raise EmitError(f"output {i} has no tensor")
-            if output in attributes and output not in own:
-                names[output] = self._attribute(attributes[output])
+            if output.kept:
+                names[output] = self._attribute(kept[int(i) - len(outputs)])  # they are the last
                 continue
             names[output] = free(self.traced.graph.tensors[output.tensor].hint, taken)
             taken.add(names[output])
