@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -29,6 +29,8 @@ from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.ir.errors import TraceError
+
+Taken: TypeAlias = frozenset[int | str]  # leaves of what is returned, paths of what is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,9 @@ class Returned:
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it used the random seed; `saving` what it does itself about what autograd
     saves; `positions` what transformers asked of them; `asked` who asks if
-    it is compiled; `masks` what nn.Transformer asked of its masks. Of a part of a model the rest
-    goes on with the leaves that are `taken`. What it has `kept` on the model, by path, are results
-    of the step as well: their leaves are the last.
+    it is compiled; `masks` what nn.Transformer asked of its masks. What it has `kept` on the model,
+    by path, are results of the step as well: their leaves are the last. Of a part of a model the
+    rest goes on with the leaves that are `taken`, and what is kept at such paths.
     """
 
     value: Any
@@ -70,7 +72,7 @@ class Returned:
     positions: Positions = field(default_factory=Positions)
     asked: Asked = field(default_factory=Asked)
     masks: Masks = field(default_factory=Masks)
-    taken: frozenset[int] | None = None
+    taken: Taken | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -85,16 +87,26 @@ class Returned:
         That is the loss alone, where exactly one output is a scalar that requires grad; of a part
         of a model what is taken. What is kept is no output; of it scalars have one, for a loss.
         """
-        able = [
+        able = {
             i
             for i, leaf in enumerate(self.leaves)
             if leaf.requires_grad and not leaf.outside and leaf.same_as is None
-            if leaf.scalar or not leaf.kept
-        ]
-        if self.taken is not None:
-            return self.taken.intersection(able) or frozenset(able)
-        losses = [i for i in able if self.leaves[i].scalar and not self.leaves[i].kept]
-        return frozenset(losses if len(losses) == 1 else able)
+        }
+        outputs = {i for i in able if not self.leaves[i].kept}
+        losses = {i for i in able if self.leaves[i].scalar}
+        if self.taken is None and len(losses & outputs) == 1:
+            return frozenset(losses & outputs)
+        taken = able.intersection(self._leaves_at(self.taken or ()))
+        return frozenset(taken | (losses - outputs) | (set() if taken & outputs else outputs))
+
+    def _leaves_at(self, places: Iterable[int | str]) -> Iterator[int]:
+        """Yield the leaves at places; of those that are one tensor the first."""
+        outputs = len(self.leaves) - len(self.kept)
+        at: dict[object, int] = {path: outputs + i for i, path in enumerate(self.kept)}
+        at |= {i: i for i in range(outputs)}
+        for i in (at[place] for place in places if place in at):
+            first = self.leaves[i].same_as
+            yield i if first is None else first
 
 
 def is_loss(leaf: object) -> bool:

@@ -38,7 +38,7 @@ def observed(
     Raises:
         TraceError: it does what a plan cannot do, or does not run.
     """
-    forward = _Forward(model, call, file, settles)
+    forward = _Forward(model, call, file)
     try:
         found = forward.returned()
         refuse_replaced(found[0].replaced)
@@ -56,15 +56,11 @@ def observed(
 
 @dataclass(frozen=True, slots=True)
 class _Forward:
-    """A forward that is run before it is traced; `caches` are those that it may fill.
-
-    What the model `keeps` is a result of the step as well; a part of one keeps nothing.
-    """
+    """A forward that is run before it is traced; `caches` are those that it may fill."""
 
     model: nn.Module
     call: Call
     file: dict[str, Any]
-    keeps: bool
     caches: Caches = field(default_factory=Caches)
 
     def returned(self) -> tuple[Returned, Reads, Looks | None]:
@@ -73,16 +69,10 @@ class _Forward:
             with kept_as_it_is(self.model):
                 return self._observed(None)
         except KeptError as error:
-            looks = self._recorded(error)
+            looks = recorded(self.model, self.call, error)
             if not looks.left:
                 raise
         return self._observed(looks)
-
-    def _recorded(self, error: TraceError) -> Looks:
-        looks = recorded(self.model, self.call, error)
-        if self.keeps:
-            return looks
-        return replace(looks, kept=(), unset=(*looks.kept, *looks.unset))
 
     def _observed(self, looks: Looks | None) -> tuple[Returned, Reads, Looks | None]:
         held = Held.by(self.model, files_of(self.model))
@@ -174,7 +164,7 @@ class _Forward:
             with masks_of_eager(Positions()), kept_as_it_is(self.model):
                 trace_joint(self.model, call.args, call.kwargs, frozenset(), options=options)
         except TraceError as refused:
-            looks = self._recorded(refused)
+            looks = recorded(self.model, self.call, refused)
             if not looks.is_needed:
                 raise refused from error
             return looks

@@ -32,7 +32,7 @@ from remat_gen.capture.lower.kept_dims import drop_kept_dims
 from remat_gen.capture.lower.lower import lower
 from remat_gen.capture.lower.model_layers import layers_of
 from remat_gen.capture.observe.default_dtype import DEFAULT_DTYPE, takes_default_dtype
-from remat_gen.capture.observe.outputs import Returned, run_on_fakes
+from remat_gen.capture.observe.outputs import Returned, Taken, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.observe.unread_numbers import unread
 from remat_gen.capture.process.copies import copied
@@ -135,7 +135,7 @@ def trace(
     stands_for: AbsentDevice | None = None,
     fixed: Iterable[str] = (),
     *,
-    taken: frozenset[int] | None = None,
+    taken: Taken | None = None,
 ) -> Traced:
     """Trace one training step of `model(*args, **kwargs)`.
 
@@ -144,8 +144,8 @@ def trace(
     result says why. The numbers of `fixed` inputs are the same in each step, so that forward may
     read them. Fake tensors on the CPU may stand for those of a GPU (`stands_for`): the model says
     afterwards that it is there. Where forward makes buffers in its first step, the trace is of a
-    later one. Of a part of a model the rest goes on with the leaves in `taken` of what it returns:
-    gradients come into these, and it must be as it is in its first step.
+    later one. Of a part of a model the rest goes on with what is `taken` of what it returns and
+    keeps: gradients come into these, and it must be as it is in its first step.
 
     Raises:
         TraceError: the model cannot be traced, with the user's line and the reason.

@@ -19,10 +19,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
-from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.held import Held, attributes_of, kept_as_it_is, put_attributes
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
+Kept: TypeAlias = Mapping[str, Any]  # what a unit keeps on itself, by paths of attributes
 
 
 class UnfitUnitError(TraceError):
@@ -53,22 +54,22 @@ class UnitCall:
 class BoundaryRun:
     """One step at its units' boundaries: `inside` is entered while a unit runs.
 
-    `begins` hears of each call before it runs, `ends` of what it returns, and how many gradients
-    are added up for each leaf of its arguments. `phases` are those of the step, in order,
-    `incoming` are the strides of gradients that came into each call's results.
-    `shared_bytes` are those of the units' parameters that eager reads as well. It `forgets` what
-    units keep on themselves.
+    `begins` hears of each call before it runs, `ends` of what it returns and keeps on itself, and
+    how many gradients are added up for each leaf of its arguments. `phases` are those of the step,
+    in order, `incoming` are the strides of gradients that came into each call's results.
+    `shared_bytes` are those of the units' parameters that eager reads as well. What units keep is
+    forgotten but for what it `keeps` by their paths; where that is not known, they keep all.
     """
 
     units: Mapping[str, nn.Module]
     inside: Callable[[Phase], AbstractContextManager[object]]
     begins: Callable[[UnitCall], object] = lambda _: None
-    ends: Callable[[object, Mapping[int, int]], object] = lambda *_: None
+    ends: Callable[[object, Kept, Mapping[int, int]], object] = lambda *_: None
     phases: list[Phase] = field(default_factory=list)
     calls: int = 0
     running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
-    forgets: bool = False
+    keeps: Mapping[str, Sequence[str]] | None = None
     shared_bytes: int = 0
 
     @contextlib.contextmanager
@@ -98,8 +99,8 @@ class BoundaryRun:
         self.begins(UnitCall(path, args, kwargs))
         call = _Call(self, self.calls, path, forward, *pytree.tree_flatten((args, kwargs)))
         self.calls += 1
-        returned = call.run()
-        self.ends(returned, call.summands)
+        returned, kept = call.run()
+        self.ends(returned, kept, call.summands)
         return returned
 
 
@@ -114,6 +115,7 @@ class _Call:
     leaves: list[Any]
     structure: Any
     returned: Any = None
+    kept: Sequence[str] = ()
     values: list[Any] = field(default_factory=list)
     summands: dict[int, int] = field(default_factory=dict)
     autocast: tuple[str, torch.dtype, bool] = field(init=False)
@@ -126,8 +128,10 @@ class _Call:
         """Return the tensors in the arguments."""
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
-    def run(self) -> object:
+    def run(self) -> tuple[object, Kept]:
         """Run the unit where autograd sees nothing but its arguments and results.
+
+        What it keeps are results as well: they are put where it has kept them.
 
         Raises:
             TraceError: it returns no tensor.
@@ -137,7 +141,9 @@ class _Call:
         results = iter(apply(token, self, *self.tensors()))
         values = [next(results) if _is_tensor(v) else v for v in self.values]
         self.values.clear()
-        return pytree.tree_unflatten(values, self.returned)
+        kept = dict(zip(self.kept, values[self.returned.num_leaves :], strict=True))
+        put_attributes(self.step.units[self.path], kept)
+        return pytree.tree_unflatten(values[: self.returned.num_leaves], self.returned), kept
 
     def results(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run the unit on other tensors; return those in what it returns, each once more."""
@@ -146,11 +152,14 @@ class _Call:
         args, kwargs = pytree.tree_unflatten(leaves, self.structure)
         kind, dtype, enabled = self.autocast
         self.step.running.add(self.path)
+        own, keeps = self.step.units[self.path], self.step.keeps
+        forgotten = contextlib.nullcontext() if keeps is None else kept_as_it_is(own)
         try:
-            own = self.step.units[self.path]
-            forgotten = kept_as_it_is(own) if self.step.forgets else contextlib.nullcontext()
             with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled), forgotten:
+                before = Held.by(own, {})
                 values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+                self.kept = before.kept() if keeps is None else keeps.get(self.path, ())
+                kept = attributes_of(own, self.kept)
         except RuntimeError as error:
             if "a leaf Variable that requires grad" in str(error):
                 raise UnfitUnitError(
@@ -168,9 +177,10 @@ class _Call:
                 "unit would not: let it return what is new, or name what is around it",
                 self.path,
             )
-        found = [value for value in values if _is_tensor(value)]
-        if not found:
+        if not any(map(_is_tensor, values)):
             raise TraceError(f"--units: {self.path} returns no tensor")
+        values += kept.values()
+        found = [value for value in values if _is_tensor(value)]
         self.values = [torch.empty(0) if _is_tensor(value) else value for value in values]
         return found
 

@@ -19,10 +19,10 @@ from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, remember_autocast
 from remat_gen.capture.observe.assumed import describe, described, layout_of
-from remat_gen.capture.observe.outputs import register_dataclasses
+from remat_gen.capture.observe.outputs import Taken, register_dataclasses
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
-from remat_gen.capture.units.boundary import UnfitUnitError, UnitCall
+from remat_gen.capture.units.boundary import Kept, UnfitUnitError, UnitCall
 from remat_gen.capture.units.step_settings import refuse_set_aside, settings
 from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
 from remat_gen.capture.values.held import Held
@@ -36,8 +36,8 @@ class Example:
     """How a unit is called: the layout of its arguments, and copies of the first such call's.
 
     `shared` has the leaves of the arguments that something else reads as well, in one such call,
-    and how many gradients the unit adds up for each, `same` those that are one tensor. `taken` are
-    the leaves of what it returns that the step goes on with: gradients may come into these.
+    and how many gradients the unit adds up for each, `same` those that are one tensor. `taken` is
+    what the step goes on with of what it returns and keeps: gradients may come into that.
     `varies` has leaves of the arguments, and which of their dimensions is the step's batch.
     """
 
@@ -47,7 +47,7 @@ class Example:
     kwargs: dict[str, Any]
     shared: Mapping[int, int] = field(default_factory=dict)
     same: tuple[int, ...] = ()
-    taken: frozenset[int] = frozenset()
+    taken: Taken = frozenset()
     varies: tuple[tuple[int, int], ...] = ()
 
 
@@ -55,7 +55,8 @@ class Example:
 class Examples:
     """The calls of a step by the units' paths; of calls alike the arguments are kept once.
 
-    `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results.
+    `handed` tells which leaf of a call's arguments is what leaf of an earlier call's results, or
+    what that one keeps.
     `seed` is that of the step: from another one not all of the units might be called. `keeps` are
     the attributes that units set, by the unit's path. `before`
     has what each unit held before the step, `outside` what torch was set to, `aside` what the model
@@ -69,16 +70,16 @@ class Examples:
     outside: dict[str, object] = field(default_factory=dict)
     aside: dict[str, dict[str, tuple[Any, Any]]] = field(default_factory=dict)
     pinned: str = ""
-    keeps: dict[str, str] = field(default_factory=dict)
+    keeps: dict[str, dict[str, None]] = field(default_factory=dict)
     _held: dict[str, Held] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)  # the paths, in order
-    handed: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    _returned: list[tuple[weakref.ref[torch.Tensor], int, int]] = field(default_factory=list)
+    handed: dict[tuple[int, int], tuple[int, int | str]] = field(default_factory=dict)
+    _returned: list[tuple[weakref.ref[torch.Tensor], int, int | str]] = field(default_factory=list)
     by_path: dict[str, Example] = field(default_factory=dict)
     _kept: dict[tuple[type, str], Example] = field(default_factory=dict)
     _edges: list[dict[int, Edge]] = field(default_factory=list)  # of the arguments' leaves, by call
     _nodes: dict[int, object] = field(default_factory=dict)
-    _results: list[dict[int, Edge]] = field(default_factory=list)  # of what is returned, by call
+    _results: list[dict[int | str, Edge]] = field(default_factory=list)  # and kept, by call
     _summands: dict[str, Counter[int]] = field(default_factory=dict)  # of leaves, the most
 
     def note(self, call: UnitCall) -> None:
@@ -133,16 +134,17 @@ class Examples:
                     path,
                 )
 
-    def note_returned(self, returned: object, summands: Mapping[int, int]) -> None:
-        """Note what the last call returned, and what it adds up for leaves of its arguments."""
+    def note_returned(self, returned: object, kept: Kept, summands: Mapping[int, int]) -> None:
+        """Note what the last call returned and kept, and what it adds up for its arguments."""
         register_dataclasses(returned)
         path = self.calls[-1]
         held = self._held.pop(path)
-        for name in held.changed():
-            self.keeps.setdefault(path, name)
+        if changed := held.changed():
+            self.keeps.setdefault(path, {}).update(dict.fromkeys(changed))
         self._summands[path] = self._summands.get(path, Counter()) | Counter(summands)
         self._results.append({})
-        for at, leaf in enumerate(pytree.tree_leaves(returned)):
+        leaves: dict[int | str, Any] = dict(enumerate(pytree.tree_leaves(returned)))
+        for at, leaf in (leaves | dict(kept)).items():
             if isinstance(leaf, torch.Tensor):
                 self._returned.append((weakref.ref(leaf), len(self.calls) - 1, at))
                 if edge := edge_of(leaf):
@@ -157,7 +159,7 @@ class Examples:
         """
         register_dataclasses(returned)
         readers, shared = readers_of(returned), dict[str, set[int]]()
-        taken = dict[str, set[int]]()
+        taken = dict[str, set[int | str]]()
         alike = {path: f"{type(unit)} {self.by_path[path].layout}" for path, unit in self._called()}
         for call, edges in enumerate(self._edges):
             own = {self._nodes.get(call)}
@@ -186,6 +188,19 @@ class Kind:
     paths: tuple[str, ...]
     unit: nn.Module
     traced: Traced
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """Return the attributes that such a unit keeps."""
+        return tuple(self.traced.returned.kept)
+
+    def tensor_at(self, place: int | str) -> str | None:
+        """Return the tensor in the graph that is a leaf of what is returned, or is kept there."""
+        outputs = self.traced.graph.outputs
+        if isinstance(place, int):
+            return outputs[place].tensor
+        behind = dict(zip(reversed(self.keeps), reversed(outputs), strict=False))
+        return behind[place].tensor if place in behind else None
 
 
 @dataclass(slots=True)

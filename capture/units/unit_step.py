@@ -150,7 +150,7 @@ def _handed(examples: Examples, of: Mapping[str, Kind], number: int) -> dict[str
     for leaf, (by, at) in own:
         path = traced.call.leaves[leaf].path
         graph = of[examples.calls[by]].traced.graph
-        tensor = graph.outputs[at].tensor
+        tensor = of[examples.calls[by]].tensor_at(at)
         if tensor and path in inputs and not graph.storage_of(tensor).kind.outside:
             found[inputs[path]] = by, tensor
     return found

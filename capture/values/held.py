@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from remat_gen.capture.refuse.library_hooks import INSTALLED
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _GONE = object()
+_SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ class Held:
                     found[f"{holder.start}{key}{holder.end}"] = pair
         return found
 
+    def kept(self) -> list[str]:
+        """Return the paths of attributes that are another small tensor now."""
+        changed = sorted(self.changed().items())
+        return [p for p, (_, now) in changed if is_small(now) and set(":[").isdisjoint(p)]
+
     def put_back(self) -> None:
         """Let everything hold what it held."""
         for holder in self.holders:
@@ -123,6 +129,19 @@ def attributes_of(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
         path: getattr(model.get_submodule(owner), name, None)
         for path, (owner, _, name) in parts.items()
     }
+
+
+def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
+    """Let values stand at paths of attributes."""
+    for path, value in values.items():
+        owner, _, name = path.rpartition(".")
+        setattr(model.get_submodule(owner), name, value)
+
+
+def is_small(value: Any) -> bool:
+    """Tell whether a tensor that forward keeps may be a result of the step."""
+    plain = type(value) is torch.Tensor and value.layout is torch.strided
+    return plain and value.numel() <= _SMALL
 
 
 def files_of(model: nn.Module) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -24,11 +23,10 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
-from remat_gen.capture.values.held import Held, files_of
+from remat_gen.capture.values.held import Held, files_of, is_small
 from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
 from remat_gen.ir.errors import TraceError
 
-_SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 _PLAIN = (bool, int, float, complex, str, type(None), tuple)
 
 
@@ -79,7 +77,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
     if made and first and second and not same_bits(first.value, second.value):
         _refuse(min(made))
     again_in_each = _made_by_hooks(model)
-    kept = tuple(p for p, value in others.items() if _is_small(value) and p not in again_in_each)
+    kept = tuple(p for p, value in others.items() if is_small(value) and p not in again_in_each)
     return replace(
         looks,
         left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
@@ -105,11 +103,6 @@ def _made_by_hooks(model: nn.Module) -> set[str]:
         for name, module in model.named_modules()
         for hook in module._forward_pre_hooks.values()
     }
-
-
-def _is_small(value: Any) -> bool:
-    plain = type(value) is Tensor and value.layout is torch.strided
-    return plain and value.numel() <= _SMALL
 
 
 def _refuse(path: str) -> NoReturn:

@@ -6,9 +6,10 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import TypeAlias
 
 import torch
 
@@ -22,7 +23,7 @@ from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.shared_parameters import bytes_read
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.step_settings import settings
-from remat_gen.capture.units.unit_kinds import Examples
+from remat_gen.capture.units.unit_kinds import Examples, Kind
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.ir.errors import TraceError
@@ -30,6 +31,8 @@ from remat_gen.units.own_step import own_step
 from remat_gen.units.varying_arguments import note_varying
 from remat_gen.verification.compare import is_bitwise_equal
 from remat_gen.verification.step import backward_step, forward_step, leaves_of
+
+Keeps: TypeAlias = Mapping[str, Sequence[str]] | None
 
 _TIMED = 3  # steps; of each part the quickest counts
 _SEEDS = 64  # of steps that are tried where units are left out at random
@@ -68,8 +71,6 @@ def record_calls(
                 f"--units: {idle[0]} is not called in a step; leave it out", idle[0]
             )
     _refuse_cast_together(loaded, examples)
-    if examples.keeps:
-        _refuse_read_outside(loaded, examples, dtype)
     if not static:
         note_varying(loaded, examples, dtype)
     return examples
@@ -105,36 +106,45 @@ def _put_back(held: Mapping[str, Held]) -> None:
         each.put_back()
 
 
-def _refuse_read_outside(loaded: Loaded, examples: Examples, dtype: str) -> None:
-    """Refuse units that keep something, where the step is another one if they do not.
+def kept_by_units(
+    loaded: Loaded, examples: Examples, kinds: Iterable[Kind], dtype: str = ""
+) -> Keeps:
+    """Return what planned units keep on themselves, by their paths; None where no unit does.
 
     Raises:
-        UnfitUnitError: it is, or fails.
+        UnfitUnitError: they keep more, and the step is another one where they do not.
     """
+    if not examples.keeps:
+        return None
+    keeps = {path: kind.keeps for kind in kinds for path in kind.paths}
 
-    def outputs(*, forgets: bool) -> list[object]:
+    def outputs(keeps: Keeps) -> list[object]:
         units, before = examples.units, examples.before
         again = Examples(examples.patterns, units, examples.seed, before)
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
             notes = again.note, again.note_returned
-            run = BoundaryRun(units, _unmarked, *notes, forgets=forgets)
+            run = BoundaryRun(units, _unmarked, *notes, keeps=keeps)
             _put_back(before)
             torch.manual_seed(examples.seed)
             with run.installed(), context_of(model):
                 return list(leaves_of(model(*loaded.args, **loaded.kwargs)))
 
-    kept = outputs(forgets=False)
+    whole = outputs(None)
     try:
-        same = all(map(_is_same, kept, outputs(forgets=True)))
+        same = all(map(_is_same, whole, outputs(keeps)))
     except TraceError:
         same = False
     if not same:
-        path, name = next(iter(examples.keeps.items()))
+        kept = [(path, name) for path, names in examples.keeps.items() for name in names]
+        lost = [(path, name) for path, name in kept if name not in keeps[path]] or kept
+        path, name = lost[0]
         raise UnfitUnitError(
             f"--units: {path} keeps {path}.{name}, which the model reads outside of that unit, and "
-            "a planned unit keeps nothing: let it return that, or name what is around both",
-            *examples.keeps,
+            "a planned unit keeps small tensors alone: let it return that, or name what is around "
+            "both",
+            *dict.fromkeys(path for path, _ in lost),
         )
+    return keeps
 
 
 def _is_same(one: object, other: object) -> bool:
@@ -144,11 +154,12 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def measure_eager_parts(
-    loaded: Loaded, examples: Examples, sharding: Sharding = NOT_SHARDED
+    loaded: Loaded, examples: Examples, keeps: Keeps, sharding: Sharding = NOT_SHARDED
 ) -> EagerParts:
     """Run whole steps, and measure what is allocated between the units, and what it takes.
 
-    With a `sharding` it is the step of a model that FSDP2 shards.
+    Units that keep something leave no more than `keeps`. With a `sharding` it is the step of a
+    model that FSDP2 shards.
 
     Raises:
         UnfitUnitError: no gradient goes through a unit.
@@ -157,7 +168,7 @@ def measure_eager_parts(
 
     def step(inside: Inside, turning: Inside = _unmarked) -> BoundaryRun:
         units = {path: model.get_submodule(path) for path in examples.units}
-        run = BoundaryRun(units, inside, forgets=bool(examples.keeps))
+        run = BoundaryRun(units, inside, keeps=keeps)
         torch.manual_seed(examples.seed)
         with run.installed():
             outputs = forward_step(model, loaded.args, loaded.kwargs)

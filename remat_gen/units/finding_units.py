@@ -18,7 +18,7 @@ from remat_gen.capture.units.unit_step import UnitStep, unit_step
 from remat_gen.capture.units.watched_modules import Watched, Watching
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import RematError, TraceError, UsageError
-from remat_gen.units.boundary_steps import measure_eager_parts, record_calls
+from remat_gen.units.boundary_steps import kept_by_units, measure_eager_parts, record_calls
 from remat_gen.units.own_step import own_step
 
 AUTO = "auto"
@@ -48,7 +48,8 @@ def trace_found_units(
             refused = list(_refused(kinds, choice, examples))
             last = refused[-1] if refused else last
             if not refused:
-                eager = measure_eager_parts(loaded, examples, sharding)
+                keeps = kept_by_units(computed, examples, kinds.of(examples), dtype)
+                eager = measure_eager_parts(loaded, examples, keeps, sharding)
                 return unit_step(computed, examples, eager, kinds)
         except UnfitUnitError as error:
             choice.idle.update(error.paths)
@@ -91,7 +92,7 @@ def _planned_alone(loaded: Loaded, choice: Choice, kinds: Kinds) -> str:
     for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
         examples = record_calls(loaded, tuple(paths), static=True)
         try:
-            kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
+            kept_by_units(loaded, examples, kinds.of(examples))
         except TraceError:
             choice.refused.update(paths)
             continue

@@ -8,7 +8,7 @@ from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding, parse_shardi
 from remat_gen.capture.units.unit_kinds import Kinds
 from remat_gen.capture.units.unit_step import EagerParts, UnitStep, unit_step
 from remat_gen.ir.plan import PlannedUnits
-from remat_gen.units.boundary_steps import measure_eager_parts, record_calls
+from remat_gen.units.boundary_steps import kept_by_units, measure_eager_parts, record_calls
 from remat_gen.units.finding_units import AUTO, trace_found_units
 
 
@@ -26,8 +26,10 @@ def trace_units(
     if patterns == (AUTO,):
         return trace_found_units(loaded, computed, static=static, sharding=sharding)
     examples = record_calls(computed, patterns, sharding.parameters, static=static)
-    eager = measure_eager_parts(loaded, examples, sharding)
-    return unit_step(computed, examples, eager, Kinds(computed, static))
+    kinds = Kinds(computed, static)
+    keeps = kept_by_units(computed, examples, kinds.of(examples), sharding.parameters)
+    eager = measure_eager_parts(loaded, examples, keeps, sharding)
+    return unit_step(computed, examples, eager, kinds)
 
 
 def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
@@ -40,7 +42,9 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     dtype = sharding.parameters
     computed = as_computed(loaded, dtype)
     examples = record_calls(computed, units.patterns, dtype, static=units.static)
+    kinds = Kinds(computed, units.static)
+    kept_by_units(computed, examples, kinds.of(examples), dtype)
     phases = 2 * len(examples.calls)
     held = units.held_bytes if len(units.held_bytes) == phases else (0,) * phases  # other units
     eager = EagerParts(held, sharded=bool(sharding))
-    return unit_step(computed, examples, eager, Kinds(computed, units.static))
+    return unit_step(computed, examples, eager, kinds)

@@ -105,22 +105,30 @@ def test_units_inside_of_layers_have_tables_too(tmp_path: Path) -> None:
     refused(model, r"layers\.0\.mlp is model\(scale: float32\[32\] frozen\), planned for")
 
 
-KEEPS = ("h = F.gelu", "self.kept = x.mean()\n        h = F.gelu")
+LARGE = ("h = F.gelu", "self.kept = x.repeat(2, 1, 1)\n        h = F.gelu")
 
 
 @pytest.mark.limit(
-    "a unit that keeps a tensor on itself, which the model reads outside of it",
+    "a unit that keeps something on itself, which the model reads outside of it, and which is no "
+    "tensor, in a list, or of more than 4,096 numbers",
     "refused when planning: let it return that; what nobody reads is None behind a planned step",
 )
-def test_what_a_unit_keeps_may_not_be_read_elsewhere(tmp_path: Path) -> None:
-    reads = ("x + m", "x + m + self.mlp.kept")
+@pytest.mark.parametrize(
+    ("keeps", "read"),
+    [("x.repeat(2, 1, 1)", "self.mlp.kept.mean()"), ("[x.mean()]", "self.mlp.kept[0]")],
+)
+def test_what_a_unit_keeps_may_not_be_read_elsewhere(tmp_path: Path, keeps: str, read: str) -> None:
+    changes = (
+        ("h = F.gelu", f"self.kept = {keeps}\n        h = F.gelu"),
+        ("x + m", f"x + m + {read}"),
+    )
     with pytest.raises(remat_gen.RematError, match=r"keeps layers\.0\.mlp\.kept, which the model"):
-        planned(tmp_path, KEEPS, reads)
-    assert planned_units.same_bits(planned(tmp_path, KEEPS, reads, units="layers.*"))
+        planned(tmp_path, *changes)
+    assert planned_units.same_bits(planned(tmp_path, *changes, units="layers.*"))
 
 
 def test_what_nobody_reads_may_be_kept(tmp_path: Path) -> None:
-    pair = planned(tmp_path, KEEPS)
+    pair = planned(tmp_path, LARGE)
     assert planned_units.same_bits(pair)
     _, model = pair.models()
     args, _ = pair.example
