@@ -179,8 +179,8 @@ class Output:
 
     `tangent` is the incoming gradient's tensor; None where no gradient flows in.
     `requires_grad` tells whether eager's output carries a gradient, `read_on` whether other outputs
-    are made of it. The same tensor returned twice is the same Output twice. What is `kept` forward
-    leaves on the model and does not return.
+    are made of it. The same tensor returned twice is the same Output twice. Where there is a path
+    in `kept`, forward leaves it there on the model, and does not return it.
     """
 
     tensor: str | None
@@ -188,7 +188,7 @@ class Output:
     tangent: str | None
     requires_grad: bool
     read_on: bool = field(default=False, repr=False)  # no part of a fingerprint, nor is
-    kept: bool = field(default=False, repr=False)
+    kept: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,7 +361,9 @@ class _Lowering:
         """Call each incoming gradient after its output: `d_loss`."""
         for output in outputs.values():
             if output.tensor and output.tangent:
-                hint = f"d_{self.table.tensors[output.tensor].hint}"
+                kept = output.kept.rpartition(".")[2]
+                hint = kept and naming.identifier(kept)
+                hint = f"d_{hint or self.table.tensors[output.tensor].hint}"
                 self.table.tensors[output.tangent] = replace(
                     self.table.tensors[output.tangent], hint=hint
                 )

@@ -40,7 +40,7 @@ class Leaf:
     `outside` where it looks at a parameter, buffer or input: eager hands that one on, and a
     gradient into it is no business of the plan's. `same_as` is an earlier leaf that is the same
     tensor; `given` is the buffer that it is itself, or which of the arguments. `read_on` tells
-    whether other leaves are made of it, `kept` whether it is left on the model and not returned.
+    whether other leaves are made of it, `kept` where it is left on the model and not returned.
     """
 
     requires_grad: bool
@@ -49,7 +49,7 @@ class Leaf:
     same_as: int | None
     given: str | int | None = None
     read_on: bool = False
-    kept: bool = False
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ def _returned(
     returned = Returned(value, (), replaced, seeded, kept=kept)
     leaves = [*_leaves(returned.tensors, given)]
     outputs = len(leaves) - len(kept)
-    behind = (replace(leaf, kept=True) for leaf in leaves[outputs:])
+    behind = (replace(leaf, kept=p) for p, leaf in zip(kept, leaves[outputs:], strict=True))
     return replace(returned, leaves=(*leaves[:outputs], *behind))
 
 

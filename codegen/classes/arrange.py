@@ -19,6 +19,7 @@ from remat_gen.codegen.classes.roles import Roles, kept_by_others, kept_marks
 from remat_gen.codegen.classes.variants import MOST_PARTNERS, Owners, as_one, owners_of
 from remat_gen.codegen.expressions.marks import IN_ALL, Mark, fill
 from remat_gen.codegen.expressions.parameter_paths import access
+from remat_gen.codegen.statements.kept_outputs import returned
 from remat_gen.codegen.statements.statements import Body, Function, Statement
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import Layers
@@ -48,12 +49,12 @@ def group(graph: Graph, bodies: tuple[Body, ...], model: nn.Module) -> tuple[Blo
     inputs = {i.tensor: i for i in graph.inputs}
     by_key: dict[object, list[Body]] = {}
     for body in bodies:
-        by_key.setdefault(_key(body, inputs, graph.layers, model), []).append(body)
+        by_key.setdefault(_key(body, graph, inputs, model), []).append(body)
     same = [bodies for alike in by_key.values() for bodies in together(alike)]
     classes = [c for bodies in same for c in _split_by_owners(bodies)]
     in_order = sorted(classes, key=lambda c: c.body.block)
     split = sorted(_split_by_roles(in_order), key=lambda c: c.body.block)
-    joining = _Joining(graph, lambda body: _given(body, inputs, graph.layers, model))
+    joining = _Joining(graph, lambda body: _given(body, graph, inputs, model))
     taken = {length.name for length in graph.lengths}
     return tuple(_with_numbers(block_class, taken) for block_class in joining.joined(split))
 
@@ -67,7 +68,7 @@ def _with_numbers(block_class: BlockClass, taken: set[str]) -> BlockClass:
     return replace(block_class, bodies=bodies, numbers=numbers, partners=partners)
 
 
-def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
+def _key(body: Body, graph: Graph, inputs: Mapping[str, Input], model: nn.Module) -> object:
     numbers: dict[Mark, int] = {}
 
     def canonical(mark: Mark) -> str:
@@ -86,20 +87,25 @@ def _key(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Modu
         return lines, tuple(fill(text, canonical) for text in function.returns.values())
 
     texts = of(body.forward), of(body.backward)
-    return texts, _given(body, inputs, layers, model)
+    return texts, _given(body, graph, inputs, model)
 
 
-def _given(body: Body, inputs: Mapping[str, Input], layers: Layers, model: nn.Module) -> object:
-    """Return how a body reaches what it is given, and where its gradients go."""
-    arguments = tuple(inputs[name] for name in body.arguments())
+def _given(body: Body, graph: Graph, inputs: Mapping[str, Input], model: nn.Module) -> object:
+    """Return how a body reaches what it is given and keeps, and where its gradients go."""
+    arguments, layers = tuple(inputs[name] for name in body.arguments()), graph.layers
     reached = tuple(_reached(i, layers, model) for i in arguments)
+    outputs = returned(graph, body.forward.returns)
     models = [i.path for i in arguments if i.kind is not Kind.INPUT]
+    models += [output.kept for output in outputs if output.kept]
     holding = layers.all_holding(models)
     which = tuple(holding.index(layers.holding(path)) for path in models)
     positions = tuple(list(body.arguments()).index(name) for name in body.backward.returns)
     only_read = tuple(name in body.only_read for name in body.arguments())
-    returns = tuple(body.forward.returns)
-    return reached, which, positions, returns, body.tangents, only_read
+    returns = tuple(
+        (layers.relative(o.kept), o.requires_grad, bool(o.tangent)) if o.kept else o
+        for o in outputs
+    )
+    return reached, which, positions, returns, only_read
 
 
 def _reached(argument: Input, layers: Layers, model: nn.Module) -> tuple[bool, str]:
@@ -161,7 +167,7 @@ class _Joining:
 
 def _outline(body: Body) -> object:
     """Return what bodies have alike that could be one: the rest takes longer to compare."""
-    returns = tuple(body.forward.returns), len(body.backward.returns), len(body.tangents)
+    returns = len(body.forward.returns), len(body.backward.returns), len(body.tangents)
     return len(body.arguments()), returns, tuple(map(len, body.backward.turns))
 
 

@@ -7,17 +7,14 @@ from dataclasses import asdict
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import BlockText, Writer
 from remat_gen.codegen.statements.gradient_reach import asks_what_came, read_on, surely_reached
-from remat_gen.ir.graph import Graph
+from remat_gen.codegen.statements.kept_outputs import returned
 
 
 def block_fields(writer: Writer, text: BlockText) -> dict[str, object]:
     """Return what the template of a block reads."""
     graph, body = writer.graph, writer.block_class.body
-    constant = [
-        position
-        for position, i in enumerate(body.forward.returns)
-        if not graph.outputs[int(i)].requires_grad
-    ]
+    outputs = returned(graph, body.forward.returns)
+    constant = [place for place, output in enumerate(outputs) if not output.requires_grad]
     return asdict(text) | {
         "lists": Given(graph, writer.block_class, writer.names).words(),
         "constant_outputs": constant,
@@ -29,34 +26,24 @@ def _incoming(writer: Writer, text: BlockText) -> list[str]:
     """Return the lines that bring incoming gradients into the planned form."""
     if not text.tangents:
         return []
-    graph = writer.graph
-    lines = ["refuse_watched(step)"] if read_on(graph) else []
+    graph, body = writer.graph, writer.block_class.body
+    lines = ["refuse_watched(step)"] if read_on(graph) and body.last else []
     if text.unplanned:
         lines.append(f"refuse_gradient({', '.join(text.unplanned)})")
-    tangents = [o for o in dict.fromkeys(graph.outputs) if o.tangent]
-    if asks_what_came(graph):
-        came = (
-            f"{graph.outputs.index(o)}: {name} is not None"
-            for o in tangents
-            for name in [text.tangents[_position(graph, text, o.tangent)]]
-        )
-        lines.append(f"step[-1].came = {{{', '.join(came)}}}")
-    for output in tangents:
-        tensor = graph.tensors[str(output.tangent)]
-        name = text.tangents[_position(graph, text, output.tangent)]
-        if len(tangents) == 1 and not tensor.shape:
+    outputs = returned(graph, body.forward.returns)
+    tangents = {place: o for place, o in enumerate(outputs) if o.tangent}
+    if asks_what_came(graph) and tangents:
+        came = (f"{place}: {text.tangents[place]} is not None" for place in tangents)
+        lines.append(f"self.came = {{{', '.join(came)}}}")
+    for place, output in tangents.items():
+        tensor, name = graph.tensors[str(output.tangent)], text.tangents[place]
+        if len(tangents) == 1 and not tensor.shape and not output.kept:
             continue  # a scalar has one layout, and without it backward would not have been called
         shape, stride = writer.layout(tensor.name)
         if graph.lies_otherwise_alone(tensor):
-            stride = f"step[-1].strides[{text.tangents.index(name)}]"
+            stride = f"self.strides[{place}]"
         like = f"({shape}, {stride}, torch.{tensor.dtype})"
         sure = graph.outputs.index(output) in surely_reached(graph)
         lines += [f"refuse_kept_alone({name})"] * sure
         lines.append(f"{name} = incoming_gradient({name}, {like})")
     return lines
-
-
-def _position(graph: Graph, text: BlockText, tangent: str | None) -> int:
-    planned = [n for n in text.tangents if n not in text.unplanned]
-    tangents = [o.tangent for o in dict.fromkeys(graph.outputs) if o.tangent]
-    return text.tangents.index(planned[tangents.index(str(tangent))])

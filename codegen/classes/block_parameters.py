@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.class_names import layer_of_class
 from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.codegen.statements.kept_outputs import kept_paths
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.paths import without_turns
@@ -35,13 +36,11 @@ class Given:
     block_class: BlockClass
     names: Mapping[str, str]  # of arguments
     places: Mapping[int, tuple[str, ...]] = field(init=False)  # by block
-    _start: list[int] = field(init=False)  # of each parameter: the place that its path starts at
+    _start: list[int] = field(init=False)  # of each parameter, and what is kept: where it starts
 
     def __post_init__(self) -> None:
         bodies = self.block_class.bodies
-        rows = [
-            [self.graph.layers.holding(i.path) for i in of_model(self.graph, b)] for b in bodies
-        ]
+        rows = [list(map(self.graph.layers.holding, self._paths(body))) for body in bodies]
         columns = list(zip(*rows, strict=True))
         called = layer_of_class(self.block_class, self.graph.layers)
         main = without_turns(called)
@@ -52,13 +51,19 @@ class Given:
             body.block: tuple(column[i] for column in varying) for i, body in enumerate(bodies)
         }
 
+    def _paths(self, body: Body) -> list[str]:
+        """Return the paths of a body's parameters and buffers, then of what it keeps."""
+        owned = [i.path for i in of_model(self.graph, body)]
+        return owned + kept_paths(self.graph, body.forward.returns)
+
     def words(self) -> dict[str, str]:
         """Write the lists of a class: its own parameters, borrowed ones, what only forward reads.
 
-        Borrowed are those that another block has the gradient of.
+        Borrowed are those that another block has the gradient of. What forward `keeps` on the
+        model comes last.
         """
         body = self.block_class.body
-        owned = of_model(self.graph, body)
+        owned, kept = of_model(self.graph, body), kept_paths(self.graph, body.forward.returns)
         written = map(self._word, owned, self._start)
         words = dict(zip((i.tensor for i in owned), written, strict=True))
         borrowed = [tensor for tensor in words if tensor in body.only_read]
@@ -70,19 +75,22 @@ class Given:
             "forward_only": [tensor for tensor in words if tensor not in read],
             "borrowed": borrowed,
         }
-        return {
-            name: word_list([words[t] for t in found]) for name, found in lists.items() if found
-        }
+        given = {name: [words[t] for t in found] for name, found in lists.items()}
+        given["keeps"] = list(map(self._place, kept, self._start[len(owned) :]))
+        return {name: word_list(found) for name, found in given.items() if found}
 
     def _word(self, found: Input, start: int) -> str:
         """Write `attn.qkv.weight`, called `qkv_weight`, or `name=path`; `model:path` elsewhere."""
-        name, places = self.names[found.tensor], self.places[self.block_class.body.block]
-        path = found.path if start == _MODEL else self.graph.layers.relative(found.path)
+        name, place = self.names[found.tensor], self._place(found.path, start)
+        usual = short_name(place.rpartition(":")[2]) == name and place[:2] != "0:"
+        return place if usual else f"{name}={place}"
+
+    def _place(self, path: str, start: int) -> str:
+        """Write where something stands: `attn.weight`, `1:weight` in the second of the places."""
+        places = self.places[self.block_class.body.block]
+        path = path if start == _MODEL else self.graph.layers.relative(path)
         where = "model:" if start == _MODEL and any(places) else f"{start}:" if start > 0 else ""
-        if not _PLAIN.fullmatch(path):
-            where = where or "0:"
-        usual = short_name(path) == name and where != "0:"
-        return f"{where}{path}" if usual else f"{name}={where}{path}"
+        return f"{where}{path}" if where or _PLAIN.fullmatch(path) else f"0:{path}"
 
     def arguments(self, body: Body) -> list[str]:
         """Write the arguments of a block's run: its places, then the inputs by name."""

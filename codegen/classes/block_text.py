@@ -15,6 +15,7 @@ from remat_gen.codegen.classes.reused_names import reused_names
 from remat_gen.codegen.expressions.marks import Mark, assigned, fill, find, written
 from remat_gen.codegen.expressions.prose import prose
 from remat_gen.codegen.statements.free_names import free_name, hint_of, turns_of
+from remat_gen.codegen.statements.kept_outputs import returned
 from remat_gen.codegen.statements.statements import Function, Statement
 from remat_gen.ir.graph import Graph, Input, Kind
 from remat_gen.ir.size import lengths_in
@@ -149,14 +150,12 @@ class Writer:
         return f"Retains {retained} value{'s' * (retained != 1)}{more}."
 
     def _incoming(self) -> tuple[str, ...]:
-        """Return backward's arguments: one per output of the last block."""
-        if not self.block_class.body.last:
-            return ()
+        """Return backward's arguments: one per output."""
         return tuple(
-            self.names[output.tangent]
-            if (output := self.graph.outputs[int(i)]).tangent
-            else f"d_unplanned_{i}"
-            for i in self.block_class.body.forward.returns
+            self.names[output.tangent] if output.tangent else f"d_unplanned_{place}"
+            for place, output in enumerate(
+                returned(self.graph, self.block_class.body.forward.returns)
+            )
         )
 
     def _name(self, name: str, taken: set[str]) -> None:

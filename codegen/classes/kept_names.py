@@ -18,7 +18,7 @@ from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import Graph
 
 _OF_BLOCKS = frozenset(
-    "at backward borrowed constant forward forward_only parameters strides turns".split()
+    "at backward borrowed came constant forward forward_only keeps parameters strides turns".split()
 )
 
 

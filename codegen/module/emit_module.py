@@ -59,6 +59,7 @@ from remat_gen.solver.law.schedule import Schedule
 
 ATEN = "aten = torch.ops.aten"
 _CONSTANT = "\n    constant = "  # in a block that has outputs without gradient
+_KEEPS = "\n    keeps = "  # in one that makes what forward keeps on the model
 _TURNS = "\n    turns = "  # in one whose gradients leave in several turns
 
 
@@ -223,7 +224,8 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         later="check_value(step, " in blocks,
         constant=_CONSTANT in blocks,
         turns=_TURNS in blocks,
-        strides="step[-1].strides[" in blocks,
+        strides="self.strides[" in blocks,
+        keeps=_KEEPS in blocks,
         ones=bool(ones_of(shared.lengths)),
         numbers=numbers,
         regenerate=quoted(target.command),
@@ -251,7 +253,12 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
 def kept_text(blocks: Sequence[str]) -> str:
     """Return the class that all blocks are derived from."""
     text = "".join(blocks)
-    return render("kept.py.jinja", constant=_CONSTANT in text, turns=_TURNS in text)
+    return render(
+        "kept.py.jinja",
+        constant=_CONSTANT in text,
+        turns=_TURNS in text,
+        keeps=_KEEPS in text,
+    )
 
 
 def _parts(target: Target, named: tuple[NamedPart, ...]) -> str:

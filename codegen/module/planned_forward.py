@@ -23,6 +23,7 @@ from remat_gen.codegen.module.programs import written_buffers, written_inputs
 from remat_gen.codegen.module.returned_value import ResultWriter
 from remat_gen.codegen.module.schedule_table import schedule_table
 from remat_gen.codegen.statements.gradient_reach import read_on
+from remat_gen.codegen.statements.kept_outputs import returned
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
@@ -107,7 +108,8 @@ class ForwardWriter:
         if type(value) is tuple and len(value) > 1:
             result = result[1:-1]
         stored = [*self._stored(frame.step, leaves)]
-        typed = _typed(list(outputs.values()), result, frame.returns)
+        own = [name for output, name in outputs.items() if not output.kept]
+        typed = _typed(own, result, frame.returns)
         names = {*frame.taken, *outputs.values()}
         return ProgramLines(
             table=schedule_table([(body, self.writers[c]) for body, c in self._instances()]),
@@ -119,7 +121,7 @@ class ForwardWriter:
         )
 
     def _stored(self, step: str, leaves: Iterator[str]) -> Iterator[str]:
-        """Yield what puts on the model what forward keeps there, where a call has not."""
+        """Yield what puts on the model what forward keeps there, where a block has not."""
         for path in self.traced.returned.kept:
             leaf = next(leaves)
             if leaf != (target := self._attribute(path)):
@@ -213,19 +215,15 @@ class ForwardWriter:
     # -- inputs and outputs -------------------------------------------------------------------
 
     def _output_names(self, taken: set[str]) -> dict[Output, str]:
-        """Return a variable, or the attribute it is kept in, for what leaves the last block."""
-        last = self._instances()[-1][0]
+        """Return a variable for what leaves the last block, the attribute of what blocks keep."""
         names: dict[Output, str] = {}
-        outputs, kept = self.traced.graph.outputs, [*self.traced.returned.kept]
-        for i in last.forward.returns:
-            output = outputs[int(i)]
-            if output.tensor is None:
-                raise EmitError(f"output {i} has no tensor")
-            if output.kept:
-                names[output] = self._attribute(kept[int(i) - len(outputs)])  # they are the last
-                continue
-            names[output] = free(self.traced.graph.tensors[output.tensor].hint, taken)
-            taken.add(names[output])
+        for body, _ in self._instances():
+            for output in returned(self.traced.graph, body.forward.returns):
+                if output.tensor is None:
+                    raise EmitError(f"an output of block {body.block} has no tensor")
+                hint = self.traced.graph.tensors[output.tensor].hint
+                names[output] = self._attribute(output.kept) if output.kept else free(hint, taken)
+                taken.add(names[output])
         return names
 
     def _leaves(self, names: dict[Output, str], lengths: dict[str, str]) -> Iterator[str]:

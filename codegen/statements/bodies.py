@@ -12,6 +12,7 @@ from remat_gen.codegen.statements.free_names import VERSION
 from remat_gen.codegen.statements.gradient_reach import Reach, apart, reach_of
 from remat_gen.codegen.statements.in_place import InPlace
 from remat_gen.codegen.statements.journeys import Journeys
+from remat_gen.codegen.statements.kept_outputs import returned
 from remat_gen.codegen.statements.leaving import Leaving
 from remat_gen.codegen.statements.lifetimes import hand_over_moments, moments
 from remat_gen.codegen.statements.linear_gradients import Gradients, linear_gradients
@@ -102,7 +103,6 @@ class BodyWriter:
             self.now.moment = moment
             self._step(segment, step)
         functions.append(self._end_segment(current))
-        tangents = tuple(dict.fromkeys(o.tangent for o in self.graph.outputs if o.tangent))
         return _with_only_read(
             (
                 Body(
@@ -110,13 +110,17 @@ class BodyWriter:
                     forward=functions[k],
                     backward=functions[2 * count - 1 - k],
                     operations=self._operations(k),
-                    tangents=tangents if k == count - 1 else (),
+                    tangents=self._tangents(functions[k]),
                     last=k == count - 1,
                 )
                 for k in range(count)
             ),
             self.graph,
         )
+
+    def _tangents(self, forward: Function) -> tuple[str, ...]:
+        tangents = (output.tangent for output in returned(self.graph, forward.returns))
+        return tuple(dict.fromkeys(filter(None, tangents)))
 
     def _operations(self, block: int) -> tuple[Operation, ...]:
         steps = self.schedule.segments[block].steps
@@ -130,13 +134,17 @@ class BodyWriter:
         self.statements = []
         self.leaving.begin()
         self.aliases.clear()
-        if segment == self.schedule.block_count:
-            for v in self.problem.given:
+        if segment >= self.schedule.block_count:
+            for v in self._given_in(segment):
                 if self.now.lifetime(v).crosses:
                     name = self.problem.values[v].name
                     self.statements.append(Statement(f"{self.now.place(name)} = {tangent(name)}"))
-        if segment >= self.schedule.block_count:
             self._check_outputs(segment)
+
+    def _given_in(self, segment: int) -> list[int]:
+        """Return the incoming gradients that a segment is given."""
+        block = self.schedule.segments[segment].block
+        return [v for v in self.problem.given if self.now.lifetimes.leaving.at(v) == block]
 
     def _check_outputs(self, segment: int) -> None:
         """Outputs are the user's: what backward reads of them must not have been written since."""
@@ -146,8 +154,8 @@ class BodyWriter:
                 self.statements.append(Statement(f"check_output({mark}, {mark}{VERSION})"))
 
     def _end_segment(self, segment: int) -> Function:
-        if segment == self.schedule.block_count - 1:
-            self.statements += self.leaving.outputs()
+        if segment < self.schedule.block_count:
+            self.statements += self.leaving.outputs(segment)
         if segment >= self.schedule.block_count:
             self.statements += self.leaving.rest(segment)
             self._release_held(segment)
@@ -159,7 +167,9 @@ class BodyWriter:
     def _release_held(self, segment: int) -> None:
         """Let go of gradients that were kept for a later block, after their last use."""
         waited = (v for v, last in self.now.lifetimes.waits.items() if last == segment)
-        for v in (*self.problem.given, *waited):
+        block = self.schedule.segments[segment].block
+        given = (v for v in self.problem.given if self.now.lifetimes.leaving.at(v) >= block)
+        for v in (*given, *waited):
             lifetime = self.now.lifetime(v)
             if lifetime.crosses and lifetime.end_segment == segment:
                 self._free(v)
@@ -168,7 +178,7 @@ class BodyWriter:
 
     def _step(self, segment: int, step: Step | None) -> None:
         if gradients := self.hand_overs.get(self.now.moment):
-            self.statements += self.leaving.hand_over(gradients)
+            self.statements += self.leaving.hand_over(gradients, segment)
         if together := self.gradients.get(self.now.moment):
             self.together, self.outer, self.statements = together, self.statements, []
         if isinstance(step, Run):
@@ -215,8 +225,8 @@ class BodyWriter:
             self.dropped.update(self.problem.operations[p].outputs)
             return
         for storage, outputs in apart(self.graph, operation, self.reach).items():
-            listed = ", ".join(map(str, sorted(outputs)))
-            text = f"zero_unless_came(step, {self.now.place(storage)}, {listed})"
+            came = ", ".join(self.leaving.came(i, segment) for i in sorted(outputs))
+            text = f"zero_unless_came({self.now.place(storage)}, {came})"
             self.statements.append(Statement(text, source=operation.source))
         targets, call = self._targets(operation, self._call(p, again=again))
         for names in self.aliases.values():

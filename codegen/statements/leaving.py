@@ -26,6 +26,7 @@ class Leaving:
     expressions: Expressions
     returns: dict[str, str] = field(default_factory=dict)
     turns: list[tuple[str, ...]] = field(default_factory=list)
+    _places: dict[int, tuple[int, int]] = field(default_factory=dict)  # block, place among its own
     _partly: dict[str, tuple[int, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -35,8 +36,8 @@ class Leaving:
         """Begin another function."""
         self.returns, self.turns = {}, []
 
-    def outputs(self) -> Iterator[Statement]:
-        """Let the model's outputs go; yield what is to be known of those that backward reads."""
+    def outputs(self, block: int) -> Iterator[Statement]:
+        """Let a block's outputs go; yield what is to be known of those that backward reads."""
         read_later = self.now.outputs_read_in_backward()
         left: set[Output] = set()
         leaving_of = Counter(
@@ -49,7 +50,10 @@ class Leaving:
                 continue
             if self.graph.storage_of(output.tensor).kind.outside:
                 continue
+            if self.now.leaving_block(self.graph.storage_of(output.tensor).name) != block:
+                continue
             left.add(output)
+            self._places[i] = block, len(self.returns)
             storage = self.graph.storage_of(output.tensor).name
             kept = self.now.index[storage] in read_later
             text = self.expressions.output(output.tensor, shared=kept or leaving_of[storage] > 1)
@@ -72,18 +76,18 @@ class Leaving:
                 if storage.name in copied or storage.kind is not Kind.GRADIENT:
                     text += ".clone()"  # two parameters must not share one gradient
                 copied.add(storage.name)
-                self.returns[gradient.of] = text + self._if_it_came(gradient)
+                self.returns[gradient.of] = text + self._if_it_came(gradient, segment)
                 if self.now.index.get(storage.name) in self.now.lifetimes.waits:  # freed behind it
                     yield Statement(f"{leaving(gradient.of)} = {self.returns[gradient.of]}")
 
-    def hand_over(self, gradients: Collection[int]) -> Iterator[Statement]:
+    def hand_over(self, gradients: Collection[int], segment: int) -> Iterator[Statement]:
         """Let autograd have gradients of parameters, by their values: both are read no more."""
         handed, turn = 0, list[str]()
         for gradient, tensor in self._waiting():
             v = self.now.index.get(self.graph.storage_of(tensor).name, -1)
             if v not in gradients:
                 continue
-            text = self.expressions.tensor(tensor) + self._if_it_came(gradient)
+            text = self.expressions.tensor(tensor) + self._if_it_came(gradient, segment)
             self.returns[gradient.of] = text
             turn.append(gradient.of)
             handed += self.problem.values[v].nbytes
@@ -98,6 +102,15 @@ class Leaving:
             if gradient.tensor is not None and gradient.of not in self.returns:
                 yield gradient, gradient.tensor
 
-    def _if_it_came(self, gradient: Gradient) -> str:
-        outputs = ", ".join(map(str, self._partly.get(gradient.of, ())))
-        return f" if gradient_came(step, {outputs}) else None" if outputs else ""
+    def _if_it_came(self, gradient: Gradient, segment: int) -> str:
+        came = [self.came(i, segment) for i in self._partly.get(gradient.of, ())]
+        return f" if {' or '.join(came)} else None" if came else ""
+
+    def came(self, output: int, segment: int) -> str:
+        """Write in backward whether a gradient came into an output."""
+        block, place = self._places[output]
+        last = self.now.schedule.block_count - 1
+        own = 2 * last + 1 - segment
+        if block == own:
+            return f"self.came[{place}]"
+        return f"step[{'-1' if block == last else f'self.at + {block - own}'}].came[{place}]"

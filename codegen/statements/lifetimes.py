@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from remat_gen.codegen.statements.kept_outputs import LeavingBlocks
 from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step
@@ -37,6 +38,7 @@ class Lifetimes:
 
     problem: Problem
     schedule: Schedule
+    leaving: LeavingBlocks
     by_value: dict[int, list[Lifetime]] = field(default_factory=dict)
     run_counts: dict[int, int] = field(default_factory=dict)
     waits: dict[int, int] = field(init=False)  # gradients, for their parameters' last segments
@@ -45,7 +47,6 @@ class Lifetimes:
 
     def __post_init__(self) -> None:
         self.waits = waiting_gradients(self.problem, self.schedule)
-        last_forward = self.schedule.block_count - 1
         moment = 0
         for moment, segment, step in moments(self.schedule):
             if segment >= self.schedule.block_count:
@@ -61,18 +62,19 @@ class Lifetimes:
                 case Fetch(v):
                     self._begin(v, moment, segment, self.by_value[v][0].owner)
         for v, lifetime in self._open.items():
-            if self.problem.values[v].held is Held.STEP and lifetime.end_segment < last_forward:
-                # an output leaves from the last block, wherever it was made
-                lifetime.end_segment, lifetime.end = last_forward, moment
+            leaves = self.leaving.at(v)
+            if self.problem.values[v].held is Held.STEP and lifetime.end_segment < leaves:
+                lifetime.end_segment, lifetime.end = leaves, moment
 
     def at(self, value: int, moment: int) -> Lifetime:
         """Return the lifetime of a value that is running, or was last, at a moment."""
         return next(life for life in reversed(self.by_value[value]) if life.begin <= moment)
 
     def _give(self, moment: int, segment: int) -> None:
+        block = self.schedule.segments[segment].block
         for v in self.problem.given:
-            if v not in self.by_value:
-                self._begin(v, moment, segment, self.schedule.block_count - 1)
+            if v not in self.by_value and self.leaving.at(v) == block:
+                self._begin(v, moment, segment, block)
 
     def _run(self, moment: int, segment: int, p: int) -> None:
         operation = self.problem.operations[p]

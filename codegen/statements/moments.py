@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from remat_gen.codegen.expressions.marks import Mark, kept, tangent, value
+from remat_gen.codegen.statements.kept_outputs import LeavingBlocks
 from remat_gen.codegen.statements.lifetimes import Lifetime, Lifetimes, moments
 from remat_gen.ir.graph import Graph, Kind, Operation
 from remat_gen.solver.law.problem import Held, Problem
@@ -26,7 +27,8 @@ class Now:
     _steps: list[Step | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lifetimes = Lifetimes(self.problem, self.schedule)
+        leaving = LeavingBlocks.find(self.graph, self.problem, self.schedule)
+        self.lifetimes = Lifetimes(self.problem, self.schedule, leaving)
         self.index = {v.name: i for i, v in enumerate(self.problem.values)}
         self._steps = [step for _, _, step in moments(self.schedule)]
 
@@ -75,6 +77,10 @@ class Now:
         backward = self.schedule.block_count
         made = self.graph.writes(operation)
         return self.nbytes(s for s in made if self.lifetime(self.index[s]).end_segment >= backward)
+
+    def leaving_block(self, storage: str) -> int:
+        """Return the block in which an output leaves, or an output's gradient comes in."""
+        return self.lifetimes.leaving.at(self.index[storage])
 
     # -- whole segments ----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Experts(Layer):
         self.wide = x.repeat(1024, 1)
         return x + self.drop(self.down(F.gelu(share)))
 """
+MANY = "self.layers = nn.ModuleList(Experts() for _ in range(6))"
 LAYERS = "self.layers = nn.ModuleList(Experts() for _ in range(4))"
 LOGITS = "return self.head(self.body(x))"
 LOSS = (
@@ -34,8 +35,8 @@ LOSS = (
 SMALL, LARGE = ("balance", "share", "rows", "hottest"), ("told", "wide")
 
 
-def experts(forward: str) -> str:
-    text = model_source(forward, init=LAYERS)
+def experts(forward: str, layers: str = LAYERS) -> str:
+    text = model_source(forward, init=layers)
     return text.replace("\n\nclass Model", f"\n{EXPERTS}\n\nclass Model")
 
 
@@ -67,6 +68,16 @@ def test_a_loss_that_adds_what_layers_keep(logits: Pair) -> None:
     for share in (0.1, 0.0, 0.5):
         args = logits.inputs()[0]
         assert same(step(original, args, share), step(planned, args, share))
+
+
+def test_layers_that_keep_something_are_one_class() -> None:
+    """What a layer keeps leaves with its own block: from the last one each had its own class."""
+    pair = make_pair_of(experts(LOGITS, MANY), "60%", "per-layer")
+    assert pair.text.count("keeps = ") < 6
+    assert "for i in range(" in pair.text
+    original, planned = pair.models()
+    args = pair.inputs()[0]
+    assert same(step(original, args, 0.1), step(planned, args, 0.1))
 
 
 def test_a_smaller_batch(logits: Pair) -> None:
