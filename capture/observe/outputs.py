@@ -28,6 +28,7 @@ from remat_gen.capture.values.held import attributes_of, kept_as_it_is
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
+from remat_gen.capture.values.written import watched_values
 from remat_gen.ir.errors import TraceError
 
 Taken: TypeAlias = frozenset[int | str]  # leaves of what is returned, paths of what is kept
@@ -61,7 +62,8 @@ class Returned:
     saves; `positions` what transformers asked of them; `asked` who asks if
     it is compiled; `masks` what nn.Transformer asked of its masks. What it has `kept` on the model,
     by path, are results of the step as well: their leaves are the last. Of a part of a model the
-    rest goes on with the leaves that are `taken`, and what is kept at such paths.
+    rest goes on with the leaves that are `taken`, and what is kept at such paths. The plain values
+    in `put` it has put on modules.
     """
 
     value: Any
@@ -74,6 +76,7 @@ class Returned:
     masks: Masks = field(default_factory=Masks)
     taken: Taken | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
+    put: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def tensors(self) -> list[Any]:
@@ -155,6 +158,7 @@ def run_on_fakes(
             watched_seeds() as seeds,
             watched_questions() as asked,
             watched_masks(model) as masks,
+            watched_values(model) as put,
         ):
             kept = kept_as_it_is(model) if looks else nullcontext()
             told = answered_no() if looks and looks.asks else nullcontext()
@@ -176,6 +180,7 @@ def run_on_fakes(
         positions=positions,
         asked=asked,
         masks=masks,
+        put=put,
     )
 
 
@@ -255,13 +260,14 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_positions() as positions,
             watched_seeds() as seeds,
             watched_questions() as asked,
+            watched_values(model) as put,
         ):
             value = model(*args, **kwargs)
         seeded = seeds.is_used or torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
     returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=saving, positions=positions, asked=asked)
+    return replace(returned, saving=saving, positions=positions, asked=asked, put=put)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ import types
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 _PYTHONS = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
 _COMPUTE = ("torch.nn.modules.", "torch.nn.utils.parametrizations.", "torch.distributions.")
 ASKING = "ask_and_tell"  # the function that tells of attributes, which runs properties
@@ -48,6 +50,29 @@ def is_of_library(value: Any) -> bool:
         ).__module__
     file = getattr(sys.modules.get(str(name)), "__file__", None)
     return file is None or is_library_file(file)
+
+
+def user_files(model: nn.Module) -> list[types.ModuleType]:
+    """Return the users' files that a model's classes stand in, and those that are used there."""
+    kinds = dict.fromkeys(kind for module in model.modules() for kind in type(module).__mro__)
+    waiting = [sys.modules[kind.__module__] for kind in kinds if not is_of_library(kind)]
+    found: dict[str, types.ModuleType] = {}
+    while waiting:
+        file = waiting.pop()
+        if file.__name__ in found or file.__name__.partition(".")[0] in _MACHINERY:
+            continue
+        found[file.__name__] = file
+        used = filter(None, map(_file_of, list(vars(file).values())))
+        waiting += (other for other in used if not is_of_library(other))
+    return list(found.values())
+
+
+def _file_of(value: Any) -> types.ModuleType | None:
+    """Return the file that is imported, or that a class or a function is imported from."""
+    if isinstance(value, types.ModuleType):
+        return value
+    defined = isinstance(value, (type, types.FunctionType))
+    return sys.modules.get(str(value.__module__)) if defined else None
 
 
 def is_bound(function: Any) -> bool:

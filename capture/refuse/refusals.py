@@ -21,6 +21,9 @@ from remat_gen.ir.errors import TraceError
 
 PLAIN = torch.Tensor.__torch_function__, nn.Parameter.__torch_function__  # of torch's own classes
 
+_OF_MODULES = "parameters", "buffers", "modules"
+_TOLD = (*_OF_MODULES, *(f"named_{name}" for name in _OF_MODULES))
+
 
 class ReplacedError(TraceError):
     """Forward puts another tensor in place of a buffer."""
@@ -78,6 +81,22 @@ def refuse_other_self(model: nn.Module) -> None:
             f"{type(model).__name__} has a __call__ of its own, which would run around the planned "
             "forward, and in it: put what it does into forward"
         )
+
+
+def refuse_hidden(model: nn.Module) -> None:
+    """Refuse modules that do not tell of all that they have: what is compared goes by that.
+
+    Raises:
+        TraceError: a module leaves out parameters, buffers or modules.
+    """
+    for name, module in model.named_modules():
+        for told in _TOLD:
+            own, whole = getattr(type(module), told), getattr(nn.Module, told)
+            if own is not whole and len([*own(module)]) != len([*whole(module)]):
+                raise TraceError(
+                    f"{name or type(model).__name__} has a {told}() of its own, which does not "
+                    "return all that it has: call that by another name"
+                )
 
 
 def refuse_lazy(model: nn.Module) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
-from remat_gen.capture.process.libraries import is_library_file
+from remat_gen.capture.process.libraries import is_of_library, user_files
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
@@ -115,19 +115,13 @@ def _changed(before: _Attributes, after: _Attributes) -> str:
 
 def _shared(model: nn.Module) -> dict[str, dict[str, Any]]:
     """Return the plain class attributes and global variables of the user's own code, by owner."""
-    classes = {c for module in model.modules() for c in type(module).__mro__ if _is_users(c)}
-    modules = {sys.modules[c.__module__] for c in classes}
-    spaces = {m.__name__: vars(m) for m in modules} | {c.__qualname__: vars(c) for c in classes}
+    classes = {c for module in model.modules() for c in type(module).__mro__}
+    spaces: dict[str, Mapping[str, Any]] = {f.__name__: vars(f) for f in user_files(model)}
+    spaces |= {c.__qualname__: vars(c) for c in classes if not is_of_library(c)}
     return {
         owner: {k: v for k, v in space.items() if isinstance(v, _PLAIN) and k[:2] != "__"}
         for owner, space in spaces.items()
     }
-
-
-def _is_users(cls: type) -> bool:
-    """Tell whether a class is no library's: libraries count and cache things of their own."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    return isinstance(file, str) and not is_library_file(file)
 
 
 def _changed_shared(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.load.shorter_call import at_lengths
+from remat_gen.capture.load.shorter_call import at_lengths, shortened
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
@@ -54,6 +54,7 @@ from remat_gen.capture.refuse.places import built_in
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_data_parallel,
+    refuse_hidden,
     refuse_hooks,
     refuse_lazy,
     refuse_other_self,
@@ -75,6 +76,7 @@ from remat_gen.capture.trace.lengths import asked_lengths, found_lengths, why_no
 from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.cached import refuse_stale
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.where_done import told_where
@@ -83,6 +85,7 @@ from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
 
 Dynamic: TypeAlias = Iterable[str] | Length | None
+_GONE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Traced:
     alone, where one was looked for. `autocast` is what the step is called in. `left_out` is what
     the plan has not, though its numbers are the same. `values` names the buffers whose values
     decided what was traced, `left` what forward keeps on the model and a planned step does not:
-    where it is `unset`, None stands there.
+    where it is `unset`, None stands there. The plain values in `put` stand there behind each step.
     `first` where its first run makes buffers that the trace takes as there. `turned` describes what
     an evaluation makes of what is read, and forward undoes in the next step.
     """
@@ -110,6 +113,7 @@ class Traced:
     values: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    put: Mapping[str, Any] = field(default_factory=dict)
     first: FirstRun | None = None
     looks: Looks | None = None
     turned: Mapping[str, str] = field(default_factory=dict)
@@ -154,6 +158,7 @@ def trace(
     refuse_scripted(model)
     refuse_data_parallel(model)
     refuse_other_self(model)
+    refuse_hidden(model)
     refuse_lazy(model)  # before its hooks, which go by a run
     refuse_hooks(model)
     refuse_recurrent(model, stands_for)
@@ -348,6 +353,8 @@ class _Step:
         graph = with_dtypes_of_norms(seeds_on_host(graph))
         graph = replace(graph, layers=layers_of(self.model, graph))
         assumed = (*joint.assumed, *[DEFAULT_DTYPE] * takes_default_dtype(graph))
+        unset = [p for p in (*looks.kept, *looks.unset) if p not in kept]
+        put, varying = self._put(graph)
         return Traced(
             graph,
             self.call,
@@ -359,11 +366,28 @@ class _Step:
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),
             values=joint.assumed,
-            left=tuple(p for p in looks.left if p not in kept),
-            unset=tuple(p for p in (*looks.kept, *looks.unset) if p not in kept),
+            left=tuple(p for p in (*looks.left, *varying) if p not in kept and p not in put),
+            unset=tuple(dict.fromkeys((*unset, *varying))),
+            put=put,
             first=self.first,
             looks=self.looks,
         )
+
+    def _put(self, graph: Graph) -> tuple[dict[str, Any], list[str]]:
+        """Return the plain values that forward puts on modules; the paths of those that vary.
+
+        What it reads as well is compared, so that it is as it was.
+        """
+        read = {*self.reads.paths, *(self.looks.kept if self.looks else ())}
+        put = {path: value for path, value in self.returned.put.items() if path not in read}
+        if not put or not graph.lengths:
+            return put, []
+        call = shortened(self.call, graph.lengths)
+        with suppress(Exception), quiet(), kept_as_it_is(self.model):
+            again = run_on_fakes(self.model, call.args, call.kwargs, self.looks).put
+            steady = {path: value for path, value in put.items() if again.get(path, _GONE) == value}
+            return steady, [path for path in put if path not in steady]
+        return {}, [*put]
 
     def _unread(self, read: Mapping[str, torch.Tensor]) -> Collection[str]:
         """Return the attributes whose numbers Python asks for not; where it looks at any, none."""

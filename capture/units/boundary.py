@@ -96,6 +96,12 @@ class BoundaryRun:
     ) -> object:
         if path in self.running or not (unit.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)  # its own call of `self.forward` lies inside
+        if torch._C._current_graph_task_id() != -1:
+            raise UnfitUnitError(
+                f"--units: backward calls {path} again, as torch.utils.checkpoint does: a planned "
+                "unit says itself what runs again, so leave the checkpoint out",
+                path,
+            )
         self.begins(UnitCall(path, args, kwargs))
         call = _Call(self, self.calls, path, forward, *pytree.tree_flatten((args, kwargs)))
         self.calls += 1

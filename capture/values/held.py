@@ -6,7 +6,6 @@ Containers and plain objects are followed inwards: a cache may be a dict in an o
 from __future__ import annotations
 
 import contextlib
-import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.libraries import is_of_library, user_files
 from remat_gen.capture.process.state import OF_PARAMETERS
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 
@@ -135,7 +134,7 @@ def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
     """Let values stand at paths of attributes."""
     for path, value in values.items():
         owner, _, name = path.rpartition(".")
-        setattr(model.get_submodule(owner), name, value)
+        vars(model.get_submodule(owner))[name] = value  # not what its class makes of it
 
 
 def is_small(value: Any) -> bool:
@@ -145,7 +144,5 @@ def is_small(value: Any) -> bool:
 
 
 def files_of(model: nn.Module) -> dict[str, Any]:
-    """Return the globals of the users' files that a model's classes stand in."""
-    kinds = {kind for module in model.modules() for kind in type(module).__mro__}
-    files = {sys.modules[kind.__module__] for kind in kinds if not is_of_library(kind)}
-    return {name: value for file in files for name, value in vars(file).items()}
+    """Return the globals of the users' files that a model's classes stand in, or are used there."""
+    return {name: value for file in user_files(model) for name, value in vars(file).items()}

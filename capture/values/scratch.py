@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.process.libraries import is_users
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
@@ -137,6 +139,8 @@ def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
         path, left = watched.get((id(owner), name), ("", None))
         if path and value is left:
             carried.add(path)
+        if name == "__dict__" and is_users(sys._getframe(1)):  # whatever it looks up there
+            carried.update(p for (key, _), (p, _) in watched.items() if key == id(owner))
         return value
 
     nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]

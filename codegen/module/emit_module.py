@@ -31,6 +31,7 @@ from remat_gen.codegen.module.format import tidy
 from remat_gen.codegen.module.forward_text import ForwardText, derived_from
 from remat_gen.codegen.module.generated_names import Ours, generated_names
 from remat_gen.codegen.module.merge import (
+    Signature,
     add_imports,
     forward_signature,
     insert_before_main,
@@ -162,13 +163,25 @@ def _forward(
     writers = [ForwardWriter(traced, model, p.writers, p.names) for p in others]
     pairs = tuple(zip(rungs, writers, strict=True))
     writer = ForwardWriter(traced, model, own.writers, own.names, pairs)
-    kind = _own_class(target)
-    signature = forward_signature(target.source, kind) if kind else None
-    if signature:
+    if _own_class(target) and (signature := signature_of(target, type(model))):
         return writer.write(signature.parameters, signature.returns, target.namespace)
     parameters = str(without_annotations(inspect.signature(type(target.model).forward)))
     forward = writer.write(parameters.strip("()"), " -> Any", target.namespace)
     return derived_from(forward, type(model).__name__, type(model))
+
+
+def signature_of(target: Target, kind: type[nn.Module]) -> Signature | None:
+    """Return the signature of a class's forward as it is written; a decorator may give it another.
+
+    None where the file has no such class with a forward of its own.
+    """
+    written, given = (
+        forward_signature(target.source, kind.__name__),
+        inspect.signature(kind.forward),
+    )
+    if written is None or written.names == [*given.parameters]:
+        return written
+    return Signature(str(without_annotations(given)).strip("()"), "")
 
 
 def without_annotations(signature: inspect.Signature) -> inspect.Signature:

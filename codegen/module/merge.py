@@ -21,6 +21,16 @@ class Signature:
     parameters: str
     returns: str
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the parameters, in order."""
+        (function,) = ast.parse(f"def forward({self.parameters}): ...").body
+        assert isinstance(function, ast.FunctionDef)
+        a = function.args
+        stars = [[a.vararg] if a.vararg else [], [a.kwarg] if a.kwarg else []]
+        every = *a.posonlyargs, *a.args, *stars[0], *a.kwonlyargs, *stars[1]
+        return [parameter.arg for parameter in every]
+
 
 def forward_signature(source: str, class_name: str) -> Signature | None:
     """Return the signature of a class's forward, or None where the class does not define one."""

@@ -124,9 +124,18 @@ class ForwardWriter:
         """Yield what puts on the model what forward keeps there, where a block has not."""
         for path in self.traced.returned.kept:
             leaf = next(leaves)
-            if leaf != (target := self._attribute(path)):
-                yield f"{target} = {leaf}"
+            if leaf != self._attribute(path):
+                yield self._assignment(path, leaf)
+        for path, value in self.traced.put.items():
+            yield self._assignment(path, quoted(value) if isinstance(value, str) else repr(value))
         yield from (f"{step}.unset({quoted(path)})" for path in self.traced.unset)
+
+    def _assignment(self, path: str, value: str) -> str:
+        """Write what puts a value on the model, past what its class makes of that."""
+        owner, _, name = path.rpartition(".")
+        if type(self.model.get_submodule(owner)).__setattr__ is nn.Module.__setattr__:
+            return f"{self._attribute(path)} = {value}"
+        return f"vars({access('self', self.model, owner)})[{quoted(name)}] = {value}"
 
     def _attribute(self, path: str) -> str:
         owner, _, name = path.rpartition(".")

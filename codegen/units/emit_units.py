@@ -24,6 +24,7 @@ from remat_gen.codegen.module.emit_module import (
     helpers_text,
     imports_of,
     kept_text,
+    signature_of,
     without_annotations,
     without_signature,
 )
@@ -238,7 +239,7 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
         text.kind.traced, text.kind.unit, {first.block_class: first.writer}, call
     )
     own = found.own
-    signature = forward_signature(target.source, found.kind.__name__) if own else None
+    signature = signature_of(target, found.kind) if own else None
     if signature:
         forward = writer.write(signature.parameters, signature.returns, target.namespace)
     else:

@@ -30,7 +30,7 @@ from remat_gen.ir.errors import TraceError
 from remat_gen.units.own_step import own_step
 from remat_gen.units.varying_arguments import note_varying
 from remat_gen.verification.compare import is_bitwise_equal
-from remat_gen.verification.step import backward_step, forward_step, leaves_of
+from remat_gen.verification.step import KeptScalars, backward_step, forward_step, leaves_of
 
 Keeps: TypeAlias = Mapping[str, Sequence[str]] | None
 
@@ -171,11 +171,12 @@ def measure_eager_parts(
         run = BoundaryRun(units, inside, keeps=keeps)
         torch.manual_seed(examples.seed)
         with run.installed():
+            kept = KeptScalars(model)
             outputs = forward_step(model, loaded.args, loaded.kwargs)
             run.shared_bytes = bytes_read(leaves_of(outputs), parameters)
             with turning("turn"):
                 pass
-            backward_step(outputs, model, loaded.args, loaded.kwargs)
+            backward_step(outputs, model, loaded.args, loaded.kwargs, kept=kept)
         return run
 
     device = loaded.device

@@ -2,14 +2,16 @@
 
 The loss is the single scalar output that requires grad, if there is exactly one; then only it is
 differentiated. Otherwise a gradient flows into every output that requires grad, as the loss that a
-user computes outside of the model would send it. An output that hands a parameter, a buffer or an
-input on is none of the step's, and one that stands there twice is one.
+user computes outside of the model would send it, and into the scalars that forward keeps on the
+model. An output that hands a parameter, a buffer or an input on is none of the step's, and one that
+stands there twice is one.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,10 +43,28 @@ def training_step(
     seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
     """
     waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
+    kept = KeptScalars(model)
     outputs = forward_step(model, args, kwargs)
-    backward_step(outputs, model, args, kwargs, gradient_seed)
+    backward_step(outputs, model, args, kwargs, gradient_seed, kept)
     del waiting
     return outputs
+
+
+class KeptScalars:
+    """The scalars with a gradient that a forward keeps on the model: not those of one before it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._before = {id(t): weakref.ref(t) for t in self._there()}
+
+    def new(self) -> list[torch.Tensor]:
+        """Return those that have been put there since."""
+        before = {key: reference() for key, reference in self._before.items()}
+        return [t for t in self._there() if before.get(id(t)) is not t]
+
+    def _there(self) -> list[torch.Tensor]:
+        held = (value for module in self.model.modules() for value in vars(module).values())
+        return [value for value in held if is_loss(value) and value.grad_fn is not None]
 
 
 def backward_step(
@@ -53,8 +73,9 @@ def backward_step(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     gradient_seed: int = 0,
+    kept: KeptScalars | None = None,
 ) -> None:
-    """Run backward of what a model returned."""
+    """Run backward of what a model returned, and has kept."""
     wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
     if len(wanted) > 1:
         wanted = _made_by_the_step(wanted, model, (args, kwargs))
@@ -62,6 +83,8 @@ def backward_step(
     if len(losses) == 1:
         torch.autograd.backward(losses)
     elif wanted:
+        more = kept.new() if kept else []
+        wanted = _made_by_the_step([*wanted, *more], model, (args, kwargs)) if more else wanted
         gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
         token = gradients_of(gradient_seed, *wanted)
         torch.autograd.backward(token, torch.empty_like(token))

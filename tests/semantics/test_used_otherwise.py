@@ -439,6 +439,41 @@ def test_a_call_of_its_own_is_refused() -> None:
 
 
 @pytest.mark.limit(
+    "a class whose `named_parameters()` (or `parameters()`, `buffers()`, …) leaves some out",
+    "refused: what is compared goes by it; call that by another name",
+)
+def test_what_a_class_does_not_tell_of_is_refused() -> None:
+    hides = (
+        "def named_parameters(self, *args, **kwargs):\n"
+        "        named = super().named_parameters(*args, **kwargs)\n"
+        "        return (pair for pair in named if 'head' not in pair[0])\n\n    def forward("
+    )
+    source = model_source("return self.head(self.body(x)).mean()")
+    head, _, tail = source.rpartition("def forward(")
+    with pytest.raises(TraceError, match=r"Model has a named_parameters\(\) of its own"):
+        make_pair_of(head + hides + tail)
+
+
+def test_a_decorator_that_takes_other_arguments() -> None:
+    """The planned forward had the parameters of the function inside, and read those of the outer."""
+    prelude = (
+        "def doubled(forward):\n    def wrapper(self, *args, **options):\n"
+        "        return forward(self, *args, **options) * 2\n    return wrapper"
+    )
+    source = model_source("return self.head(self.body(x)).mean()", prelude=prelude)
+    head, _, tail = source.rpartition("def forward(")
+    pair = make_pair_of(f"{head}@doubled\n    def forward({tail}")
+    original, planned = pair.models()
+    args, _ = pair.inputs()
+    for model in (original, planned):
+        torch.manual_seed(3)
+        model(*args).backward()
+    pairs = zip(original.parameters(), planned.parameters(), strict=True)
+    assert all(torch.equal(p.grad, q.grad) for p, q in pairs)
+    assert torch.equal(original.eval()(*args), planned.eval()(*args))
+
+
+@pytest.mark.limit(
     "a dict or list among its arguments that `forward` changes",
     "refused with its name; let it change a copy",
 )

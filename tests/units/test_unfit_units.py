@@ -276,3 +276,17 @@ def test_contexts_of_the_caller_are_none_of_the_steps(tmp_path: Path) -> None:
     words = r"called inside of torch\.autocast.*step_context"
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(remat_gen.RematError, match=words):
         remat_gen.generate(path, budget="90%", device="cpu")
+
+
+@pytest.mark.limit(
+    "units that `torch.utils.checkpoint` runs again in backward",
+    "refused: a planned unit says itself what runs again; leave the checkpoint out",
+)
+def test_a_checkpoint_around_units_is_refused(tmp_path: Path) -> None:
+    calls = (
+        "x = layer(x, seen)",
+        "x = torch.utils.checkpoint.checkpoint(layer, x, seen, use_reentrant=False)",
+    )
+    imports = ("import torch\n", "import torch\nimport torch.utils.checkpoint\n")
+    with pytest.raises(remat_gen.RematError, match=r"backward calls layers\.2 again.*leave the check"):
+        planned(tmp_path, calls, imports, units="layers.*")

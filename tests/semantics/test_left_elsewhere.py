@@ -1,0 +1,169 @@
+"""What forward leaves for others that is no tensor on a module: numbers, other files, objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+
+import remat_gen
+from remat_gen.verification.compare_models import verify_models
+
+NUMBERS = """
+self.rows = x.shape[0]
+self.sizes = tuple(x.shape)
+self.width = x.shape[1]
+self.head.mode = "train"
+return self.head(self.body(x))
+"""
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Pair:
+    return make_pair_of(model_source(NUMBERS), "lowest", "per-layer")
+
+
+def test_numbers_are_those_of_the_step(numbers: Pair) -> None:
+    """A loop divided the summed loss by the rows of the last evaluation."""
+    (x,) = numbers.inputs()[0]
+    for model in numbers.models():
+        model.eval()(x[:2])
+        model.head.mode = "eval"
+        model.width = 0
+        model.train()(x)
+        assert (model.width, model.head.mode) == (8, "train")
+
+
+def test_what_varies_with_the_batch_is_none_behind_a_planned_step(numbers: Pair) -> None:
+    _, planned = numbers.models()
+    (x,) = numbers.inputs()[0]
+    planned.eval()(x[:2])
+    assert (planned.rows, planned.sizes) == (2, (2, 8))
+    planned.train()(x)
+    assert (planned.rows, planned.sizes) == (None, None)
+
+
+def test_with_one_batch_all_of_them_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(model_source(NUMBERS), encoding="utf-8")
+    output = remat_gen.generate(path, budget="100%", static=True, device="cpu").output
+    assert output is not None
+    assert "self.rows = 6" in output.read_text(encoding="utf-8")
+
+
+OWN = """
+class Scales(nn.Linear):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value * 0.01 if name == "aux" else value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.aux = x.square().mean()
+        self.seen = 3
+        return super().forward(x)
+"""
+
+
+def test_what_a_class_makes_of_it_is_made_once() -> None:
+    forward = "h = self.own(self.body(x))\nreturn self.head(h)"
+    init = "self.own = Scales(8, 8)"
+    source = model_source(forward, init=init).replace("\n\nclass Model", f"\n{OWN}\n\nclass Model")
+    original, planned = make_pair_of(source, "lowest", "per-layer").models()
+    x = torch.randn(6, 8)
+    for model in (original, planned):
+        torch.manual_seed(3)
+        model(x)
+    assert torch.equal(original.own.aux, planned.own.aux)
+    assert planned.own.seen == original.own.seen == 3
+
+
+TRACKER = """
+import contextvars
+
+LAST = 0.0
+RATE = contextvars.ContextVar("rate", default=0.0)
+
+
+def report(value):
+    global LAST
+    LAST = value
+"""
+
+
+def generate(folder: Path, forward: str, prelude: str = "") -> remat_gen.Generated:
+    (folder / "tracker_of_test.py").write_text(TRACKER, encoding="utf-8")
+    path = folder / "model.py"
+    path.write_text(model_source(forward, prelude=prelude), encoding="utf-8")
+    return remat_gen.generate(path, budget="100%", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("prelude", "call"),
+    [
+        ("import tracker_of_test", "tracker_of_test.report(h.mean())"),
+        ("from tracker_of_test import report", "report(h.mean())"),
+        ("import tracker_of_test", "tracker_of_test.LAST = x.shape[0]"),
+    ],
+    ids=["by its function", "by a function alone", "a number"],
+)
+def test_another_file_that_is_told(tmp_path: Path, prelude: str, call: str) -> None:
+    forward = f"h = self.body(x)\n{call}\nreturn self.head(h)"
+    with pytest.raises(remat_gen.RematError, match="changes the global variable LAST"):
+        generate(tmp_path, forward, prelude)
+
+
+@pytest.mark.limit(
+    "what `forward` leaves in other places for a loop to read: context variables, closures, objects "
+    "with slots or of other files, attributes of parameters",
+    "not noticed, and not there behind a planned step: return it, or keep it on the module",
+)
+def test_a_context_variable_is_not_set(tmp_path: Path) -> None:
+    forward = "h = self.body(x)\ntracker_of_test.RATE.set(1.0)\nreturn self.head(h)"
+    text = generate(tmp_path, forward, "import tracker_of_test").text
+    assert text.count("RATE.set(") == 1  # in forward_eager
+
+
+def test_what_is_looked_up_in_the_dict_of_a_module_is_read(tmp_path: Path) -> None:
+    """It went on from what the step before had left, unseen by what attributes are asked for."""
+    forward = """
+    h = self.body(x)
+    before = vars(self).get("mean")
+    self.mean = h.detach().mean()
+    if before is not None:
+        self.drift = self.mean - before
+    return self.head(h)
+    """
+    with pytest.raises(remat_gen.RematError, match=r"keeps a tensor in self\.mean"):
+        generate(tmp_path, forward)
+
+
+def test_verify_sends_gradients_into_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None came into a mixture's balance: a mistake behind it alone was called bitwise."""
+    forward = "h = self.body(x)\nself.aux = h.softmax(-1).mean(0).square().sum()\nreturn self.head(h)"
+    pair = make_pair_of(model_source(forward), "lowest", "per-layer")
+    original, planned = pair.models()
+    args, kwargs = pair.inputs()
+
+    def gradients() -> bool | None:
+        report = verify_models(
+            original,
+            planned,
+            args,
+            kwargs,
+            device=torch.device("cpu"),
+            predicted_peak_bytes=None,
+            budget_bytes=None,
+        )
+        return next(row.ok for row in report.rows() if row.what == "gradients")
+
+    assert gradients()
+    right: Any = vars(pair.planned)["incoming_gradient"]
+
+    def wrong(gradient: Any, like: Any) -> Any:
+        return right(gradient, like) * (1 if like[0] else 2)
+
+    monkeypatch.setattr(pair.planned, "incoming_gradient", wrong)
+    assert not gradients()
