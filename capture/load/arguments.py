@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections import Counter
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.process.copies import copied
-from remat_gen.ir.errors import UsageError
+from remat_gen.ir.errors import TraceError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +144,9 @@ def _access(key: Any) -> str:
     if isinstance(key, pytree.SequenceKey):
         return f"[{key.idx}]"
     if isinstance(key, pytree.MappingKey):
+        if isinstance(key.key, enum.Enum):
+            raise TraceError(
+                f"an argument is a dict with the key {key.key!r}: give it one of strings or numbers"
+            )
         return f"[{key.key!r}]"
     return f".{key.name}"

@@ -74,7 +74,8 @@ def describe(value: Any) -> str:
         items = sorted(items) if isinstance(value, (set, frozenset)) else items
         text = f"{kind} [{', '.join(items)}]"
     elif callable(value) and not isinstance(value, nn.Module) and hasattr(value, "__qualname__"):
-        text = f"{'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
+        name = value.__qualname__.rpartition(".<locals>.")[2]  # a builder may have another name
+        text = f"{'class' if isinstance(value, type) else 'function'} {name}"
     elif kind == "memoryview" or type(value).__mro__[-2:][0].__module__ in ("_ctypes", "array"):
         text = f"{kind} {digest_of(bytes(value))}"
     elif type(value).__module__.partition(".")[0] in ("datetime", "operator", "pathlib", "re"):

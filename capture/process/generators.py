@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from remat_gen.capture.device.kinds import KINDS
@@ -28,6 +30,24 @@ def kept_generators() -> Iterator[None]:
         for kind in KINDS:
             stack.enter_context(kind.kept_generators())
         yield
+
+
+@contextmanager
+def kept_host_generators() -> Iterator[None]:
+    """Put the states of Python's and NumPy's global generators back at the end."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+
+
+def seed_all(seed: int) -> None:
+    """Seed torch's generators, Python's and NumPy's."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from remat_gen.capture.as_eager.causal_masks import Positions, masks_of_eager
 from remat_gen.capture.first_step.first_run import FirstRun, first_run
 from remat_gen.capture.load.arguments import Call, as_one
 from remat_gen.capture.load.containers import in_others
+from remat_gen.capture.observe.assumed import NOT_SET, describe
 from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fakes
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.caches import Caches
@@ -22,7 +23,7 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
 from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import TraceOptions, trace_joint
-from remat_gen.capture.values.held import Held, files_of, kept_as_it_is
+from remat_gen.capture.values.held import GONE, Held, files_of, kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.ir.errors import TraceError, said
@@ -52,6 +53,12 @@ def observed(
         reads = first.compared(model, reads, why)
     refuse_replaced(tuple(name for name in returned.replaced if name not in first.again))
     return (returned, reads, looks), first
+
+
+def _words(*values: object) -> tuple[str, str]:
+    """Describe what stood somewhere before a step, and behind it."""
+    before, after = (describe(NOT_SET if value is GONE else value) for value in values)
+    return before, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,11 @@ class _Forward:
         elif others and not reads.asks_containers:
             reads = replace(reads, keys=others.asked)
         if looks is not None:
-            reads = reads.without(looks.left)
+            reads = reads.without(tuple(p for p in looks.left if p not in looks.carried))
+            pairs = {p: both for p, both in looks.carried.items() if p in reads.paths}
+            reads = replace(
+                reads, changed=reads.changed | {p: _words(*b) for p, b in pairs.items()}
+            )
         return returned, reads
 
     def _refuse(self, error: Exception) -> Looks:

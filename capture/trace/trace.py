@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -80,6 +80,7 @@ from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.where_done import told_where
+from remat_gen.capture.values.written import first_reads
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
@@ -313,6 +314,7 @@ class _Step:
         """Trace it for lengths up to the example's."""
         if self.first:
             self.first.refuse_shorter(self.model, self.call, lengths)
+        self._refuse_carried(lengths)
         joint, sizes, shapes = trace_lengths(
             self.model, self.call, self.returned.differentiated, lengths, self.options
         )
@@ -380,14 +382,34 @@ class _Step:
         """
         read = {*self.reads.paths, *(self.looks.kept if self.looks else ())}
         put = {path: value for path, value in self.returned.put.items() if path not in read}
-        if not put or not graph.lengths:
-            return put, []
-        call = shortened(self.call, graph.lengths)
-        with suppress(Exception), quiet(), kept_as_it_is(self.model):
+        varying, _ = self._varying(graph.lengths) if put and graph.lengths else ([], set())
+        steady = {path: value for path, value in put.items() if path not in varying}
+        return steady, [path for path in put if path not in steady]
+
+    def _varying(self, lengths: Iterable[Length]) -> tuple[list[str], set[str]]:
+        """Return which plain values on modules are others in a shorter step, and which it reads.
+
+        Reads before it puts them there, that is: as the step before has left them.
+        """
+        call, put = shortened(self.call, lengths), self.returned.put
+        with quiet(), kept_as_it_is(self.model), first_reads(self.model, put) as read:
             again = run_on_fakes(self.model, call.args, call.kwargs, self.looks).put
-            steady = {path: value for path, value in put.items() if again.get(path, _GONE) == value}
-            return steady, [path for path in put if path not in steady]
-        return {}, [*put]
+        return [path for path in put if again.get(path, _GONE) != put[path]], read
+
+    def _refuse_carried(self, lengths: Iterable[Length]) -> None:
+        """Refuse lengths by which a step goes on otherwise than the one before has said.
+
+        Raises:
+            TraceError: forward reads what it sets by them.
+        """
+        if not self.returned.put:
+            return
+        varying, read = self._varying(lengths)
+        if path := next((path for path in varying if path in read), ""):
+            raise TraceError(
+                f"forward reads self.{path} as the step before has left it, and sets it by the "
+                "lengths of its inputs: keep it a buffer, or pass it as an argument"
+            )
 
     def _unread(self, read: Mapping[str, torch.Tensor]) -> Collection[str]:
         """Return the attributes whose numbers Python asks for not; where it looks at any, none."""

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.observe.outputs import register_dataclasses
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.capture.values.held import Held, attributes_of, kept_as_it_is, put_attributes
 from remat_gen.ir.errors import TraceError
@@ -163,7 +164,9 @@ class _Call:
         try:
             with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled), forgotten:
                 before = Held.by(own, {})
-                values, self.returned = pytree.tree_flatten(self.forward(*args, **kwargs))
+                returned = self.forward(*args, **kwargs)
+                register_dataclasses(returned)
+                values, self.returned = pytree.tree_flatten(returned)
                 self.kept = before.kept() if keeps is None else keeps.get(self.path, ())
                 kept = attributes_of(own, self.kept)
         except RuntimeError as error:
@@ -229,7 +232,9 @@ class _Boundary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *incoming: torch.Tensor | None) -> Any:
-        call: _Call = ctx.call
+        call: _Call | None = ctx.call
+        if call is None:
+            raise UnfitUnitError("--units: backward goes twice through one call of a unit")
         ctx.call = None  # the node outlives its backward; the unit's inputs should not
         call.step.incoming[call.number] = tuple(None if d is None else d.stride() for d in incoming)
         with call.step.within(Phase(call.number, backward=True)):

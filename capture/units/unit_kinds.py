@@ -259,6 +259,8 @@ def _refuse_read_aside(path: str, aside: Mapping[str, tuple[Any, Any]], traced: 
     """
     for name in aside.keys() & traced.reads.paths:
         before, now = map(describe, aside[name])
+        if before == now:
+            continue
         raise UnfitUnitError(
             f"--units: {path}.{name} is {now} where the model calls it, and {before} before: a "
             "unit has to be called with that as an argument",

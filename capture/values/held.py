@@ -20,7 +20,7 @@ from remat_gen.capture.refuse.library_hooks import INSTALLED
 
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
-_GONE = object()
+GONE = object()  # in place of what is not there
 _SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 
 
@@ -85,7 +85,7 @@ class Held:
         for holder in self.holders:
             old, new = dict(_items(holder.before)), dict(_items(holder.inside))
             for key in (old.keys() | new.keys()) - holder.left - OF_PARAMETERS:
-                pair = old.get(key, _GONE), new.get(key, _GONE)
+                pair = old.get(key, GONE), new.get(key, GONE)
                 if pair[0] is not pair[1]:
                     found[f"{holder.start}{key}{holder.end}"] = pair
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +49,7 @@ WRITTEN = (
     "what runs depends on the text of a tensor's number, and it is another one in each step: "
     "decide by the number itself"
 )
+_UNPACKED = "saved tensor unpack_hook"  # of a backward, which asks for what was not saved
 FIRST = (
     "what runs depends on self.{}, which forward itself changes, so that the next step goes on "
     "otherwise: run the model once in build_model(), in training mode under torch.no_grad(), or "
@@ -60,7 +62,9 @@ class Looks:
     """The looks of a run by where they were made, and the buffers that their answers stand for.
 
     `left` are the paths of what forward keeps on the model and does not go on from: of these a
-    planned step keeps the tensors that are `kept`, and leaves None in place of what is `unset`.
+    planned step keeps the tensors that are `kept`, and leaves None in place of what is `unset`; the
+    plain values in `carried`, those before and behind a step, are compared: forward goes on from
+    what it finds there.
     `asks` where a library is told that nothing traces it: what it would run then does not run.
     """
 
@@ -69,6 +73,7 @@ class Looks:
     left: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    carried: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     asks: bool = False
 
     @property
@@ -178,13 +183,15 @@ def run_recorded(
     looks: Looks,
     behind: Mapping[str, Tensor] = MappingProxyType({}),
     words: str = "",
+    *,
+    saves: bool = False,
 ) -> Recorded | None:
     """Run a step's forward for real, on copies of its state; None where it does not run.
 
     `behind` is the state that another run has left, to go on from.
 
     The numbers that `looks` has as such may only be compared, and `words` stand for their text.
-    What forward keeps stays there.
+    What forward keeps stays there. It `saves` for backward only where forward runs one itself.
 
     Raises:
         TraceError: a number is used otherwise; forward itself raises.
@@ -202,10 +209,12 @@ def run_recorded(
     values = iter(arguments.values())
     args, kwargs = pytree.tree_map_only(Tensor, lambda _: next(values), (call.args, call.kwargs))
     try:
-        value = _run(recording, model, copies, args, kwargs)
+        value = _run(recording, model, copies, args, kwargs, saves=saves)
     except TraceError:
         raise
     except Exception as error:  # of the user's own code
+        if not saves and _UNPACKED in str(error):
+            return run_recorded(model, call, looks, behind, words, saves=True)
         if recording.found:  # or else it is not for looks that no trace was made
             raise TraceError(explain(error)) from error
         return None
@@ -222,12 +231,14 @@ def _run(
     state: dict[str, Tensor],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    *,
+    saves: bool,
 ) -> Any:
     with (
         kept_generators(),
         kept_state(model),
         quiet(),
-        saved_tensors_hooks(_nothing, _nothing),
+        nullcontext() if saves else saved_tensors_hooks(_nothing, _nothing),
         recording.followed,
         recording.looking(),
     ):

@@ -27,6 +27,7 @@ from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import Held, files_of, is_small
 from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
+from remat_gen.capture.values.written import first_reads, is_literal
 from remat_gen.ir.errors import TraceError
 
 _PLAIN = (bool, int, float, complex, str, type(None), tuple)
@@ -64,7 +65,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         first = run_recorded(model, call, looks)
         made = before.changed()
         between = Held.by(model, files_of(model))
-        with _first_reads(model, made) as carried:
+        with _first_reads(model, made) as carried, first_reads(model, made) as read:
             second = run_recorded(model, call, looks)
         again = between.changed()
     finally:
@@ -84,6 +85,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         looks,
         left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
         kept=kept,
+        carried={p: pair for p, pair in sorted(made.items()) if p in read and is_literal(pair[1])},
         unset=tuple(path for path in others if path not in kept),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import nn
@@ -22,7 +22,7 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
         if id(owner) in names and name != "training" and name in vars(owner):
             path = f"{names[id(owner)]}.{name}".lstrip(".")
             found.pop(path, None)
-            if is_plain(value):
+            if is_literal(value):
                 found[path] = value
 
     nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
@@ -32,10 +32,41 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
         nn.Module.__setattr__ = plain  # type: ignore[method-assign]
 
 
-def is_plain(value: object) -> bool:
+@contextlib.contextmanager
+def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
+    """Note which attributes of modules a forward reads before it puts others in their place."""
+    owners = dict(model.named_modules())
+    parts = {path: path.rpartition(".") for path in paths}
+    known = {path: part for path, part in parts.items() if part[0] in owners}
+    waiting = {(id(owners[owner]), name): path for path, (owner, _, name) in known.items()}
+    found: set[str] = set()
+    get, plain = nn.Module.__getattribute__, nn.Module.__setattr__
+    own = "__getattribute__" in vars(nn.Module)
+
+    def read(owner: nn.Module, name: str) -> Any:
+        if path := waiting.pop((id(owner), name), ""):
+            found.add(path)
+        return get(owner, name)
+
+    def put(owner: nn.Module, name: str, value: Any) -> None:
+        waiting.pop((id(owner), name), "")
+        plain(owner, name, value)
+
+    nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
+    nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
+    try:
+        yield found
+    finally:
+        nn.Module.__getattribute__ = get  # type: ignore[method-assign]
+        if not own:  # what all objects have
+            del nn.Module.__getattribute__
+        nn.Module.__setattr__ = plain  # type: ignore[method-assign]
+
+
+def is_literal(value: object) -> bool:
     """Tell whether Python's own words for a value make the same one."""
     if type(value) is tuple:
-        return all(map(is_plain, value))
+        return all(map(is_literal, value))
     if isinstance(value, float):
         return type(value) is float and math.isfinite(value)
     return value is None or type(value) in (bool, int, str)

@@ -124,22 +124,20 @@ class ForwardWriter:
         """Yield what puts on the model what forward keeps there, where a block has not."""
         for path in self.traced.returned.kept:
             leaf = next(leaves)
-            if leaf != self._attribute(path):
-                yield self._assignment(path, leaf)
+            if leaf != (target := self._attribute(path)):
+                yield f"{target} = {leaf}"
         for path, value in self.traced.put.items():
-            yield self._assignment(path, quoted(value) if isinstance(value, str) else repr(value))
+            said = quoted(value) if isinstance(value, str) else repr(value)
+            yield f"{self._attribute(path)} = {said}"
         yield from (f"{step}.unset({quoted(path)})" for path in self.traced.unset)
 
-    def _assignment(self, path: str, value: str) -> str:
-        """Write what puts a value on the model, past what its class makes of that."""
-        owner, _, name = path.rpartition(".")
-        if type(self.model.get_submodule(owner)).__setattr__ is nn.Module.__setattr__:
-            return f"{self._attribute(path)} = {value}"
-        return f"vars({access('self', self.model, owner)})[{quoted(name)}] = {value}"
-
     def _attribute(self, path: str) -> str:
+        """Write where something is put on the model, past what its class may make of that."""
         owner, _, name = path.rpartition(".")
-        return f"{access('self', self.model, owner)}.{name}"
+        plain = type(self.model.get_submodule(owner)).__setattr__ is nn.Module.__setattr__
+        where = access("self", self.model, owner)
+        odd = not name.isidentifier() or keyword.iskeyword(name) or not name.isascii()
+        return f"vars({where})[{quoted(name)}]" if odd or not plain else f"{where}.{name}"
 
     def _rungs(self, own: ProgramLines, frame: _Frame) -> Iterator[ProgramLines]:
         """Yield the programs in the order in which a step asks them; this one is for all."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +49,8 @@ class ResultWriter:
         items = [self.write(item) for item in value]
         if _is_namedtuple(value):
             return f"{self._class(type(value))}({', '.join(items)})"
+        if type(value).__module__ == torch.return_types.__name__:
+            return f"torch.return_types.{type(value).__name__}(({', '.join(items)}))"
         text = f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
         return f"torch.Size({text})" if isinstance(value, torch.Size) else text
 
@@ -58,6 +62,8 @@ class ResultWriter:
             return self._fields(value)
         items = (f"{_key(key)}: {self.write(item)}" for key, item in value.items())
         text = f"{{{', '.join(items)}}}"
+        if isinstance(value, defaultdict):
+            text = f"{_factory(value.default_factory)}, {text}"
         return text if type(value) is dict else f"{self._class(type(value))}({text})"
 
     def _fields(self, value: Any) -> str:
@@ -92,9 +98,17 @@ def _is_namedtuple(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
+def _factory(factory: object) -> str:
+    """Write what makes the missing values of a defaultdict: `float`."""
+    name = getattr(factory, "__name__", "None")
+    if factory is not None and vars(builtins).get(name) is not factory:
+        raise TraceError(f"the model returns a defaultdict of {name}: let it return a dict of it")
+    return name
+
+
 def _key(key: object) -> str:
-    if isinstance(key, str):
+    if type(key) is str:
         return quoted(key)
-    if isinstance(key, bool | int):
+    if type(key) in (bool, int):
         return repr(key)
     raise TraceError(f"the model returns a dict with the key {key!r}, which is no string or number")

@@ -15,6 +15,7 @@ import torch
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, context_of
+from remat_gen.capture.process.generators import seed_all
 from remat_gen.capture.units.boundary import BoundaryRun, Phase, UnfitUnitError
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
@@ -59,7 +60,7 @@ def record_calls(
             examples = Examples(patterns, units, seed, before)
             notes = examples.note, examples.note_returned
             run = BoundaryRun(units, _unmarked, *notes)
-            torch.manual_seed(seed)
+            seed_all(seed)
             with run.installed(), context_of(model):
                 examples.outside |= settings(loaded.device.type)
                 examples.settle(model(*loaded.args, **loaded.kwargs))
@@ -125,7 +126,7 @@ def kept_by_units(
             notes = again.note, again.note_returned
             run = BoundaryRun(units, _unmarked, *notes, keeps=keeps)
             _put_back(before)
-            torch.manual_seed(examples.seed)
+            seed_all(examples.seed)
             with run.installed(), context_of(model):
                 return list(leaves_of(model(*loaded.args, **loaded.kwargs)))
 
@@ -169,7 +170,7 @@ def measure_eager_parts(
     def step(inside: Inside, turning: Inside = _unmarked) -> BoundaryRun:
         units = {path: model.get_submodule(path) for path in examples.units}
         run = BoundaryRun(units, inside, keeps=keeps)
-        torch.manual_seed(examples.seed)
+        seed_all(examples.seed)
         with run.installed():
             kept = KeptScalars(model)
             outputs = forward_step(model, loaded.args, loaded.kwargs)
@@ -210,6 +211,12 @@ def _unmarked(_: object) -> AbstractContextManager[None]:
 
 def _refuse_other_order(run: BoundaryRun, examples: Examples) -> None:
     n = run.calls
+    if n != len(examples.calls):
+        raise UnfitUnitError(
+            "--units: one step calls more units than another of the same seed, by what forward "
+            "counts, say: name units that each step calls",
+            *examples.units,
+        )
     expected = [Phase(i, False) for i in range(n)] + [Phase(i, True) for i in reversed(range(n))]
     if run.phases == expected:
         return

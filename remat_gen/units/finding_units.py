@@ -10,6 +10,7 @@ from torch import nn
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import context_of
+from remat_gen.capture.process.generators import seed_all
 from remat_gen.capture.units.boundary import UnfitUnitError
 from remat_gen.capture.units.chosen_units import Choice, patterns_of
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
@@ -115,7 +116,7 @@ def watch(loaded: Loaded) -> list[Watched]:
 
 
 def _watched(loaded: Loaded, model: nn.Module, seed: int) -> Watched:
-    torch.manual_seed(seed)
+    seed_all(seed)
     watching = Watching(model)
     with watching.installed(), context_of(model):
         model(*loaded.args, **loaded.kwargs)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.generators import kept_generators, kept_host_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.ir.errors import TraceError, UsageError, said
@@ -23,7 +23,7 @@ _KEPT_INPUTS = (
 
 @contextlib.contextmanager
 def own_step(loaded: Loaded) -> Iterator[nn.Module]:
-    """Leave the model's state, gradients and the random streams as they were.
+    """Leave the model's state, gradients and the random streams as they were, Python's too.
 
     Raises:
         TraceError: the step fails, or has no values to be run with.
@@ -35,7 +35,8 @@ def own_step(loaded: Loaded) -> Iterator[nn.Module]:
             "--target"
         )
     try:
-        with left_as_it_was(model), loaded.importable(), kept_generators(), quiet():
+        generators = kept_generators(), kept_host_generators()
+        with left_as_it_was(model), loaded.importable(), generators[0], generators[1], quiet():
             yield model
     except (TraceError, UsageError):
         raise

@@ -16,6 +16,7 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.shorter_call import shortened
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.copies import copied
+from remat_gen.capture.process.generators import seed_all
 from remat_gen.capture.trace.lengths import found_lengths, why_none_found
 from remat_gen.capture.units.boundary import BoundaryRun, UnitCall
 from remat_gen.capture.units.computed_precision import computing_in
@@ -55,7 +56,7 @@ def note_varying(loaded: Loaded, examples: Examples, dtype: str = "") -> None:
             run = BoundaryRun(examples.units, lambda _: contextlib.nullcontext(), note)
             for held in examples.before.values():
                 held.put_back()
-            torch.manual_seed(examples.seed)
+            seed_all(examples.seed)
             with run.installed(), context_of(model):
                 model(*args, **kwargs)
     except TraceError as error:

@@ -192,3 +192,28 @@ def test_it_is_what_eager_keeps(forward: str) -> None:
         found.append((model.last, y, *(p.grad for p in model.parameters())))
     assert found[0][0].requires_grad == found[1][0].requires_grad
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+BESIDE = {
+    "a gradient in forward": (
+        "x = x.detach().requires_grad_()\ny = self.head(self.body(x))\n"
+        "(d_x,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)\n"
+        "self.last = d_x.detach()\nreturn y.sum() + d_x.square().mean()"
+    ),
+    "a part of a profile": (
+        "with torch.profiler.record_function('body'):\n    h = self.body(x)\n"
+        "self.last = h.detach()\nreturn self.head(h).sum()"
+    ),
+}
+
+
+@pytest.mark.parametrize("forward", BESIDE.values(), ids=BESIDE)
+def test_beside_what_needs_a_real_run(forward: str) -> None:
+    """Nothing was saved in it for backward, and what profiles counts was taken for what it does."""
+    pair = make_pair_of(model_source(forward), "lowest", "per-layer")
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        model(*pair.inputs()[0]).backward()
+        found.append((model.last, *(p.grad for p in model.parameters())))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -116,8 +116,8 @@ def test_another_file_that_is_told(tmp_path: Path, prelude: str, call: str) -> N
 
 
 @pytest.mark.limit(
-    "what `forward` leaves in other places for a loop to read: context variables, closures, objects "
-    "with slots or of other files, attributes of parameters",
+    "what `forward` leaves in other places for a loop to read: context variables, closures, "
+    "objects with slots or of other files, attributes of parameters",
     "not noticed, and not there behind a planned step: return it, or keep it on the module",
 )
 def test_a_context_variable_is_not_set(tmp_path: Path) -> None:
@@ -142,7 +142,9 @@ def test_what_is_looked_up_in_the_dict_of_a_module_is_read(tmp_path: Path) -> No
 
 def test_verify_sends_gradients_into_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """None came into a mixture's balance: a mistake behind it alone was called bitwise."""
-    forward = "h = self.body(x)\nself.aux = h.softmax(-1).mean(0).square().sum()\nreturn self.head(h)"
+    forward = (
+        "h = self.body(x)\nself.aux = h.softmax(-1).mean(0).square().sum()\nreturn self.head(h)"
+    )
     pair = make_pair_of(model_source(forward), "lowest", "per-layer")
     original, planned = pair.models()
     args, kwargs = pair.inputs()
@@ -167,3 +169,64 @@ def test_verify_sends_gradients_into_what_is_kept(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(pair.planned, "incoming_gradient", wrong)
     assert not gradients()
+
+
+CARRIED = {
+    "of the first step": (
+        "if self.rows is None:\n    self.rows = x.shape[0]\n"
+        "return self.head(self.body(x / self.rows))",
+        "self.rows = None",
+    ),
+    "of the step before": (
+        "y = self.head(self.body(x / self.rows))\nself.rows = x.shape[0]\nreturn y",
+        "self.rows = 6",
+    ),
+}
+
+
+@pytest.mark.parametrize(("forward", "init"), CARRIED.values(), ids=CARRIED)
+def test_a_size_that_is_remembered_pins_the_batch(forward: str, init: str) -> None:
+    """In the example it is the same each time; of other batches it was the example's."""
+    pair = make_pair_of(model_source(forward, init=init), "lowest", "per-layer")
+    _, planned = pair.models()
+    (x,) = pair.inputs()[0]
+    with pytest.raises(ValueError, match=r"x is float32\[3, 8\]"):
+        planned(x[:3])
+    planned(x)
+    planned.eval()(x[:2])
+    planned.rows = 2
+    with pytest.raises(ValueError, match=r"rows is 2, planned for"):
+        planned.train()(x)
+
+
+def test_a_name_that_is_no_identifier() -> None:
+    forward = "y = self.head(self.body(x))\nsetattr(self, 'loss/mean', y.mean())\nreturn y"
+    pair = make_pair_of(model_source(forward), "lowest", "per-layer")
+    found = []
+    for model in pair.models():
+        torch.manual_seed(3)
+        model(*pair.inputs()[0])
+        found.append(vars(model)["loss/mean"])
+    assert torch.equal(*found)
+
+
+@pytest.mark.limit(
+    "a table of the longest call so far that is kept as a plain attribute, and whose numbers "
+    "follow from how long that was (`torch.linspace(0, 1, n)`)",
+    "a planned step has the example's numbers: make it a buffer, which is compared",
+)
+def test_a_table_of_the_longest_call_is_the_examples() -> None:
+    forward = """
+    n = x.shape[1]
+    if self.table is None or self.table.shape[0] < n:
+        self.table = torch.linspace(0, 1, n)
+    return self.head(self.body(x + self.table[:n]))
+    """
+    pair = make_pair_of(model_source(forward, init="self.table = None"), "lowest", "per-layer")
+    _, planned = pair.models()
+    (x,) = pair.inputs()[0]
+    torch.manual_seed(3)
+    first = planned(x)
+    planned.table = torch.linspace(0, 1, 32)
+    torch.manual_seed(3)
+    assert torch.equal(planned(x), first)

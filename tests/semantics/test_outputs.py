@@ -258,3 +258,38 @@ def test_layers_that_return_what_they_make() -> None:
     pair = make_pair_of(model_source(forward, init=init), "1GB", "per-layer")
     for chosen in (-1, 2):
         assert_right(pair, backward=lambda outputs, i=chosen: outputs[i].sum().backward())
+
+
+TYPED = {
+    "of torch": ("y = self.head(self.body(x))\nreturn y, y.max(dim=1)", "indices"),
+    "of defaults": (
+        "found = defaultdict(float)\nfound['y'] += self.head(self.body(x))\nreturn found",
+        "default_factory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("forward", "has"), TYPED.values(), ids=TYPED)
+def test_containers_keep_their_types(forward: str, has: str) -> None:
+    prelude = "from collections import defaultdict"
+    pair = make_pair_of(model_source(forward, prelude=prelude), "lowest", "per-layer")
+    original, planned = (model(*pair.inputs()[0]) for model in pair.models())
+    last, ours = (out[-1] if isinstance(out, tuple) else out for out in (original, planned))
+    assert type(ours) is type(last)
+    assert getattr(ours, has, None) is not None
+
+
+ENUM = "import enum\nclass Name(str, enum.Enum):\n    Y = 'y'"
+
+
+def test_keys_that_are_members_of_an_enum_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"returns a dict with the key <Name\.Y: 'y'>"):
+        make_pair_of(model_source("return {Name.Y: self.head(self.body(x))}", prelude=ENUM))
+    source = model_source(
+        "return self.head(self.body(x[Name.Y]))",
+        prelude=ENUM,
+        arguments="self, x",
+        inputs="({Name.Y: torch.randn(6, 8)},)",
+    )
+    with pytest.raises(TraceError, match=r"an argument is a dict with the key <Name\.Y: 'y'>"):
+        make_pair_of(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import remat_gen
 from remat_gen.capture.load.load import load
@@ -68,3 +69,47 @@ def test_what_autograd_holds_is_counted(tmp_path: Path, third: str) -> None:
     assert report.ok and report.bitwise and report.planned_peak is not None
     assert report.planned_peak.peak_bytes == made.plan.predicted.peak_bytes
     assert made.plan.predicted.peak_bytes <= made.plan.asked.budget_bytes
+
+
+TWICE = """
+import torch
+from torch import nn
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 4)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        for _ in range(5):
+            x = torch.tanh(self.two(torch.tanh(self.one(x))))
+        loss = self.head(x).pow(2).mean()
+        self.last = loss.detach()
+        return loss
+
+
+def build_model():
+    torch.manual_seed(0)
+    return Twice()
+
+
+def example_inputs():
+    return (torch.randn(64, 64),)
+"""
+
+
+def test_names_that_are_read_in_turns(tmp_path: Path) -> None:
+    """Autograd adds up what comes as it comes: (a1 + b1) + a2, not (a1 + a2) + b1."""
+    path = tmp_path / "twice.py"
+    path.write_text(TWICE)
+    output = remat_gen.generate(path, budget="97%", device="cpu").output
+    assert output is not None
+    found = []
+    for file in (path, output):
+        model = load(file, device="cpu").model
+        torch.manual_seed(9)
+        model(torch.randn(64, 64)).backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

@@ -455,7 +455,7 @@ def test_what_a_class_does_not_tell_of_is_refused() -> None:
 
 
 def test_a_decorator_that_takes_other_arguments() -> None:
-    """The planned forward had the parameters of the function inside, and read those of the outer."""
+    """The planned forward had the inner function's parameters, and read the outer one's."""
     prelude = (
         "def doubled(forward):\n    def wrapper(self, *args, **options):\n"
         "        return forward(self, *args, **options) * 2\n    return wrapper"

@@ -116,3 +116,21 @@ def test_the_loop_reads_what_units_keep(tmp_path: Path) -> None:
     for share in (0.1, 0.0, 0.5):
         x = torch.randn(8, 16, 32)
         assert same(step(original, x, share), step(model, x, share))
+
+
+def test_a_unit_that_returns_a_dataclass(tmp_path: Path) -> None:
+    """As the model may: its tensors are results."""
+    given = SOURCE.replace("READS", LOSS).replace(
+        "import torch\n", "import dataclasses\nimport torch\n", 1
+    )
+    given = given.replace(
+        "class Layer(nn.Module)",
+        "@dataclasses.dataclass\nclass Out:\n    x: Tensor\n\n\nclass Layer(nn.Module)",
+    )
+    given = given.replace(
+        "return x + self.experts(self.norm(x))", "return Out(x + self.experts(self.norm(x)))"
+    )
+    path = tmp_path / "net.py"
+    path.write_text(given.replace("x = layer(x)", "x = layer(x).x"), encoding="utf-8")
+    generated = remat_gen.generate(path, budget="80%", units=["layers.*"], device="cpu")
+    assert planned_units.same_bits(pair_of(path, generated))
