@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -302,7 +303,7 @@ def _returned(
     seeded: bool,
     kept: Mapping[str, Any] = MappingProxyType({}),
 ) -> Returned:
-    register_dataclasses(value)
+    register_containers(value)
     returned = Returned(value, (), replaced, seeded, kept=kept)
     leaves = [*_leaves(returned.tensors, given)]
     outputs = len(leaves) - len(kept)
@@ -334,9 +335,29 @@ def storage_of(value: object) -> int | None:
     return identity
 
 
-def register_dataclasses(value: object) -> None:
-    """Teach torch's pytree the user's dataclasses, which tracing refuses otherwise."""
+def register_containers(value: object) -> None:
+    """Teach torch's pytree the user's dataclasses and dicts, which tracing refuses otherwise."""
     for leaf in pytree.tree_leaves(value):
+        kind: Any = type(leaf)
         if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            pytree.register_dataclass(type(leaf))
-            register_dataclasses(leaf)
+            pytree.register_dataclass(kind)
+            register_containers(leaf)
+        elif isinstance(leaf, dict) and _is_made_of_items(leaf):
+            again = partial(_of_items, kind)
+            pytree.register_pytree_node(kind, lambda own: ([*own.values()], [*own]), again)
+            register_containers(leaf)
+
+
+def _of_items(kind: Any, values: Iterable[Any], keys: list[Any]) -> Any:
+    return kind(dict(zip(keys, values, strict=True)))
+
+
+def _is_made_of_items(value: dict[Any, Any]) -> bool:
+    """Tell whether a dict of a class of the user's is its items, and what that makes of them."""
+    kind: Any = type(value)
+    try:
+        again = kind(dict(value))
+    except Exception:  # the user's own
+        return False
+    same = type(again) is kind and [*again] == [*value] and vars(again).keys() == vars(value).keys()
+    return same and all(again[key] is item for key, item in value.items())

@@ -60,6 +60,11 @@ def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
         TraceError: the node makes one.
     """
     if any(t.layout is not torch.strided for t in tensors_of(node)):
+        if node.op == "placeholder":
+            raise TraceError(
+                "forward reads a sparse argument or buffer, which cannot be planned: give its "
+                "indices and values, or a dense one"
+            )
         raise TraceError(
             f"{metadata.where(node, model_file)}: {node.target} makes a sparse tensor, which "
             "cannot be planned: use dense ones (sparse=False)"

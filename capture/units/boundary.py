@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.observe.outputs import register_dataclasses
+from remat_gen.capture.observe.outputs import register_containers
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.capture.values.held import Held, attributes_of, kept_as_it_is, put_attributes
 from remat_gen.ir.errors import TraceError
@@ -165,7 +165,7 @@ class _Call:
             with torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled), forgotten:
                 before = Held.by(own, {})
                 returned = self.forward(*args, **kwargs)
-                register_dataclasses(returned)
+                register_containers(returned)
                 values, self.returned = pytree.tree_flatten(returned)
                 self.kept = before.kept() if keeps is None else keeps.get(self.path, ())
                 kept = attributes_of(own, self.kept)

@@ -19,7 +19,7 @@ from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, remember_autocast
 from remat_gen.capture.observe.assumed import describe, described, layout_of
-from remat_gen.capture.observe.outputs import Taken, register_dataclasses
+from remat_gen.capture.observe.outputs import Taken, register_containers
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import Kept, UnfitUnitError, UnitCall
@@ -136,7 +136,7 @@ class Examples:
 
     def note_returned(self, returned: object, kept: Kept, summands: Mapping[int, int]) -> None:
         """Note what the last call returned and kept, and what it adds up for its arguments."""
-        register_dataclasses(returned)
+        register_containers(returned)
         path = self.calls[-1]
         held = self._held.pop(path)
         if changed := held.changed():
@@ -157,7 +157,7 @@ class Examples:
 
         And which results anything reads.
         """
-        register_dataclasses(returned)
+        register_containers(returned)
         readers, shared = readers_of(returned), dict[str, set[int]]()
         taken = dict[str, set[int | str]]()
         alike = {path: f"{type(unit)} {self.by_path[path].layout}" for path, unit in self._called()}
