@@ -80,11 +80,15 @@ class Held:
             self._note(item, f"{start}{key}{end}")
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
-        """Return what is another object now, by path: what there was, and what there is."""
+        """Return what is another object now, by path: what there was, and what there is.
+
+        Modules come in the model's order.
+        """
         found: dict[str, tuple[Any, Any]] = {}
         for holder in self.holders:
             old, new = dict(_items(holder.before)), dict(_items(holder.inside))
-            for key in (old.keys() | new.keys()) - holder.left - OF_PARAMETERS:
+            keys = (old.keys() | new.keys()) - holder.left - OF_PARAMETERS
+            for key in sorted(keys, key=repr):
                 pair = old.get(key, GONE), new.get(key, GONE)
                 if pair[0] is not pair[1]:
                     found[f"{holder.start}{key}{holder.end}"] = pair
@@ -92,7 +96,7 @@ class Held:
 
     def kept(self) -> list[str]:
         """Return the paths of attributes that are another small tensor now."""
-        changed = sorted(self.changed().items())
+        changed = self.changed().items()
         return [p for p, (_, now) in changed if is_small(now) and set(":[").isdisjoint(p)]
 
     def put_back(self) -> None:

@@ -70,7 +70,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         again = between.changed()
     finally:
         before.put_back()
-    others = {path: pair[1] for path, pair in sorted(again.items()) if not _is_same(*pair)}
+    others = {path: pair[1] for path, pair in again.items() if not _is_same(*pair)}
     for path in sorted(made.keys() | again.keys()):
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pairs import Pair, make_pair_of
+from pairs import Pair, import_file, make_pair_of
 from sources import model_source
 from torch import nn
 
+import remat_gen
 from remat_gen.verification.compare_models import verify_models
 
 EXPERTS = """
@@ -217,3 +219,15 @@ def test_beside_what_needs_a_real_run(forward: str) -> None:
         model(*pair.inputs()[0]).backward()
         found.append((model.last, *(p.grad for p in model.parameters())))
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_rung_that_keeps_something(tmp_path: Path) -> None:
+    path = tmp_path / "experts.py"
+    path.write_text(experts(LOGITS), encoding="utf-8")
+    generated = remat_gen.generate(path, budget="70%", rungs="batch<=3", device="cpu")
+    assert generated.output is not None
+    original, planned = (import_file(p, p.stem).build_model() for p in (path, generated.output))
+    planned.load_state_dict(original.state_dict())
+    for batch in (6, 3, 2):
+        args = (torch.randn(batch, 8),)
+        assert same(step(original, args, 0.1), step(planned, args, 0.1))
