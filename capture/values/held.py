@@ -20,6 +20,7 @@ from remat_gen.capture.refuse.library_hooks import INSTALLED
 
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
+_LEAVES = frozenset((bool, int, float, str, type(None), torch.Tensor))
 GONE = object()  # in place of what is not there
 _SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 
@@ -77,7 +78,8 @@ class Held:
         start, end = (f"{path}[", "]") if inside is value else (f"{path}.", "")
         self.holders.append(_Holder(inside, type(inside)(inside), start, end))
         for key, item in _items(inside):
-            self._note(item, f"{start}{key}{end}")
+            if type(item) not in _LEAVES:  # of which a table may have a million
+                self._note(item, f"{start}{key}{end}")
 
     def changed(self) -> dict[str, tuple[Any, Any]]:
         """Return what is another object now, by path: what there was, and what there is.
