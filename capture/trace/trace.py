@@ -389,11 +389,15 @@ class _Step:
     def _varying(self, lengths: Iterable[Length]) -> tuple[list[str], set[str]]:
         """Return which plain values on modules are others in a shorter step, and which it reads.
 
-        Reads before it puts them there, that is: as the step before has left them.
+        Reads before it puts them there, that is: as the step before has left them. Where it does
+        not run, which the trace tells, all may be others.
         """
         call, put = shortened(self.call, lengths), self.returned.put
-        with quiet(), kept_as_it_is(self.model), first_reads(self.model, put) as read:
-            again = run_on_fakes(self.model, call.args, call.kwargs, self.looks).put
+        try:
+            with quiet(), kept_as_it_is(self.model), first_reads(self.model, put) as read:
+                again = run_on_fakes(self.model, call.args, call.kwargs, self.looks).put
+        except Exception:  # the user's own
+            return [*put], set()
         return [path for path in put if again.get(path, _GONE) != put[path]], read
 
     def _refuse_carried(self, lengths: Iterable[Length]) -> None:

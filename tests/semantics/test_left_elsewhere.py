@@ -199,6 +199,15 @@ def test_a_size_that_is_remembered_pins_the_batch(forward: str, init: str) -> No
         planned.train()(x)
 
 
+def test_a_forward_that_has_one_batch_alone() -> None:
+    """It does not run with fewer rows, which was taken for a mistake of the model's."""
+    forward = "self.rows = x.shape[0]\nreturn self.head(self.body(x.view(6, 8)))"
+    pair = make_pair_of(model_source(forward), "lowest", "per-layer")
+    _, planned = pair.models()
+    planned(*pair.inputs()[0])
+    assert planned.rows == 6
+
+
 def test_a_name_that_is_no_identifier() -> None:
     forward = "y = self.head(self.body(x))\nsetattr(self, 'loss/mean', y.mean())\nreturn y"
     pair = make_pair_of(model_source(forward), "lowest", "per-layer")
