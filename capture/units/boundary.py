@@ -58,6 +58,7 @@ class BoundaryRun:
     `begins` hears of each call before it runs, `ends` of what it returns and keeps on itself, and
     how many gradients are added up for each leaf of its arguments. `phases` are those of the step,
     in order, `incoming` are the strides of gradients that came into each call's results.
+    Units that run where nothing is recorded for backward are `without_gradient`.
     `shared_bytes` are those of the units' parameters that eager reads as well. What units keep is
     forgotten but for what it `keeps` by their paths; where that is not known, they keep all.
     """
@@ -71,6 +72,7 @@ class BoundaryRun:
     running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
     keeps: Mapping[str, Sequence[str]] | None = None
+    without_gradient: set[str] = field(default_factory=set)
     shared_bytes: int = 0
 
     @contextlib.contextmanager
@@ -96,6 +98,7 @@ class BoundaryRun:
         self, path: str, unit: nn.Module, forward: Any, /, *args: Any, **kwargs: Any
     ) -> object:
         if path in self.running or not (unit.training and torch.is_grad_enabled()):
+            self.without_gradient |= {path} - self.running
             return forward(*args, **kwargs)  # its own call of `self.forward` lies inside
         if torch._C._current_graph_task_id() != -1:
             raise UnfitUnitError(

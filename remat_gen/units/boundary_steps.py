@@ -68,9 +68,9 @@ def record_calls(
             if not idle:
                 break
         else:
-            raise UnfitUnitError(
-                f"--units: {idle[0]} is not called in a step; leave it out", idle[0]
-            )
+            where = "where nothing is recorded for backward, as in a reentrant checkpoint"
+            how = f"called {where}" if idle[0] in run.without_gradient else "not called in a step"
+            raise UnfitUnitError(f"--units: {idle[0]} is {how}; leave that out", idle[0])
     _refuse_cast_together(loaded, examples)
     if not static:
         note_varying(loaded, examples, dtype)

@@ -290,3 +290,16 @@ def test_a_checkpoint_around_units_is_refused(tmp_path: Path) -> None:
     imports = ("import torch\n", "import torch\nimport torch.utils.checkpoint\n")
     with pytest.raises(remat_gen.RematError, match=r"calls layers\.2 again.*leave the check"):
         planned(tmp_path, calls, imports, units="layers.*")
+
+
+def test_a_reentrant_checkpoint_around_units_is_told(tmp_path: Path) -> None:
+    """Nothing is recorded in it, so that no call counts: they were said to be not called at all."""
+    calls = (
+        "x = layer(x, seen)",
+        "x = torch.utils.checkpoint.checkpoint(layer, x, seen, use_reentrant=True)",
+    )
+    imports = ("import torch\n", "import torch\nimport torch.utils.checkpoint\n")
+    with pytest.raises(
+        remat_gen.RematError, match="nothing is recorded for backward, as in a reent"
+    ):
+        planned(tmp_path, calls, imports, units="layers.*")
