@@ -299,7 +299,5 @@ def test_a_reentrant_checkpoint_around_units_is_told(tmp_path: Path) -> None:
         "x = torch.utils.checkpoint.checkpoint(layer, x, seen, use_reentrant=True)",
     )
     imports = ("import torch\n", "import torch\nimport torch.utils.checkpoint\n")
-    with pytest.raises(
-        remat_gen.RematError, match="recorded for backward, as in a reent"
-    ):
+    with pytest.raises(remat_gen.RematError, match="recorded for backward, as in a reent"):
         planned(tmp_path, calls, imports, units="layers.*")
