@@ -37,7 +37,7 @@ from remat_gen.capture.values.looks import (
     Numbers,
     run_looking,
 )
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, said
 
 COIN = (
     "what runs depends on a random number that forward draws, and a plan has one course: where a "
@@ -213,7 +213,7 @@ def run_recorded(
     except TraceError:
         raise
     except Exception as error:  # of the user's own code
-        if not saves and _UNPACKED in str(error):
+        if not saves and _UNPACKED in said(error):
             return run_recorded(model, call, looks, behind, words, saves=True)
         if recording.found:  # or else it is not for looks that no trace was made
             raise TraceError(explain(error)) from error

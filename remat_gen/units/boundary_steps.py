@@ -6,7 +6,7 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.shared_parameters import bytes_read
 from remat_gen.capture.units.step_memory import Inside, between_units, times_between
 from remat_gen.capture.units.step_settings import settings
-from remat_gen.capture.units.unit_kinds import Examples, Kind
+from remat_gen.capture.units.unit_kinds import Examples, Kinds
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.ir.errors import TraceError
@@ -107,17 +107,16 @@ def _put_back(held: Mapping[str, Held]) -> None:
         each.put_back()
 
 
-def kept_by_units(
-    loaded: Loaded, examples: Examples, kinds: Iterable[Kind], dtype: str = ""
-) -> Keeps:
+def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str = "") -> Keeps:
     """Return what planned units keep on themselves, by their paths; None where no unit does.
 
     Raises:
         UnfitUnitError: they keep more, and the step is another one where they do not.
+        TraceError: one that keeps something cannot be traced.
     """
     if not examples.keeps:
         return None
-    keeps = {path: kind.keeps for kind in kinds for path in kind.paths}
+    keeps = {path: kind.keeps for kind in kinds.of(examples) for path in kind.paths}
 
     def outputs(keeps: Keeps) -> list[object]:
         units, before = examples.units, examples.before

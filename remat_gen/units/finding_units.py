@@ -49,7 +49,7 @@ def trace_found_units(
             refused = list(_refused(kinds, choice, examples))
             last = refused[-1] if refused else last
             if not refused:
-                keeps = kept_by_units(computed, examples, kinds.of(examples), dtype)
+                keeps = kept_by_units(computed, examples, kinds, dtype)
                 eager = measure_eager_parts(loaded, examples, keeps, sharding)
                 return unit_step(computed, examples, eager, kinds)
         except UnfitUnitError as error:
@@ -93,7 +93,8 @@ def _planned_alone(loaded: Loaded, choice: Choice, kinds: Kinds) -> str:
     for pattern, paths in list(choice.by_pattern(choice.paths).items())[:_TRIED]:
         examples = record_calls(loaded, tuple(paths), static=True)
         try:
-            kept_by_units(loaded, examples, kinds.of(examples))
+            kinds.add(examples.units[paths[0]], examples.by_path[paths[0]])
+            kept_by_units(loaded, examples, kinds)
         except TraceError:
             choice.refused.update(paths)
             continue

@@ -27,7 +27,7 @@ def trace_units(
         return trace_found_units(loaded, computed, static=static, sharding=sharding)
     examples = record_calls(computed, patterns, sharding.parameters, static=static)
     kinds = Kinds(computed, static)
-    keeps = kept_by_units(computed, examples, kinds.of(examples), sharding.parameters)
+    keeps = kept_by_units(computed, examples, kinds, sharding.parameters)
     eager = measure_eager_parts(loaded, examples, keeps, sharding)
     return unit_step(computed, examples, eager, kinds)
 
@@ -43,7 +43,7 @@ def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
     computed = as_computed(loaded, dtype)
     examples = record_calls(computed, units.patterns, dtype, static=units.static)
     kinds = Kinds(computed, units.static)
-    kept_by_units(computed, examples, kinds.of(examples), dtype)
+    kept_by_units(computed, examples, kinds, dtype)
     phases = 2 * len(examples.calls)
     held = units.held_bytes if len(units.held_bytes) == phases else (0,) * phases  # other units
     eager = EagerParts(held, sharded=bool(sharding))
