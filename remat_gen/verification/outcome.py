@@ -116,8 +116,6 @@ def run_steps(
 ) -> list[Outcome]:
     """Run training steps from a given state and seed; gradients accumulate from one to the next.
 
-    From the second on they come from one of several outputs alone.
-
     The inputs are copied first, so that a step that writes into them harms nobody. Buffers that
     forward makes are seen in what is left behind, and taken away: a run begins without them.
     """
@@ -129,7 +127,7 @@ def run_steps(
     with first_step_undone(model, state.filled):
         for step in range(steps):
             torch.manual_seed(seed + step)
-            outputs = training_step(model, args, kwargs, part=step)
+            outputs = training_step(model, args, kwargs)
             left = {(ATTRIBUTES, path): _copy(t) for path, t in _new_ones(model, before)}
             outcomes.append(dict(_observe(model, outputs, (args, kwargs))) | left)
             del outputs

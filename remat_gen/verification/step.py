@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.step_context import context_of
-from remat_gen.capture.observe.outputs import is_loss, register_containers, storage_of
+from remat_gen.capture.observe.outputs import is_loss, storage_of
 
 _ASKED = "free_bytes"  # a generated module asks this function of its own how much memory is free
 
@@ -32,11 +32,8 @@ def training_step(
     kwargs: Mapping[str, Any],
     gradient_seed: int = 0,
     in_flight: int = 1,
-    part: int = 0,
 ) -> object:
     """Run forward and backward; return what the model returned, which lives until then.
-
-    Gradients come into all outputs, or into one alone, where this is some `part` of several steps.
 
     Steps are `in_flight`: the forwards of all but this one have run, and wait for their backward.
 
@@ -48,7 +45,7 @@ def training_step(
     waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
     kept = KeptScalars(model)
     outputs = forward_step(model, args, kwargs)
-    backward_step(outputs, model, args, kwargs, gradient_seed, kept, part)
+    backward_step(outputs, model, args, kwargs, gradient_seed, kept)
     del waiting
     return outputs
 
@@ -77,7 +74,6 @@ def backward_step(
     kwargs: Mapping[str, Any],
     gradient_seed: int = 0,
     kept: KeptScalars | None = None,
-    part: int = 0,
 ) -> None:
     """Run backward of what a model returned, and has kept."""
     wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
@@ -88,7 +84,6 @@ def backward_step(
         torch.autograd.backward(losses)
     elif wanted:
         more = kept.new() if kept else []
-        wanted = [wanted[-part % len(wanted)]] if part else wanted
         wanted = _made_by_the_step([*wanted, *more], model, (args, kwargs)) if more else wanted
         gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
         token = gradients_of(gradient_seed, *wanted)
@@ -113,9 +108,10 @@ def _made_by_the_step(
 
 def leaves_of(value: object) -> Iterator[Any]:
     """Yield the leaves of what a model returns or takes; dataclasses count as containers."""
-    register_containers(value)
     for leaf in pytree.tree_leaves(value):
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+        if isinstance(leaf, dict):  # of a class of the user's
+            yield from leaves_of([*leaf.values()])
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             for member in dataclasses.fields(leaf):
                 yield from leaves_of(getattr(leaf, member.name))
         else:
