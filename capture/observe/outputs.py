@@ -175,14 +175,8 @@ def run_on_fakes(
     _refuse_changed_containers(held)
     _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded, left)
-    return replace(
-        returned,
-        saving=saving,
-        positions=positions,
-        asked=asked,
-        masks=masks,
-        put=put,
-    )
+    seen = replace(returned, saving=saving, positions=positions, asked=asked)
+    return replace(seen, masks=masks, put=put)
 
 
 def name_places(tensors: Mapping[Any, object]) -> None:

@@ -180,9 +180,8 @@ def trace(
         refuse_stale(model, call, reads.caches, looks)
         source = str(source_file.resolve()) if source_file else ""
         step = _Step(model, call, returned, reads, source, stands_for, looks, first)
-        there = first.held() if first else nullcontext()
         with (
-            there,
+            first.held() if first else nullcontext(),
             masks_of_eager(returned.positions),
             looks_of_eager(returned.masks),
             anomaly_as_outside(),

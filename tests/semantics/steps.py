@@ -10,6 +10,7 @@ import torch
 from pairs import Pair
 from torch import Tensor, nn
 
+from remat_gen.verification.compare_models import verify_models
 from remat_gen.verification.step import leaves_of, structure_of
 
 Backward: TypeAlias = Callable[[Any], None]
@@ -100,3 +101,19 @@ def bytes_kept(loss: Tensor) -> int:
     """Return how many bytes the blocks keep for backward."""
     kept = (value for kept in kept_for_backward(loss) for value in vars(kept).values())
     return sum(value.nbytes for value in kept if isinstance(value, Tensor))
+
+
+def verified(
+    original: nn.Module, planned: nn.Module, args: Any, kwargs: Any, what: str
+) -> tuple[bool | None, str]:
+    """Verify one model by another; return whether a row of the report is right, and its detail."""
+    report = verify_models(
+        original,
+        planned,
+        args,
+        kwargs,
+        device=torch.device("cpu"),
+        predicted_peak_bytes=None,
+        budget_bytes=None,
+    )
+    return next((row.ok, row.detail) for row in report.rows() if row.what == what)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from pairs import Pair, import_file, make_pair_of
 from sources import model_source
+from steps import verified
 from torch import nn
 
 import remat_gen
-from remat_gen.verification.compare_models import verify_models
 
 EXPERTS = """
 class Experts(Layer):
@@ -108,16 +108,7 @@ def test_verify_compares_them(logits: Pair) -> None:
     args, kwargs = logits.inputs()
 
     def row() -> tuple[bool | None, str]:
-        report = verify_models(
-            original,
-            planned,
-            args,
-            kwargs,
-            device=torch.device("cpu"),
-            predicted_peak_bytes=None,
-            budget_bytes=None,
-        )
-        return next((r.ok, r.detail) for r in report.rows() if r.what == "attributes")
+        return verified(original, planned, args, kwargs, "attributes")
 
     assert row() == (True, "32 of 32 bitwise")
     hook = planned.register_forward_hook(lambda m, *_: m.layers[1].share.mul_(2))

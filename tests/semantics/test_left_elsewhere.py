@@ -9,9 +9,9 @@ import pytest
 import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
+from steps import verified
 
 import remat_gen
-from remat_gen.verification.compare_models import verify_models
 
 NUMBERS = """
 self.rows = x.shape[0]
@@ -150,16 +150,7 @@ def test_verify_sends_gradients_into_what_is_kept(monkeypatch: pytest.MonkeyPatc
     args, kwargs = pair.inputs()
 
     def gradients() -> bool | None:
-        report = verify_models(
-            original,
-            planned,
-            args,
-            kwargs,
-            device=torch.device("cpu"),
-            predicted_peak_bytes=None,
-            budget_bytes=None,
-        )
-        return next(row.ok for row in report.rows() if row.what == "gradients")
+        return verified(original, planned, args, kwargs, "gradients")[0]
 
     assert gradients()
     right: Any = vars(pair.planned)["incoming_gradient"]
