@@ -25,11 +25,12 @@ from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
-from remat_gen.capture.values.held import attributes_of, kept_as_it_is
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.kept_places import attributes_of, blank, leaves_in
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
-from remat_gen.capture.values.written import watched_values
+from remat_gen.capture.values.written import is_literal, watched_values
 from remat_gen.ir.errors import TraceError
 
 Taken: TypeAlias = frozenset[int | str]  # leaves of what is returned, paths of what is kept
@@ -164,11 +165,15 @@ def run_on_fakes(
             kept = kept_as_it_is(model) if looks else nullcontext()
             told = answered_no() if looks and looks.asks else nullcontext()
             answers = Answering(looks).looking() if looks else unanswered()
-            with told, kept, answers, watch or nullcontext():
+            with told, kept as before, answers, watch or nullcontext():
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )
+                register_containers(value)  # may hold what is put back
+                value = pytree.tree_map(lambda leaf: leaf, value)
                 left = attributes_of(model, looks.kept) if looks else {}
+                anew = _made_anew(model, looks.containers) if looks else {}
+                put |= before.literals() if before else {}
             made = _made(model, state)
         seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
@@ -176,7 +181,15 @@ def run_on_fakes(
     _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded, left)
     seen = replace(returned, saving=saving, positions=positions, asked=asked)
-    return replace(seen, masks=masks, put=put)
+    return replace(seen, masks=masks, put=anew | put)
+
+
+def _made_anew(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
+    """Return dicts and lists that a step makes, with None for all they hold; its plain values."""
+    found = attributes_of(model, paths).items()
+    held = (leaf for path, value in found for leaf in leaves_in(value, path.removesuffix("[:]")))
+    made = {path: blank(container) for path, container in found}
+    return made | {path: value for path, value in held if is_literal(value)}
 
 
 def name_places(tensors: Mapping[Any, object]) -> None:

@@ -74,12 +74,19 @@ class Reads:
         """Return these reads, and more that decided what was traced: buffers by their values."""
         return replace(self, paths=tuple(dict.fromkeys((*self.paths, *names))))
 
-    def without(self, left: tuple[str, ...]) -> Reads:
+    def without(self, left: tuple[str, ...], model: nn.Module) -> Reads:
         """Return the reads but for those of what forward keeps, and of what has it."""
         inside = tuple(f"{path}{mark}" for path in left for mark in ".[")
-        owners = {path[: path.index(mark)] for path in left for mark in "[" if mark in path}
+        owners = {path[: path.index("[")] for path in left if "[" in path}
         gone = {*left, *owners}
-        paths = tuple(p for p in self.paths if p not in gone and not p.startswith(inside))
+        first = {id(fetch(model, path, File(self.file))): path for path in owners}
+
+        def is_kept(path: str) -> bool:
+            owner, mark, key = path.partition("[")  # it may stand on several modules
+            owner = first.get(id(fetch(model, owner, File(self.file))), owner) if first else owner
+            return f"{owner}{mark}{key}" in gone or f"{owner}{mark}{key}".startswith(inside)
+
+        paths = tuple(path for path in self.paths if not is_kept(path))
         changed = {path: both for path, both in self.changed.items() if path in paths}
         return replace(self, paths=paths, changed=changed)
 

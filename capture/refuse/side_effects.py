@@ -22,6 +22,7 @@ DRAWS = (
 )
 _SEED = 0x5EED_0F_A
 _PLAIN = (bool, int, float, complex, str, torch.Tensor)
+_HELD = (torch.Tensor, list, dict)  # in a container: numbers there are compared where it is read
 _Attributes: TypeAlias = dict[str, dict[str, Any]]
 
 
@@ -137,10 +138,17 @@ def _differs(old: Any, new: Any) -> bool:
     if new is old:
         return False
     if isinstance(new, list | dict | set):
-        return type(old) is not type(new) or len(old) != len(new)
+        if type(old) is not type(new) or len(old) != len(new):
+            return True
+        inside = zip(*map(_items, (old, new)), strict=True)
+        return any(isinstance(n, _HELD) and _differs(o, n) for o, n in inside)
     if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
         return True
     return isinstance(new, _PLAIN) and bool(new != old)
+
+
+def _items(container: Any) -> Any:
+    return container.values() if isinstance(container, dict) else container
 
 
 def _restore(model: nn.Module, attributes: _Attributes) -> None:

@@ -42,7 +42,8 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering
-from remat_gen.capture.values.held import attributes_of, kept_as_it_is
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.kept_places import attributes_of
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
@@ -274,6 +275,6 @@ class _Separated(nn.Module):
         with self.caches.emptied(), kept, looking:
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
             left = attributes_of(self.model, self.kept)
+            leaves = separated((value, *left.values()), self.differentiated)  # it is taken back
         self.checks = [look for _, look in answering.checks]
-        leaves = separated((value, *left.values()), self.differentiated)
         return *leaves, *(tensor for tensor, _ in answering.checks)

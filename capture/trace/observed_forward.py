@@ -85,7 +85,9 @@ class _Forward:
         held = Held.by(self.model, files_of(self.model))
         with refused_side_effects(self.model):
             try:
-                return *self._on_fakes(looks), looks
+                returned, reads = self._on_fakes(looks)
+                put = returned.put | held.literals()
+                return replace(returned, put=put), reads, looks
             except TraceError:
                 raise
             except Exception as error:  # of the user's code, or fake tensors lack a kernel
@@ -157,7 +159,8 @@ class _Forward:
         elif others and not reads.asks_containers:
             reads = replace(reads, keys=others.asked)
         if looks is not None:
-            reads = reads.without(tuple(p for p in looks.left if p not in looks.carried))
+            left = tuple(path for path in looks.left if path not in looks.carried)
+            reads = reads.without(left, self.model)
             pairs = {p: both for p, both in looks.carried.items() if p in reads.paths}
             reads = replace(
                 reads, changed=reads.changed | {p: _words(*b) for p, b in pairs.items()}

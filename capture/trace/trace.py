@@ -380,7 +380,7 @@ class _Step:
         What it reads as well is compared, so that it is as it was.
         """
         read = {*self.reads.paths, *(self.looks.kept if self.looks else ())}
-        put = {path: value for path, value in self.returned.put.items() if path not in read}
+        put = {p: v for p, v in self.returned.put.items() if read.isdisjoint((p, p.split("[")[0]))}
         varying, _ = self._varying(graph.lengths) if put and graph.lengths else ([], set())
         steady = {path: value for path, value in put.items() if path not in varying}
         return steady, [path for path in put if path not in steady]
@@ -393,8 +393,9 @@ class _Step:
         """
         call, put = shortened(self.call, lengths), self.returned.put
         try:
-            with quiet(), kept_as_it_is(self.model), first_reads(self.model, put) as read:
-                again = run_on_fakes(self.model, call.args, call.kwargs, self.looks).put
+            with quiet(), kept_as_it_is(self.model) as held, first_reads(self.model, put) as read:
+                again = dict(run_on_fakes(self.model, call.args, call.kwargs, self.looks).put)
+                again |= held.literals()
         except Exception:  # the user's own
             return [*put], set()
         return [path for path in put if again.get(path, _GONE) != put[path]], read
@@ -413,6 +414,8 @@ class _Step:
                 f"forward reads self.{path} as the step before has left it, and sets it by the "
                 "lengths of its inputs: keep it a buffer, or pass it as an argument"
             )
+        if path := next((p for p in varying if p in (self.looks or Looks()).containers), ""):
+            raise TraceError(f"forward keeps more in self.{path} in longer steps")
 
     def _unread(self, read: Mapping[str, torch.Tensor]) -> Collection[str]:
         """Return the attributes whose numbers Python asks for not; where it looks at any, none."""

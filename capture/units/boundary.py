@@ -7,6 +7,7 @@ hand to each other. A unit runs once more in backward, for its gradients.
 from __future__ import annotations
 
 import contextlib
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -20,7 +21,8 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.observe.outputs import register_containers
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
-from remat_gen.capture.values.held import Held, attributes_of, kept_as_it_is, put_attributes
+from remat_gen.capture.values.held import Held, kept_as_it_is
+from remat_gen.capture.values.kept_places import attributes_of, put_attributes
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
@@ -51,6 +53,14 @@ class UnitCall:
     kwargs: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """The paths of `tensors` that a unit keeps, and its own empty `containers` for some of them."""
+
+    tensors: tuple[str, ...] = ()
+    containers: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class BoundaryRun:
     """One step at its units' boundaries: `inside` is entered while a unit runs.
@@ -71,7 +81,7 @@ class BoundaryRun:
     calls: int = 0
     running: set[str] = field(default_factory=set)
     incoming: dict[int, tuple[Strides, ...]] = field(default_factory=dict)
-    keeps: Mapping[str, Sequence[str]] | None = None
+    keeps: Mapping[str, Keeping] | None = None
     without_gradient: set[str] = field(default_factory=set)
     shared_bytes: int = 0
 
@@ -152,7 +162,8 @@ class _Call:
         values = [next(results) if _is_tensor(v) else v for v in self.values]
         self.values.clear()
         kept = dict(zip(self.kept, values[self.returned.num_leaves :], strict=True))
-        put_attributes(self.step.units[self.path], kept)
+        containers = (self.step.keeps or {}).get(self.path, Keeping()).containers
+        put_attributes(self.step.units[self.path], copy.deepcopy({**containers}) | kept)
         return pytree.tree_unflatten(values[: self.returned.num_leaves], self.returned), kept
 
     def results(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -170,7 +181,8 @@ class _Call:
                 returned = self.forward(*args, **kwargs)
                 register_containers(returned)
                 values, self.returned = pytree.tree_flatten(returned)
-                self.kept = before.kept() if keeps is None else keeps.get(self.path, ())
+                known = None if keeps is None else keeps.get(self.path, Keeping())
+                self.kept = known.tensors if known else before.kept()
                 kept = attributes_of(own, self.kept)
         except RuntimeError as error:
             if "a leaf Variable that requires grad" in str(error):

@@ -22,7 +22,7 @@ from remat_gen.capture.observe.assumed import describe, described, layout_of
 from remat_gen.capture.observe.outputs import Taken, register_containers
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
-from remat_gen.capture.units.boundary import Kept, UnfitUnitError, UnitCall
+from remat_gen.capture.units.boundary import Keeping, Kept, UnfitUnitError, UnitCall
 from remat_gen.capture.units.step_settings import refuse_set_aside, settings
 from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
 from remat_gen.capture.values.held import Held
@@ -190,16 +190,18 @@ class Kind:
     traced: Traced
 
     @property
-    def keeps(self) -> tuple[str, ...]:
-        """Return the attributes that such a unit keeps."""
-        return tuple(self.traced.returned.kept)
+    def keeping(self) -> Keeping:
+        """Return what such a unit keeps."""
+        put = self.traced.returned.put
+        containers = {path: value for path, value in put.items() if isinstance(value, dict | list)}
+        return Keeping(tuple(self.traced.returned.kept), containers)
 
     def tensor_at(self, place: int | str) -> str | None:
         """Return the tensor in the graph that is a leaf of what is returned, or is kept there."""
         outputs = self.traced.graph.outputs
         if isinstance(place, int):
             return outputs[place].tensor
-        behind = dict(zip(reversed(self.keeps), reversed(outputs), strict=False))
+        behind = dict(zip(reversed(self.keeping.tensors), reversed(outputs), strict=False))
         return behind[place].tensor if place in behind else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +17,13 @@ from torch import nn
 from remat_gen.capture.process.libraries import is_of_library, user_files
 from remat_gen.capture.process.state import OF_PARAMETERS
 from remat_gen.capture.refuse.library_hooks import INSTALLED
+from remat_gen.capture.values.kept_places import is_attribute, is_item, is_small, leaves_in
+from remat_gen.capture.values.written import is_literal
 
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _LEAVES = frozenset((bool, int, float, str, type(None), torch.Tensor))
 GONE = object()  # in place of what is not there
-_SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why memory is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +98,14 @@ class Held:
         return found
 
     def kept(self) -> list[str]:
-        """Return the paths of attributes that are another small tensor now."""
+        """Return where on modules, and in their dicts and lists, other small tensors are now."""
+        leaves = (leaf for p, (_, now) in self.changed().items() for leaf in leaves_in(now, p))
+        return [p for p, now in leaves if is_small(now) and (is_attribute(p) or is_item(p))]
+
+    def literals(self) -> dict[str, Any]:
+        """Return the plain values that were put into dicts and lists on modules, by path."""
         changed = self.changed().items()
-        return [p for p, (_, now) in changed if is_small(now) and set(":[").isdisjoint(p)]
+        return {p: now for p, (_, now) in changed if is_item(p) and is_literal(now)}
 
     def put_back(self) -> None:
         """Let everything hold what it held."""
@@ -118,35 +124,13 @@ def _items(container: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @contextlib.contextmanager
-def kept_as_it_is(model: nn.Module) -> Iterator[None]:
+def kept_as_it_is(model: nn.Module) -> Iterator[Held]:
     """Run a forward, and take back what it leaves on the model and in its files."""
     held = Held.by(model, files_of(model))
     try:
-        yield
+        yield held
     finally:
         held.put_back()
-
-
-def attributes_of(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
-    """Return what stands at paths of attributes; None where there is nothing."""
-    parts = {path: path.rpartition(".") for path in paths}
-    return {
-        path: getattr(model.get_submodule(owner), name, None)
-        for path, (owner, _, name) in parts.items()
-    }
-
-
-def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
-    """Let values stand at paths of attributes."""
-    for path, value in values.items():
-        owner, _, name = path.rpartition(".")
-        vars(model.get_submodule(owner))[name] = value  # not what its class makes of it
-
-
-def is_small(value: Any) -> bool:
-    """Tell whether a tensor that forward keeps may be a result of the step."""
-    plain = type(value) is torch.Tensor and value.layout is torch.strided
-    return plain and value.numel() <= _SMALL
 
 
 def files_of(model: nn.Module) -> dict[str, Any]:

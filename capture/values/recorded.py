@@ -63,8 +63,8 @@ class Looks:
 
     `left` are the paths of what forward keeps on the model and does not go on from: of these a
     planned step keeps the tensors that are `kept`, and leaves None in place of what is `unset`; the
-    plain values in `carried`, those before and behind a step, are compared: forward goes on from
-    what it finds there.
+    dicts and lists in `containers` it makes anew. The plain values in `carried`, those before and
+    behind a step, are compared: forward goes on from what it finds there.
     `asks` where a library is told that nothing traces it: what it would run then does not run.
     """
 
@@ -73,6 +73,7 @@ class Looks:
     left: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
     carried: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     asks: bool = False
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -25,8 +26,17 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
-from remat_gen.capture.values.held import Held, files_of, is_small
-from remat_gen.capture.values.recorded import Looks, record, run_recorded, same_bits
+from remat_gen.capture.values.held import Held, files_of
+from remat_gen.capture.values.kept_places import (
+    attributes_of,
+    is_attribute,
+    is_container,
+    is_item,
+    is_small,
+    leaves_in,
+    put_attributes,
+)
+from remat_gen.capture.values.recorded import Looks, Recorded, record, run_recorded, same_bits
 from remat_gen.capture.values.written import first_reads, is_literal
 from remat_gen.ir.errors import TraceError
 
@@ -38,8 +48,8 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
 
     Raises:
         TraceError: as `record`; for a number at the place of the `error` that one, which knows if
-            torch itself reads it and says what to do; for what it keeps the error that names it
-            first. The `error` where there are no values to run on.
+            torch itself reads it and says what to do, and so for the same that it keeps. The
+            `error` where there are no values to run on.
     """
     if lack_values((*model.parameters(), *model.buffers())):
         raise error
@@ -49,7 +59,13 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
         named = str(error).startswith(f"{number.place}:") or not str(number.place)
         raise TraceError(f"{error if named else number}{number.instead}") from None
     except KeptError as kept:
-        raise error if isinstance(error, KeptError) else kept from None
+        same = isinstance(error, KeptError) and _held(error).endswith(_held(kept))
+        raise error if same else kept from None
+
+
+def _held(error: KeptError) -> str:
+    """Return the name of what is kept, or of the dict or list it is in."""
+    return error.name.lstrip(":").partition("[")[0]
 
 
 def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
@@ -68,26 +84,82 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         with _first_reads(model, made) as carried, first_reads(model, made) as read:
             second = run_recorded(model, call, looks)
         again = between.changed()
+        others = {path: pair[1] for path, pair in again.items() if not _is_same(*pair)}
+        found = _Kept.of(model, others, _made_by_hooks(model))
+        steady = second is not None and found.is_steady(model, call, looks, second)
     finally:
         before.put_back()
-    others = {path: pair[1] for path, pair in again.items() if not _is_same(*pair)}
     for path in sorted(made.keys() | again.keys()):
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
         unread = path in others and path in carried.of_modules - carried
+        unread |= path in found.items and path in made and steady
         if not (settled or unread) or first is None or second is None:
             _refuse(path)
     if made and first and second and not same_bits(first.value, second.value):
         _refuse(min(made))
-    again_in_each = _made_by_hooks(model)
-    kept = tuple(p for p, value in others.items() if is_small(value) and p not in again_in_each)
     return replace(
         looks,
         left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
-        kept=kept,
+        kept=found.tensors,
+        containers=found.containers,
         carried={p: pair for p, pair in sorted(made.items()) if p in read and is_literal(pair[1])},
-        unset=tuple(path for path in others if path not in kept),
+        unset=tuple(p for p in others if p not in found.all),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a step keeps: small tensors, `containers` that it makes anew, what it puts in others."""
+
+    tensors: tuple[str, ...]
+    containers: tuple[str, ...]
+    items: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: nn.Module, others: Mapping[str, Any], hooks: Container[str]) -> _Kept:
+        """Find it in what each run makes anew; what `hooks` make is made once more by them."""
+        there = attributes_of(model, (p for p in others if is_attribute(p) or is_item(p)))
+        anew = {p: v for p, v in there.items() if v is others[p] and p not in hooks}
+        whole = [path for path, value in anew.items() if is_container(value)]
+        single = [path for path, value in anew.items() if is_small(value)]
+        leaves = (leaf for path in whole for leaf in leaves_in(anew[path], path))
+        inside = [path for path, value in leaves if is_small(value)]
+        items = tuple(p for p in (*whole, *single) if is_item(p))
+        lists = dict.fromkeys(path.rpartition("[")[0] for path in items)
+        filled = [p for p, v in attributes_of(model, lists).items() if _is_filled(v, p, items)]
+        containers = (*(f"{path}[:]" for path in filled), *whole)
+        return cls((*single, *inside), containers, items)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Return the paths of all of it."""
+        return *self.tensors, *self.containers, *self.items
+
+    def is_steady(self, model: nn.Module, call: Call, looks: Looks, last: Recorded) -> bool:
+        """Tell whether forward makes the same of it where it was something else before."""
+        if not self.items:
+            return True
+        made = {path: value.clone() for path, value in attributes_of(model, self.tensors).items()}
+        for number in _OTHERS:
+            put_attributes(model, {p: _unlike(t, number) for p, t in made.items() if "[" in p})
+            run = run_recorded(model, call, looks)
+            now = attributes_of(model, self.tensors)
+            if run is None or not same_bits([last.value, made], [run.value, now]):
+                return False
+        return True
+
+
+_OTHERS = 97, -97
+
+
+def _unlike(tensor: Tensor, number: int) -> Tensor:
+    return ~tensor if tensor.dtype is torch.bool else torch.full_like(tensor, number)
+
+
+def _is_filled(held: Any, path: str, items: Container[str]) -> bool:
+    """Tell whether all that a list holds was put there."""
+    return type(held) is list and all(f"{path}[{i}]" in items for i in range(len(held)))
 
 
 def _is_property(model: nn.Module, path: str) -> bool:

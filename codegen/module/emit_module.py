@@ -149,7 +149,13 @@ def _shared(target: Target, traced: Traced, rungs: Sequence[Program]) -> Shared:
         fixed=tuple(rows_of_fixed(traced.call.fixed)),
         once=reads_what_it_writes(traced.graph),
         loss=any(unplanned_outputs(traced.graph)),
+        items=holds_items(traced),
     )
+
+
+def holds_items(traced: Traced) -> bool:
+    """Tell whether forward keeps something in dicts or lists."""
+    return any("[" in path for path in (*traced.returned.kept, *traced.unset))
 
 
 def _forward(
@@ -208,7 +214,7 @@ class Shared:
     `units` where it is units that are planned, not the whole model, `rungs` where it has several
     programs. `fixed` are the rows of inputs that are the same in each step. Where forward must run
     `once` in a step no checkpoint around the model may run it again. `loss` where of several
-    outputs one has a gradient.
+    outputs one has a gradient. `items` where forward keeps something in dicts or lists.
     """
 
     tables: Tables
@@ -219,6 +225,7 @@ class Shared:
     fixed: tuple[str, ...] = ()
     once: bool = False
     loss: bool = False
+    items: bool = False
 
 
 def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool = False) -> str:
@@ -251,6 +258,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         ),
         fixed=shared.fixed,
         loss=shared.loss,
+        items=shared.items,
         units=shared.units,
         once=shared.once,
         rungs=shared.rungs,

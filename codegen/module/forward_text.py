@@ -12,7 +12,7 @@ class ProgramLines:
     """What one program of the planned forward runs and returns; `name` is that of its function.
 
     `condition` says in Python which steps it is for, "" all. `stored` are lines that put on the
-    model what forward keeps there.
+    model what forward keeps there, `containers` those that make the dicts and lists for it.
     """
 
     table: tuple[str, ...]
@@ -23,6 +23,7 @@ class ProgramLines:
     imports: dict[str, set[str]]
     name: str = ""
     condition: str = ""
+    containers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class ForwardText:
     apart: str = ""  # the call that refuses inputs that are one
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
     settles: bool = False  # where forward makes buffers in its first step
+    containers: tuple[str, ...] = ()  # lines that make dicts and lists for it
     method: str = "forward"
     base: str = ""  # the call that refuses another forward of the class that this one derives from
 

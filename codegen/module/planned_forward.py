@@ -6,10 +6,12 @@ import inspect
 import keyword
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import nn
 
 from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.values.kept_places import split
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import Writer
@@ -70,6 +72,7 @@ class ForwardWriter:
             calls=own.calls,
             watched=own.watched,
             stored=own.stored,
+            containers=own.containers,
             result=own.result,
             autocast=self.traced.autocast.device if self.traced.autocast else "",
             imports=own.imports,
@@ -116,6 +119,7 @@ class ForwardWriter:
             calls=tuple(looped([*self._calls(frame.step, typed)], free("i", names))),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
             stored=tuple(looped(stored, free("i", names))),
+            containers=tuple(looped([*self._containers()], free("i", names))),
             result=result,
             imports=writer.imports,
         )
@@ -126,18 +130,39 @@ class ForwardWriter:
             leaf = next(leaves)
             if leaf != (target := self._attribute(path)):
                 yield f"{target} = {leaf}"
+        made = tuple(f"{path.removesuffix('[:]')}[" for path in self._made_anew())
         for path, value in self.traced.put.items():
-            said = quoted(value) if isinstance(value, str) else repr(value)
-            yield f"{self._attribute(path)} = {said}"
-        yield from (f"{step}.unset({quoted(path)})" for path in self.traced.unset)
+            if not (isinstance(value, dict | list) or path.startswith(made)):
+                yield f"{self._attribute(path)} = {_written(value)}"
+        unset = (path for path in self.traced.unset if not path.startswith(made))
+        yield from (f"{step}.put({quoted(path)}, None)" for path in unset)
+
+    def _made_anew(self) -> dict[str, Any]:
+        return {p: v for p, v in self.traced.put.items() if isinstance(v, dict | list)}
+
+    def _containers(self) -> Iterator[str]:
+        """Yield what makes the dicts and lists that forward makes anew, with its plain values."""
+
+        def written(value: Any, path: str) -> str:
+            if isinstance(value, dict):
+                items = (f"{_written(k)}: {written(v, f'{path}[{k}]')}" for k, v in value.items())
+                return f"{{{', '.join(items)}}}"
+            if isinstance(value, list):
+                return f"[{', '.join(written(v, f'{path}[{i}]') for i, v in enumerate(value))}]"
+            return _written(self.traced.put.get(path))
+
+        for path, value in self._made_anew().items():
+            yield f"{self._attribute(path)} = {written(value, path.removesuffix('[:]'))}"
 
     def _attribute(self, path: str) -> str:
         """Write where something is put on the model, past what its class may make of that."""
-        owner, _, name = path.rpartition(".")
+        owner, name, keys = split(path)
+        items = "".join(f"[{quoted(key) if _is_name(key) else key}]" for key in keys)
         plain = type(self.model.get_submodule(owner)).__setattr__ is nn.Module.__setattr__
         where = access("self", self.model, owner)
         odd = not name.isidentifier() or keyword.iskeyword(name) or not name.isascii()
-        return f"vars({where})[{quoted(name)}]" if odd or not plain else f"{where}.{name}"
+        attribute = f"vars({where})[{quoted(name)}]" if odd or not plain else f"{where}.{name}"
+        return f"{attribute}{items}"
 
     def _rungs(self, own: ProgramLines, frame: _Frame) -> Iterator[ProgramLines]:
         """Yield the programs in the order in which a step asks them; this one is for all."""
@@ -320,3 +345,11 @@ def free(name: str, taken: set[str]) -> str:
 
 def _nowhere(storage: str) -> Mark:
     raise EmitError(f"{storage} does not leave the last block")
+
+
+def _written(value: object) -> str:
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _is_name(key: str) -> bool:
+    return not key.isdigit() and key != ":"

@@ -22,6 +22,7 @@ from remat_gen.codegen.module.emit_module import (
     Shared,
     Target,
     helpers_text,
+    holds_items,
     imports_of,
     kept_text,
     signature_of,
@@ -146,7 +147,8 @@ def _shared(model: nn.Module, step: UnitStep) -> Shared:
     reads = {path: kind.traced.reads for kind in step.kinds for path in kind.paths}
     lengths = {str(length): length for each in traced for length in each.graph.lengths}
     tables = Tables.of_units(model, reads)
-    return Shared(tables, tuple(lengths.values()), step.autocast, units=True)
+    items = any(map(holds_items, traced))
+    return Shared(tables, tuple(lengths.values()), step.autocast, units=True, items=items)
 
 
 def _classes(target: Target, kinds: Sequence[Kind]) -> Iterator[UnitClass]:

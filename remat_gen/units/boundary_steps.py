@@ -6,7 +6,7 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeAlias
@@ -16,7 +16,7 @@ import torch
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, context_of
 from remat_gen.capture.process.generators import seed_all
-from remat_gen.capture.units.boundary import BoundaryRun, Phase, UnfitUnitError
+from remat_gen.capture.units.boundary import BoundaryRun, Keeping, Phase, UnfitUnitError
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
@@ -33,7 +33,7 @@ from remat_gen.units.varying_arguments import note_varying
 from remat_gen.verification.compare import is_bitwise_equal
 from remat_gen.verification.step import KeptScalars, backward_step, forward_step, leaves_of
 
-Keeps: TypeAlias = Mapping[str, Sequence[str]] | None
+Keeps: TypeAlias = Mapping[str, Keeping] | None
 
 _TIMED = 3  # steps; of each part the quickest counts
 _SEEDS = 64  # of steps that are tried where units are left out at random
@@ -116,7 +116,7 @@ def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str =
     """
     if not examples.keeps:
         return None
-    keeps = {path: kind.keeps for kind in kinds.of(examples) for path in kind.paths}
+    keeps = {path: kind.keeping for kind in kinds.of(examples) for path in kind.paths}
 
     def outputs(keeps: Keeps) -> list[object]:
         units, before = examples.units, examples.before
@@ -136,7 +136,7 @@ def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str =
         same = False
     if not same:
         kept = [(path, name) for path, names in examples.keeps.items() for name in names]
-        lost = [(path, name) for path, name in kept if name not in keeps[path]] or kept
+        lost = [(path, name) for path, name in kept if name not in keeps[path].tensors] or kept
         path, name = lost[0]
         raise UnfitUnitError(
             f"--units: {path} keeps {path}.{name}, which the model reads outside of that unit, and "

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.values.holding import first_step_undone, held_as_before
+from remat_gen.capture.values.kept_places import held_on
 from remat_gen.ir.errors import TraceError
 from remat_gen.verification.peak import PeakMeasurement, watched_peak
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
@@ -254,11 +255,10 @@ def _outputs(outputs: object) -> Iterator[tuple[str, object]]:
 
 
 def _attributes(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors that are plain attributes of modules, by path."""
+    """Return the tensors that are plain attributes of modules, or in dicts and lists, by path."""
     return {
-        f"{name}.{attribute}".lstrip("."): value
-        for name, module in model.named_modules()
-        for attribute, value in vars(module).items()
+        path: value
+        for path, value in held_on(model)
         if isinstance(value, torch.Tensor) and value.layout is torch.strided
     }
 

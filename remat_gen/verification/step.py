@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.observe.outputs import is_loss, storage_of
+from remat_gen.capture.values.kept_places import held_on
 
 _ASKED = "free_bytes"  # a generated module asks this function of its own how much memory is free
 
@@ -63,7 +64,7 @@ class KeptScalars:
         return [t for t in self._there() if before.get(id(t)) is not t]
 
     def _there(self) -> list[torch.Tensor]:
-        held = (value for module in self.model.modules() for value in vars(module).values())
+        held = (value for _, value in held_on(self.model))
         return [value for value in held if is_loss(value) and value.grad_fn is not None]
 
 

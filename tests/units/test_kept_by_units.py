@@ -118,6 +118,28 @@ def test_the_loop_reads_what_units_keep(tmp_path: Path) -> None:
         assert same(step(original, x, share), step(model, x, share))
 
 
+IN_DICT = 'y = y.square().mean() + sum(layer.experts.told["balance"] for layer in self.layers)'
+
+
+@pytest.mark.parametrize(
+    "keep",
+    ['self.told = {"balance": share.square().mean()}', 'self.seen["balance"] = share.amax()'],
+)
+def test_the_model_reads_what_its_units_keep_in_dicts(tmp_path: Path, keep: str) -> None:
+    """One that the unit makes anew, one that it holds."""
+    text = SOURCE.replace("self.told = share.argmax(-1)", keep)
+    text = text.replace("self.rows = None", "self.rows, self.seen = None, {}")
+    name = "told" if "told" in keep else "seen"
+    path = tmp_path / "net.py"
+    path.write_text(text.replace("READS", IN_DICT.replace("told", name)), encoding="utf-8")
+    generated = remat_gen.generate(path, budget="75%", units=["layers.*"], device="cpu")
+    pair = pair_of(path, generated)
+    assert planned_units.same_bits(pair)
+    for model in pair.models():
+        model(torch.randn(8, 16, 32)).backward()
+        assert getattr(model.layers[2].experts, name)["balance"].ndim == 0
+
+
 def test_a_unit_that_returns_a_dataclass(tmp_path: Path) -> None:
     """As the model may: its tensors are results."""
     given = SOURCE.replace("READS", LOSS).replace(

@@ -1,0 +1,174 @@
+"""What forward keeps in dicts and lists on modules: statistics by name, losses of all layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+from steps import verified
+from torch import nn
+
+import remat_gen
+from remat_gen.ir.errors import TraceError
+
+GATED = """
+class Gated(Layer):
+    def __init__(self, shared: list[Tensor]) -> None:
+        super().__init__()
+        self.stats, self.shared = {}, shared
+
+    def forward(self, x: Tensor) -> Tensor:
+        share = self.up(x).softmax(-1)
+        self.stats["gate/balance"] = share.mean(0).square().sum() * 16
+        self.stats["rows"] = x.shape[0]
+        self.shared.append(share.amax())
+        return x + self.drop(self.down(F.gelu(share)))
+"""
+INIT = """
+self.shared = []
+self.by_number = {}
+self.told = {"mean": 0.0}
+self.layers = nn.ModuleList(Gated(self.shared) for _ in range(3))
+"""
+FORWARD = """
+self.shared.clear()
+y = self.head(self.body(x))
+self.info = {"all": {"mean": y.mean(), "rows": x.shape[0]}, "parts": [y[0], "ends"], "kind": "head"}
+self.told["mean"] = y.detach().mean()
+self.by_number[3] = y.detach().amax()
+return y
+"""
+
+
+def source(forward: str, init: str = INIT) -> str:
+    text = model_source(forward, init=init)
+    return text.replace("\n\nclass Model", f"\n{GATED}\n\nclass Model")
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return make_pair_of(source(FORWARD), "lowest", "per-layer")
+
+
+def step(model: nn.Module, x: torch.Tensor) -> dict[str, Any]:
+    """Run a step whose loss adds what stands in the dicts and lists; return what it leaves."""
+    model.zero_grad()
+    torch.manual_seed(3)
+    loss = model(x).square().mean() + sum(model.shared) + model.info["all"]["mean"]
+    loss = loss + sum(layer.stats["gate/balance"] for layer in model.layers)
+    loss.backward()
+    kept = {f"shared {i}": tensor for i, tensor in enumerate(model.shared)}
+    kept |= {"told": model.told["mean"], "part": model.info["parts"][0]}
+    kept |= {"number": model.by_number[3], "loss": loss.detach()}
+    return kept | {name: p.grad for name, p in model.named_parameters()}
+
+
+def test_a_loss_that_adds_them(pair: Pair) -> None:
+    original, planned = pair.models()
+    for rows in (6, 6, 3):
+        x = torch.randn(rows, 8)
+        left, right = step(original, x), step(planned, x)
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_those_that_forward_makes_are_new_ones_others_stay(pair: Pair) -> None:
+    """A loop that collects `model.info` has one for each step; all hold the one `shared`."""
+    _, planned = pair.models()
+    (x,) = pair.inputs()[0]
+    planned(x)
+    info, shared, told = planned.info, planned.shared, planned.told
+    planned(x)
+    assert planned.info is not info
+    assert planned.shared is shared is planned.layers[1].shared
+    assert len(shared) == 3
+    assert planned.told is told
+
+
+def test_plain_values_in_them_are_those_of_the_step(pair: Pair) -> None:
+    """They were those of the last evaluation; what varies with the batch is None."""
+    _, planned = pair.models()
+    (x,) = pair.inputs()[0]
+    planned.eval()(x[:2])
+    assert planned.layers[0].stats["rows"] == 2
+    planned.train()(x)
+    assert planned.info["kind"] == "head"
+    assert planned.info["parts"][1] == "ends"
+    assert planned.info["all"]["rows"] is None
+    assert planned.layers[0].stats["rows"] is None
+
+
+def test_the_summary_names_what_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(source(FORWARD), encoding="utf-8")
+    generated = remat_gen.generate(path, budget="100%", device="cpu")
+    assert {"info[all][rows]", "layers.1.stats[rows]"} <= set(generated.unset)
+
+
+def test_verify_compares_them(pair: Pair) -> None:
+    original, planned = pair.models()
+    args, kwargs = pair.inputs()
+    assert verified(original, planned, args, kwargs, "attributes")[0] is True
+
+    def change(model: nn.Module, *_: Any) -> None:
+        model.info["all"]["mean"] = model.info["all"]["mean"] * 2
+
+    with planned.register_forward_hook(change):
+        ok, detail = verified(original, planned, args, kwargs, "attributes")
+    assert not ok
+    assert "info[all][mean]" in detail
+
+
+def test_one_that_is_returned_as_well(tmp_path: Path) -> None:
+    forward = 'self.told["mean"] = (y := self.head(self.body(x))).mean()\nreturn y, self.told'
+    init = 'self.told = {"mean": 0.0}'
+    original, planned = make_pair_of(
+        model_source(forward, init=init), "lowest", "per-layer"
+    ).models()
+    x = torch.randn(6, 8)
+    for model in (original, planned):
+        torch.manual_seed(3)
+        _, told = model(x)
+        told["mean"].backward()
+        assert torch.equal(told["mean"], model.told["mean"])
+    for one, other in zip(original.parameters(), planned.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+RUNNING = 'self.told["mean"] = 0.9 * self.told["mean"] + 0.1 * y.detach().mean()'
+LAST = (
+    'last = self.told["mean"] if torch.is_tensor(self.told["mean"]) else y.detach().mean()\n'
+    'self.told["mean"] = y.detach().mean()\n'
+    "y = y + (last - y.detach().mean())"
+)
+HISTORY = "self.history.append(y.detach().mean())"
+
+
+@pytest.mark.limit(
+    "a dict or list on a module whose tensors `forward` reads in the next step, or to which each "
+    "step adds more",
+    "refused with its name; make them buffers, or clear it in `forward`",
+)
+@pytest.mark.parametrize("kept", [RUNNING, LAST, HISTORY])
+def test_what_the_next_step_goes_on_from_is_refused(kept: str, tmp_path: Path) -> None:
+    """With the same inputs `LAST` returns the same again; other numbers there tell."""
+    path = tmp_path / "model.py"
+    forward = f"y = self.head(self.body(x))\n{kept}\nreturn y"
+    init = 'self.told, self.history = {"mean": 0.0}, []'
+    path.write_text(model_source(forward, init=init), encoding="utf-8")
+    with pytest.raises(TraceError, match=r"self\.(told\[mean\]|history)"):
+        remat_gen.generate(path, budget="100%", device="cpu")
+
+
+def test_more_of_them_in_longer_steps_are_planned_for_the_example(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    forward = "y = self.head(self.body(x))\nself.rows = [row.sum() for row in y]\nreturn y"
+    path.write_text(model_source(forward), encoding="utf-8")
+    generated = remat_gen.generate(path, budget="100%", device="cpu")
+    assert generated.output is not None
+    assert "self.rows = [None, None, None, None, None, None]" in generated.output.read_text("utf-8")
+    assert "forward keeps more in self.rows in longer steps" in generated.lengths
