@@ -34,7 +34,16 @@ def _for(kernel: Callable[..., Any]) -> _ByKey:
     return dict.fromkeys(_KEYS, kernel)
 
 
+def _fill_diagonal(x: torch.Tensor, value: float, wrap: bool = False) -> torch.Tensor:
+    """Fill the diagonal of a matrix, as a view that a trace knows: torch's is of strides."""
+    if x.ndim != 2 or wrap:
+        return aten.fill_diagonal_.default.decompose(x, value, wrap)  # type: ignore[no-any-return]
+    x.diagonal().fill_(value)
+    return x
+
+
 _OURS: _Kernels = {
+    aten.fill_diagonal_.default: _for(_fill_diagonal),
     aten.dropout.default: _for(dropout),
     aten.dropout_.default: _for(dropout_),
     aten.cudnn_batch_norm.default: {_Key.Autograd: cudnn_batch_norm},

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from remat_gen.capture.fx.metadata import operator_name
+from remat_gen.capture.fx.metadata import operator_name, where
 from remat_gen.capture.fx.storages import Storages, tensors_of
 from remat_gen.ir import graph as ir
 from remat_gen.ir.errors import TraceError
@@ -49,15 +49,22 @@ def traits_of(node: torch.fx.Node) -> set[ir.Trait]:
     return {ir.Trait.RANDOM} if is_random(node) else set()
 
 
-def target_of(node: torch.fx.Node) -> str:
+def target_of(node: torch.fx.Node, model_file: str) -> str:
     """Return the operator that a node calls: `aten.addmm.default`.
 
     Raises:
-        TraceError: it calls something else.
+        TraceError: it calls something else, as where a custom operator writes into its arguments.
     """
-    if not isinstance(node.target, torch._ops.OpOverload):
-        raise TraceError(f"the trace calls {node.target}, which cannot be written as source")
-    return str(node.target)
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    place = where(node, model_file)
+    if "auto_functionalized" in str(target):
+        raise TraceError(
+            f"{place}: {node.args[0]} writes into its arguments (mutates_args), which a plan does "
+            "for PyTorch's own operators alone: let it return what is new, and copy that into place"
+        )
+    raise TraceError(f"{place}: the trace calls {target}, which cannot be written as source")
 
 
 def without_statistics(node: torch.fx.Node) -> tuple[Any, ...]:

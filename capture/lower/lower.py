@@ -170,7 +170,7 @@ class _Lowering:
         self.operations.append(
             ir.Operation(
                 name=name,
-                target=target_of(node),
+                target=target_of(node, self.model_file),
                 args=self.table.arguments(without_statistics(node)),
                 kwargs=self.table.keywords(node.kwargs),
                 outputs=outputs,
@@ -188,7 +188,9 @@ class _Lowering:
     def _autograd_node(self, node: torch.fx.Node, phase: ir.Phase) -> int | None:
         """Return the number of its node of autograd: torch's own go on from trace to trace."""
         number = node.meta.get("seq_nr")
-        if number is None or (phase is ir.Phase.FORWARD and not saves_unread(target_of(node))):
+        if number is None or (
+            phase is ir.Phase.FORWARD and not saves_unread(target_of(node, self.model_file))
+        ):
             return None
         return self.autograd_nodes.setdefault(number, len(self.autograd_nodes))
 
@@ -281,7 +283,7 @@ class _Lowering:
                 ir.View(
                     tensor=name,
                     base=self.table.name(base),
-                    target=target_of(node),
+                    target=target_of(node, self.model_file),
                     args=self.table.arguments(node.args),
                     kwargs=self.table.keywords(node.kwargs),
                     index=index,

@@ -49,6 +49,8 @@ _CHILDREN = {  # what asks a module for those inside, one after the other
     getattr(nn.Module, name).__code__
     for name in ("named_children", "named_modules", "_named_members", "state_dict")
 }
+_ATTENTION = torch.nn.functional.scaled_dot_product_attention
+_LAYERS = "torch.nn.modules."
 _QUESTION = re.compile("(is|are|get|has)_")  # asked about the process: to ask again changes nothing
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _Listener: TypeAlias = Callable[[types.FrameType], None]
@@ -114,6 +116,8 @@ class Recorder(Reached):
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
             if getattr(function, "__self__", None) is torch._C:
                 self._note_question(function, frame)
+            elif function is _ATTENTION:  # which context parallelism replaces, for the whole process
+                self._note(f"torch.nn.functional:{function.__name__}", function)
 
     def _listener_of(self, code: types.CodeType) -> _Listener | None:
         """Return what hears of each call of some code, not only of the first."""
@@ -199,8 +203,13 @@ class Recorder(Reached):
             self._note(f"os:environ[{key}]", os.environ.get(key, NOT_SET))
 
     def _note_question(self, function: Any, asks: types.FrameType | None) -> None:
-        """Note a function of torch that a file of the user's asks about the process."""
-        if _QUESTION.match(function.__name__) and acts_for_user(asks):
+        """Note a function of torch that a file of the user's asks about the process.
+
+        Also one that a layer of torch's asks about other processes: to share statistics with them.
+        """
+        by = str(asks.f_globals.get("__name__")) if asks else ""
+        shares = function.__module__.startswith("torch.distributed") and by.startswith(_LAYERS)
+        if _QUESTION.match(function.__name__) and (shares or acts_for_user(asks)):
             self._questions[f"{function.__module__}:{function.__name__}()"] = function
 
     def _enter_cached(self, cache: Any, path: str) -> None:

@@ -26,6 +26,7 @@ from remat_gen.capture.trace.joint import TraceOptions, trace_joint
 from remat_gen.capture.values.held import GONE, Held, files_of, kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
+from remat_gen.capture.values.written import first_reads
 from remat_gen.ir.errors import TraceError, said
 
 
@@ -74,20 +75,21 @@ class _Forward:
         """Run it for what it returns and what it reads; refuse what a plan cannot do."""
         try:
             with kept_as_it_is(self.model):
-                return self._observed(None)
+                found = self._observed(None)
         except KeptError as error:
             looks = recorded(self.model, self.call, error)
             if not looks.left:
                 raise
-        return self._observed(looks)
+            found = self._observed(looks)
+        returned, reads, answers = found
+        return returned, self._gone_on_from(returned, reads, answers), answers
 
     def _observed(self, looks: Looks | None) -> tuple[Returned, Reads, Looks | None]:
         held = Held.by(self.model, files_of(self.model))
         with refused_side_effects(self.model):
             try:
                 returned, reads = self._on_fakes(looks)
-                put = returned.put | held.literals()
-                return replace(returned, put=put), reads, looks
+                return replace(returned, put=returned.put | held.literals()), reads, looks
             except TraceError:
                 raise
             except Exception as error:  # of the user's code, or fake tensors lack a kernel
@@ -166,6 +168,21 @@ class _Forward:
                 reads, changed=reads.changed | {p: _words(*b) for p, b in pairs.items()}
             )
         return returned, reads
+
+    def _gone_on_from(self, returned: Returned, reads: Reads, looks: Looks | None) -> Reads:
+        """Return the reads but for values on modules that forward reads once it has put them there.
+
+        Such a one may be another behind the step: a condition that is cleared at the end.
+        """
+        paths = sorted(returned.put.keys() & set(reads.paths))
+        if not paths:
+            return reads
+        try:
+            with quiet(), kept_as_it_is(self.model), first_reads(self.model, paths) as first:
+                run_on_fakes(self.model, self.call.args, self.call.kwargs, looks)
+        except Exception:  # no kernel for fake tensors: forward ran for real
+            return reads
+        return reads.without(tuple(path for path in paths if path not in first), self.model)
 
     def _refuse(self, error: Exception) -> Looks:
         """Raise with the tracer's reason, unless the tracer accepts what fake tensors do not.

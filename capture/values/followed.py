@@ -24,6 +24,8 @@ WRITTEN = (
 _NOTHING: frozenset[str] = frozenset()
 _UNIFORM = "rand rand_like".split()  # in [0, 1)
 _COPIES = "_to_copy clone".split()
+_NEW = "zeros ones full empty".split()  # of which another tensor gives the shape alone
+_BY_SHAPE = {name for new in _NEW for name in (f"{new}_like", f"new_{new}")}
 _COMPARISONS = "lt le gt ge".split()
 
 
@@ -69,6 +71,8 @@ class Followed(TorchDispatchMode):
             raise TraceError(WRITTEN)
         result = func(*args, **(kwargs or {}))
         given = tensors_in((args, kwargs))
+        if func.overloadpacket.__name__ in _BY_SHAPE:
+            given = []
         names = _NOTHING.union(*map(self.reads, given))
         if self._is_certain(func, args):
             names -= {RANDOM}

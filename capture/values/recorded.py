@@ -162,7 +162,8 @@ def same_bits(one: Any, other: Any) -> bool:
 class Recorded:
     """A real run: what it returned, its looks, and its parameters and buffers behind it.
 
-    `outside` names what may be another in the next step: inputs, parameters, changing buffers.
+    `outside` names what may be another in the next step: inputs, parameters, and buffers that
+    forward writes into, though it may have written the same numbers there.
     """
 
     value: Any
@@ -209,6 +210,7 @@ def run_recorded(
     recording = _Recording(Followed({**copies, **varying}), looks.compared, words)
     values = iter(arguments.values())
     args, kwargs = pytree.tree_map_only(Tensor, lambda _: next(values), (call.args, call.kwargs))
+    versions = {name: tensor._version for name, tensor in copies.items()}
     try:
         value = _run(recording, model, copies, args, kwargs, saves=saves)
     except TraceError:
@@ -222,6 +224,7 @@ def run_recorded(
     outside = frozenset(
         [*arguments, *dict(model.named_parameters())]
         + [name for name, tensor in state.items() if not _is_same(tensor, copies[name])]
+        + [name for name, version in versions.items() if copies[name]._version != version]
     )
     return Recorded(value, recording.found, copies, outside, recording.followed)
 

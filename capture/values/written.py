@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import nn
+
+from remat_gen.capture.process.libraries import is_users
 
 
 @contextlib.contextmanager
@@ -46,6 +49,8 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
     def read(owner: nn.Module, name: str) -> Any:
         if path := waiting.pop((id(owner), name), ""):
             found.add(path)
+        if name == "__dict__" and is_users(sys._getframe(1)):  # whatever it looks up there
+            found.update(path for (of, _), path in waiting.items() if of == id(owner))
         return get(owner, name)
 
     def put(owner: nn.Module, name: str, value: Any) -> None:

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import torch
+
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
 from remat_gen.capture.device.kinds import kind_of
@@ -67,7 +69,8 @@ def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> Need | None:
     state = [*loaded.model.parameters(), *loaded.model.buffers()]
     if loaded.device.type != "cpu" or lack_values(state):
         return None
-    need = eager_peak_bytes + _COPIES * sum(t.nbytes for t in state)
+    dense = (t.nbytes for t in state if t.layout is torch.strided)
+    need = eager_peak_bytes + _COPIES * sum(dense)
     return Need(need, need <= _available_bytes() // 2)
 
 

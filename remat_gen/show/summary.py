@@ -170,7 +170,7 @@ def _launches(plan: Plan) -> list[str]:
 
 def _as_in_example(generated: Generated) -> list[str]:
     """Say which branches the plan takes for granted; another one is an error in the step."""
-    found, values = generated.conditions, ", ".join(generated.values)
+    found, values = generated.conditions, _listed(generated.values)
     lines = []
     if found:
         are = "goes" if len(found) == 1 else "go"
@@ -181,7 +181,7 @@ def _as_in_example(generated: Generated) -> list[str]:
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
     made, turned, unset = map(_listed, (generated.made, generated.turned, generated.unset))
-    caches = _listed([path for path in generated.left if path not in generated.unset])
+    caches = _listed([p.lstrip(":") for p in generated.left if p not in generated.unset])
     if made:
         lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
     if turned:

@@ -24,6 +24,11 @@ _SCALE = """
 def scale(x: Tensor) -> Tensor:
     return 2 * x
 """
+_COUNT = """
+@torch.library.custom_op("remat_test_c::count", mutates_args={"seen"})
+def count(seen: Tensor, y: Tensor) -> None:
+    seen.add_(y.sum())
+"""
 _FAKE = """
 @scale.register_fake
 def _(x):
@@ -595,6 +600,14 @@ def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
         traced(tmp_path, source(_EMA, forward))
     written = forward.replace("self.ema = 0.9 * self.ema + x.mean(0)", "self.ema.copy_(x.mean(0))")
     assert traced(tmp_path, source(_EMA, written)).graph.mutations
+
+
+def test_an_operator_of_the_users_that_writes_is_named(tmp_path: Path) -> None:
+    forward = "y = self.lin(x)\ncount(self.seen, y.detach())\nreturn y.sum()"
+    init = LINEAR + "\nself.register_buffer('seen', torch.zeros(()))"
+    text = source(init, forward, before=_COUNT)
+    with pytest.raises(TraceError, match=r"net.py:\d+: remat_test_c.count.default writes into"):
+        traced(tmp_path, text)
 
 
 @pytest.mark.limit("sparse parameters and buffers", "refused where `forward` reads them")

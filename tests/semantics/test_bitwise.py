@@ -77,6 +77,14 @@ CASES = {
         "    h = self.head(self.body(x))\n"
         "return h.float().mean()"
     ),
+    "a diagonal of a slice": model_source(
+        """
+        y = self.head(self.body(x))
+        alike = (y @ y.t()).clone()
+        alike[:, 0:6].fill_diagonal_(-9.0)
+        return alike.logsumexp(1)
+        """
+    ),
     "constants": model_source(
         "h = self.head(self.body(x))\nreturn h * torch.tensor([1.0, 2.0, 3.0, 4.0])"
     ),

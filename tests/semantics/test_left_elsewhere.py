@@ -9,7 +9,7 @@ import pytest
 import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
-from steps import verified
+from steps import assert_right, verified
 
 import remat_gen
 
@@ -230,3 +230,46 @@ def test_a_table_of_the_longest_call_is_the_examples() -> None:
     planned.table = torch.linspace(0, 1, 32)
     torch.manual_seed(3)
     assert torch.equal(planned(x), first)
+
+
+CONDITIONED = """
+for layer in self.layers:
+    layer.skips = False
+for layer in self.layers:
+    x = x if layer.skips else layer(x)
+for layer in self.layers:
+    layer.skips = None
+return self.head(x)
+"""
+
+
+def test_what_forward_puts_there_before_it_reads_it_may_be_anything() -> None:
+    """A condition that `__init__` does not know, and that is cleared at the end of each step."""
+    pair = make_pair_of(model_source(CONDITIONED), "lowest", "per-layer")
+    assert_right(pair)
+    _, planned = pair.models()
+    planned.layers[1].skips = True
+    planned(*pair.inputs()[0])
+    assert planned.layers[1].skips is None
+
+
+@pytest.mark.parametrize("made", ["x.new_ones(shape)", "torch.zeros_like(x) + 1"])
+def test_a_table_in_the_file_that_has_the_shape_of_an_input(made: str) -> None:
+    """Optical flow keeps one so: of the input it knows the shape alone."""
+    forward = f"""
+    shape = tuple(x.shape)
+    if shape not in TABLES:
+        TABLES[shape] = {made}
+    return self.head(self.body(x * TABLES[shape]))
+    """
+    assert_right(make_pair_of(model_source(forward, prelude="TABLES = {}"), "lowest", "per-layer"))
+
+
+def test_a_sparse_buffer_that_nobody_reads(tmp_path: Path) -> None:
+    """Whisper's heads of attention."""
+    path = tmp_path / "model.py"
+    init = "self.register_buffer('heads', torch.eye(4).to_sparse(), persistent=False)"
+    path.write_text(model_source("return self.head(self.body(x))", init=init), encoding="utf-8")
+    output = remat_gen.generate(path, budget="100%", device="cpu").output
+    assert output is not None
+    assert remat_gen.verify(output).ok

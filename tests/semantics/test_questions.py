@@ -159,3 +159,26 @@ def test_what_the_process_answers_is_named(asking: Pair, name: str, *, behind: b
         model(*args, **kwargs).backward()
     with change(), pytest.raises(ValueError, match=says):
         model(*args, **kwargs)
+
+
+@pytest.mark.limit(
+    "`nn.SyncBatchNorm` where a process group is initialised, attention within `context_parallel`",
+    "a named error: a plan has one process's statistics and keys; `--units` around what stays eager",
+)
+def test_layers_that_ask_for_other_processes_are_refused_among_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were planned as for one process, silently: its own mean, its own part of the keys."""
+    forward = "x = self.norm(self.body(x))\nreturn F.scaled_dot_product_attention(x, x, x)"
+    pair = make_pair_of(model_source(forward, init="self.norm = nn.SyncBatchNorm(8)"), "1GB")
+    _, planned = pair.models()
+    args, _ = pair.inputs()
+    planned(*args)
+    with monkeypatch.context() as patch:
+        patch.setattr(dist.distributed_c10d, "is_initialized", lambda: True)
+        with pytest.raises(ValueError, match=r"is_initialized\(\) is True, planned for False"):
+            planned(*args)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(torch.nn.functional, attention.__name__, lambda *a: attention(*a))
+    with pytest.raises(ValueError, match=r"scaled_dot_product_attention is function <lambda>"):
+        planned(*args)

@@ -134,3 +134,28 @@ def test_a_check_is_never_run_again() -> None:
     pair = planned("if not isfinite: clamp")
     assert pair.reruns
     assert pair.text.count("  check_value(") == 1
+
+
+OBSERVER = """
+low = self.head.weight.detach().min()
+low = low if self.low == float("inf") else self.low + 0.01 * (low - self.low)
+self.low.copy_(low)
+return F.linear(self.body(x), torch.maximum(self.head.weight, self.low), self.head.bias)
+"""
+
+
+def test_a_buffer_in_which_each_step_writes_the_same_until_weights_change() -> None:
+    """An observer of a weight: with an optimizer the second step was refused."""
+    init = "self.register_buffer('low', torch.tensor(-1.0))"
+    pair = make_pair_of(model_source(OBSERVER, init=init), "lowest", "per-layer")
+    args, _ = pair.inputs()
+    left = []
+    for model in pair.models():
+        for _ in range(3):
+            torch.manual_seed(3)
+            model(*args).square().mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.sub_(0.1 * parameter.grad)
+        left.append(model.low)
+    assert torch.equal(*left)
