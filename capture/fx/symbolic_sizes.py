@@ -141,7 +141,8 @@ class Sizes:
             UnwrittenSizeError: one is not, or no node computes it.
         """
         node = self.nodes.get(expression)
-        found = self._of_node(node) if node is not None and _is_exact(node) else None
+        computed = node is not None and node.target in _FUNCTIONS  # not one that has it of torch
+        found = self._of_node(node) if computed and _is_exact(node) else None
         if isinstance(found, Size):
             return found
         raise UnwrittenSizeError(

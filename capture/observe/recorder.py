@@ -116,7 +116,7 @@ class Recorder(Reached):
             self.acts_in_backward |= getattr(function, "__name__", "") in _HOOKS  # of a node
             if getattr(function, "__self__", None) is torch._C:
                 self._note_question(function, frame)
-            elif function is _ATTENTION:  # which context parallelism replaces, for the whole process
+            elif function is _ATTENTION:  # context parallelism puts another in its place
                 self._note(f"torch.nn.functional:{function.__name__}", function)
 
     def _listener_of(self, code: types.CodeType) -> _Listener | None:

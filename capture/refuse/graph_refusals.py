@@ -45,6 +45,26 @@ def refuse_draws_in_backward(graph: Graph) -> None:
             )
 
 
+_ANYWHERE = ("all_reduce", "broadcast", "wait_tensor")  # whose results are as large in any group
+
+
+def refuse_collectives(graph: Graph) -> None:
+    """Refuse collectives that a plan has with the size of the group in which it was made.
+
+    Raises:
+        TraceError: there is one.
+    """
+    for operation in graph.operations:
+        namespace, name, *_ = operation.target.split(".")
+        if "c10d" in namespace and not name.startswith(_ANYWHERE):
+            source = operation.source
+            raise TraceError(
+                f"{source.file}:{source.line}: {source.text}: {name} has size and name of a "
+                "process group, and a plan has those of the group it was made in: let the model "
+                "around planned units call it (--units)"
+            )
+
+
 def refuse_buffers_as_constants(
     model: nn.Module, graph: Graph, nodes: torch.fx.Graph, attributes: Iterable[Tensor]
 ) -> None:

@@ -42,6 +42,7 @@ from remat_gen.capture.process.questions import anomaly_as_outside, first_as_eag
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.graph_refusals import (
     refuse_buffers_as_constants,
+    refuse_collectives,
     refuse_draws_in_backward,
     refuse_shared,
     refuse_unmaterialised,
@@ -339,6 +340,7 @@ class _Step:
         looks, kept = self.looks or Looks(), self.returned.kept
         refuse_written(graph, self.call.fixed)
         refuse_draws_in_backward(graph)
+        refuse_collectives(graph)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
         refuse_shared(self.model, read)
         nodes = joint.graph_module.graph

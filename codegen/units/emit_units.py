@@ -263,10 +263,12 @@ def _forward(target: Target, found: UnitClass, text: KindText) -> ForwardText:
 def _derived(found: UnitClass, planned: str) -> str:
     """Write a class whose forward is planned, of one that stays as it is."""
     eager = "" if found.inherits else f"    forward_eager = {found.base}.forward\n\n"
+    name = found.kind.__name__
+    named = f'\n\n{found.name}.__name__ = "{name}"  # to who asks for layers by that\n'
     return (
         f"class {found.name}({found.base}):\n"
         f'    """A {found.kind.__name__} whose training step is planned."""\n\n'
-        f"{eager}{textwrap.indent(planned, '    ')}"
+        f"{eager}{textwrap.indent(planned, '    ')}{named * (found.name != name)}"
     )
 
 

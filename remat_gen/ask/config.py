@@ -79,7 +79,7 @@ def _table(path: Path) -> Mapping[str, Any] | None:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: is no TOML: {error}") from error
-    table = data.get("tool", {}).get("remat-gen")
+    table = _mapping(path, "tool", data.get("tool", {})).get("remat-gen")
     return None if table is None else _mapping(path, _TABLE, table)
 
 

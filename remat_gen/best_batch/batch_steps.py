@@ -17,6 +17,7 @@ from remat_gen.capture.lower.shorter_steps import sized
 from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.profile.targets import find_target
+from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, batched_inputs, resized
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.costs import Cost, Costs
@@ -59,6 +60,11 @@ class BatchSteps:
     def varies(self) -> bool:
         """Tell whether one trace is of all batches."""
         return self._batch_name() is not None
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """Return what a plan leaves out of eager's step: eager's own peak is another one."""
+        return self._traced.left_out if self._traced else ()
 
     @property
     def least(self) -> int:

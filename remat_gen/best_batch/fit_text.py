@@ -48,6 +48,12 @@ def _cells(found: Fit, row: Row) -> list[str]:
 
 def fit_lines(found: Fit) -> list[str]:
     """Say what is best, and how large a batch can be."""
+    without = ", ".join(map(str, found.left_out))
+    apart = [f"eager is without {without}: as it runs, it takes another amount"] * bool(without)
+    return [*_best_lines(found), *apart]
+
+
+def _best_lines(found: Fit) -> list[str]:
     eager, best, largest = found.eager, found.best, found.largest.batch
     over = found.relative(best)
     if eager is None or over is None:
@@ -69,6 +75,7 @@ def fit_json(found: Fit) -> dict[str, Any]:
         "device": found.device,
         "limit": found.limit,
         "best": found.best.batch,
+        "left_out": [str(each) for each in found.left_out],
         "largest": {
             "eager": found.eager.batch if found.eager else None,
             "planned": found.largest.batch,

@@ -14,6 +14,7 @@ from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
 from remat_gen.best_batch.batch_steps import BatchSteps
 from remat_gen.capture.load.load import Loaded, read_source
+from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.plan.costing import load_for
@@ -69,7 +70,8 @@ class Row:
 class Fit:
     """What was tried, by rising batch; `eager` and `largest` are the largest that fit.
 
-    `eager` is None where no batch fits with nothing re-run. `written` has what was generated.
+    `eager` is None where no batch fits with nothing re-run; a step without what is `left_out`, that
+    is. `written` has what was generated.
     """
 
     title: str
@@ -79,6 +81,7 @@ class Fit:
     eager: Row | None
     largest: Row
     best: Row
+    left_out: tuple[LeftOut, ...] = ()
     written: Generated | None = None
 
     def relative(self, row: Row) -> float | None:
@@ -173,6 +176,7 @@ class _Fitter:
             eager=eager_row,
             largest=self.rows[largest],
             best=self._best(),
+            left_out=self.steps.left_out,
         )
 
     def _batches(self) -> list[int]:

@@ -5,6 +5,7 @@ The commands are imported inside of `Failure`, so that a Ctrl-C meanwhile is tol
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
@@ -65,6 +66,9 @@ def _refuse_misspelt(words: Sequence[str]) -> None:
 
 def run() -> NoReturn:
     """Be the program: run the command line, and end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # of an encoding that may lack `×`
+            stream.reconfigure(errors="replace")
     leave_libraries_alone()
     code = main()
     eval("0")  # or Python ends by the signal where an interrupt, though told, was inside of an eval

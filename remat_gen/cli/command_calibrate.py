@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import write_all
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.stdout import write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.capture.profile.targets import Hardware
@@ -54,7 +54,7 @@ def calibrate(
         found = measure(resolve_device(device))
     text = target_text(table_name(path) if path else "my_device", found)
     if path is None:
-        sys.stdout.write(text)
+        write_stdout(text)
     else:
         write_all({path: text})
     if not quiet:

@@ -20,6 +20,7 @@ from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.stdout import write_stdout
 
 
 @o.with_generate_options()
@@ -45,7 +46,7 @@ def generate(
     request = options.request(model_file, _output_file(output, model_file))
     generated = _run(request, quiet=quiet)
     if generated.output is None:
-        sys.stdout.write(generated.text)
+        write_stdout(generated.text)
     if as_json:
         print(json.dumps(summary_json(generated), indent=1))
     _say(generated, quiet=quiet)

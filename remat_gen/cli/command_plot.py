@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from rich.console import Console
 from remat_gen.cli import option_texts as o
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.stdout import write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.picture.timeline_view import TimelineView
@@ -54,7 +54,7 @@ def plot(
         progress.stage("draw")
         content = picture(view, form)
     if output == "-":
-        sys.stdout.buffer.write(content)
+        write_stdout(content)
         return
     from remat_gen.picture.plot_figure import write_picture
 

@@ -30,11 +30,11 @@ def solve(
     remat-gen solve graph.json --budget 70%
 
     GRAPH.json has {"nodes": [{"name", "time", "bytes", "backward", "inputs": [names]}, ...]} in
-    topological order, and may list "outputs": names of values that live to the end. A node runs
-    with its inputs and its output resident; any node may run again. Checkmate's DFGraph is read as
-    well: {"v", "args", "cost_cpu", "cost_ram", "backward_nodes"}; so is rotor's Chain, {"fw", "bw",
-    "cw", "cbw", "ftmp", "btmp"} or as it is printed. --json prints the schedule; where none fits,
-    the smallest budget for which one was found.
+    topological order, and may list "outputs": names of values that live to the end from their first
+    run on. A node runs with its inputs and its output resident; any other node may run again.
+    Checkmate's DFGraph is read as well: {"v", "args", "cost_cpu", "cost_ram", "backward_nodes"}; so
+    is rotor's Chain, {"fw", "bw", "cw", "cbw", "ftmp", "btmp"} or as it is printed. --json prints
+    the schedule; where none fits, the smallest budget for which one was found.
     """
     from remat_gen.bare.bare_result import infeasible, result_json, result_table, solve_graph
 

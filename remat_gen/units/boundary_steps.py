@@ -6,6 +6,7 @@ Units keep nothing but their inputs in these runs, so that they fit where a plan
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -124,10 +125,11 @@ def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str =
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
             notes = again.note, again.note_returned
             run = BoundaryRun(units, _unmarked, *notes, keeps=keeps)
+            args, kwargs = copy.deepcopy((loaded.args, loaded.kwargs))  # it may write into them
             _put_back(before)
             seed_all(examples.seed)
             with run.installed(), context_of(model):
-                return list(leaves_of(model(*loaded.args, **loaded.kwargs)))
+                return list(leaves_of(model(*args, **kwargs)))
 
     whole = outputs(None)
     try:

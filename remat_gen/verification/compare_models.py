@@ -52,6 +52,7 @@ _STEP_ERRORS = (
     TypeError,
     LookupError,
     AttributeError,
+    NameError,
     AssertionError,
     ArithmeticError,
 )

@@ -24,6 +24,7 @@ from remat_gen.verification.step import clear_gradients, leaves_of, structure_of
 Outcome: TypeAlias = Mapping[tuple[str, str], object]
 EVALUATION = "evaluation"  # the kind of what a model returns in that mode
 BEHIND = "step behind an evaluation"
+_CHANGE = 1 + 2**-10
 ATTRIBUTES = "attributes"  # tensors that forward has kept on the model
 
 
@@ -119,6 +120,8 @@ def run_steps(
 
     The inputs are copied first, so that a step that writes into them harms nobody. Buffers that
     forward makes are seen in what is left behind, and taken away: a run begins without them.
+    Between steps parameters change a little, as an optimizer would have it: what follows from them
+    is no constant.
     """
     args, kwargs = copy.deepcopy((tuple(args), dict(kwargs)))
     state.restore(model)
@@ -132,7 +135,16 @@ def run_steps(
             left = {(ATTRIBUTES, path): _copy(t) for path, t in _new_ones(model, before)}
             outcomes.append(dict(_observe(model, outputs, (args, kwargs))) | left)
             del outputs
+            _change_parameters(model)
     return outcomes
+
+
+def _change_parameters(model: nn.Module) -> None:
+    """Change what is trained, in any model by the same bits."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.mul_(_CHANGE)
 
 
 def evaluate(

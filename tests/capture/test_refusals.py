@@ -602,6 +602,21 @@ def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
     assert traced(tmp_path, source(_EMA, written)).graph.mutations
 
 
+@pytest.mark.limit(
+    "collectives in `forward` whose results are as large as the group (`all_gather_tensor`, …)",
+    "refused with your line; let the model around planned units call them",
+)
+def test_a_collective_with_the_size_of_its_group_is_refused(tmp_path: Path) -> None:
+    """It was planned for the group of one process, and wrote past its memory in two."""
+    forward = (
+        "y = self.lin(x)\nc10d = torch.ops._c10d_functional\n"
+        "all = c10d.wait_tensor(c10d.all_gather_into_tensor(y.detach(), 2, '0'))\n"
+        "return y.sum() * all.mean()"
+    )
+    with pytest.raises(TraceError, match=r"net.py:\d+: all = .*all_gather_into_tensor has size"):
+        traced(tmp_path, source(LINEAR, forward))
+
+
 def test_an_operator_of_the_users_that_writes_is_named(tmp_path: Path) -> None:
     forward = "y = self.lin(x)\ncount(self.seen, y.detach())\nreturn y.sum()"
     init = LINEAR + "\nself.register_buffer('seen', torch.zeros(()))"

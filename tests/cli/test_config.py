@@ -99,6 +99,7 @@ REFUSED = {
         TARGET + TARGET.replace("targets.small", "targets.other"),
         "targets.other writes what small writes; give it an output",
     ),
+    "no table of tools": ("tool = 3\n", "tool is 3; write a table"),
     "no table for a target": ("[tool.remat-gen.targets]\na = 1\n", "is 1; write a table"),
 }
 

@@ -20,6 +20,7 @@ from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import load, load_fake
 from remat_gen.capture.profile.calibrate import target_text
 from remat_gen.capture.profile.targets import find_target
+from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, resized
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Cost, Costs
@@ -194,7 +195,9 @@ def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> N
     """In a log, which is no terminal, peaks ended in an ellipsis."""
     wide = Row(1024, 1000 * 2**20, 1000 * 2**20, 1.0, 1000 * 2**20, 999.4)
     out = Row(1152, 1000 * 2**20, 1000 * 2**20, 1.0, None, None)
-    found = Fit("Net", "cpu", "1GB", (wide, out), wide, wide, wide)
+    without = (LeftOut("torch's backward of nn.GRU", "rnn"),)
+    found = Fit("Net", "cpu", "1GB", (wide, out), wide, wide, wide, without)
     Console(width=80).print(fit_table(found))
     printed = capsys.readouterr().out
     assert "…" not in printed and "*1024" in printed and "does not fit" in printed
+    assert "eager is without torch's backward of nn.GRU (rnn)" in printed

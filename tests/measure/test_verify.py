@@ -113,6 +113,15 @@ class ForgetsGradients(Net):
         return super().forward(x)
 
 
+class PinsAParameter(Net):
+    """Goes by a parameter as it was in the first step: an optimizer shows that."""
+
+    def tail(self, h: Tensor) -> Tensor:
+        if not hasattr(self, "first"):
+            self.first = self.down.weight.detach().clone()
+        return super().tail(h) + (self.down.weight.detach() - self.first).sum()
+
+
 class OtherInEvaluation(Net):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         found = super().forward(x)
@@ -248,6 +257,7 @@ def test_right_models_pass_to_the_bit(planned: type[Net]) -> None:
         (StreamMovedAfter, ["random state"]),
         (ZerosForUnused, ["gradients"]),
         (ForgetsGradients, ["gradients"]),
+        (PinsAParameter, ["outputs"]),
         (OtherStructure, ["outputs"]),
         (WritesInput, ["inputs"]),
         (NoInputGradient, ["input gradients"]),

@@ -163,7 +163,7 @@ def test_what_the_process_answers_is_named(asking: Pair, name: str, *, behind: b
 
 @pytest.mark.limit(
     "`nn.SyncBatchNorm` where a process group is initialised, attention within `context_parallel`",
-    "a named error: a plan has one process's statistics and keys; `--units` around what stays eager",
+    "a named error: a plan has the statistics and keys of one process alone",
 )
 def test_layers_that_ask_for_other_processes_are_refused_among_them(
     monkeypatch: pytest.MonkeyPatch,

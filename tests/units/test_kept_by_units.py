@@ -140,6 +140,18 @@ def test_the_model_reads_what_its_units_keep_in_dicts(tmp_path: Path, keep: str)
         assert getattr(model.layers[2].experts, name)["balance"].ndim == 0
 
 
+def test_a_model_that_writes_into_its_input(tmp_path: Path) -> None:
+    """Its second run saw another input: its units were said to keep more than small tensors."""
+    text = SOURCE.replace("READS", LOSS).replace(
+        "        for layer in self.layers:\n            x =",
+        "        x.mul_(0.5)\n        for layer in self.layers:\n            x =",
+    )
+    path = tmp_path / "net.py"
+    path.write_text(text, encoding="utf-8")
+    generated = remat_gen.generate(path, budget="80%", units=["layers.*"], device="cpu")
+    assert planned_units.same_bits(pair_of(path, generated))
+
+
 def test_a_unit_that_returns_a_dataclass(tmp_path: Path) -> None:
     """As the model may: its tensors are results."""
     given = SOURCE.replace("READS", LOSS).replace(

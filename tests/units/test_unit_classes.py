@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,20 @@ def test_a_forward_put_in_place_of_a_library_class_is_told(libraries: Path) -> N
         ValueError, match=r"Block\.forward is .*quicker, planned for Block\.forward"
     ):
         is_as_eager(original, planned)
+
+
+def test_a_class_that_the_file_imports_keeps_its_name(libraries: Path) -> None:
+    """Groups of parameters and wrapping policies go by it; pickle by the qualified one."""
+    head = "from first_blocks import Block\nimport torch\nfrom torch import nn\n"
+    original, planned = plan(libraries, head + NET.format(layers="Block(), Block()"))
+    names = [
+        [type(m).__name__ for m in planned_units.build(module).modules()]
+        for module in (original, planned)
+    ]
+    assert names[0] == names[1]
+    assert is_as_eager(original, planned)
+    model = planned_units.build(planned)
+    assert type(pickle.loads(pickle.dumps(model)).h[0]) is type(model.h[0])
 
 
 def test_verify_sees_what_only_a_fresh_model_shows(libraries: Path) -> None:
