@@ -26,7 +26,7 @@ from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
-from remat_gen.capture.values.kept_places import attributes_of, blank, leaves_in
+from remat_gen.capture.values.kept_places import attributes_of, blank, copied_containers, leaves_in
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
@@ -169,8 +169,7 @@ def run_on_fakes(
                 value = run_looking(  # updates `after`
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )
-                register_containers(value)  # may hold what is put back
-                value = pytree.tree_map(lambda leaf: leaf, value)
+                value = copied_containers(value)  # which may be put back
                 left = attributes_of(model, looks.kept) if looks else {}
                 anew = _made_anew(model, looks.containers) if looks else {}
                 put |= before.literals() if before else {}

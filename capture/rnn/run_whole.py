@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 aten = torch.ops.aten
@@ -51,6 +52,19 @@ def all_layers(
     return run(x, states, weights, with_biases, layers, 0.0, train, bidirectional, False)
 
 
+def two_state_gru_cell(x: Tensor, states: Sequence[Tensor], *weights: Tensor) -> Tensor:
+    """Run a GRU's cell as eager does on the CPU, of a state that is given to each of its readers.
+
+    Each has a gradient of its own so: eager adds them one by one to what else comes into the state.
+    """
+    (mixed, h), (of_x, of_h, *biases) = states, weights
+    gates = F.linear(x, of_x, *biases[:1]).unsafe_chunk(3, 1)
+    own = F.linear(h, of_h, *biases[1:]).unsafe_chunk(3, 1)
+    reset, update = own[0].add_(gates[0]).sigmoid_(), own[1].add_(gates[1]).sigmoid_()
+    new = gates[2].add(own[2].mul_(reset)).tanh_()
+    return (mixed - new).mul_(update).add_(new)
+
+
 def run_rnn(
     run: Any,
     x: Tensor,
@@ -86,8 +100,15 @@ def rnn_backward(
     return torch.autograd.grad(ends, [given[i] for i in wanted], came)
 
 
-RUNS: dict[str, Any] = {"lstm": lstm_layer, "layers": all_layers} | {
-    name: getattr(torch, name) for name in "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
+TWO_STATES = two_state_gru_cell.__name__
+RUNS: dict[str, Any] = {
+    "lstm": lstm_layer,
+    "layers": all_layers,
+    TWO_STATES: two_state_gru_cell,
+    **{
+        name: getattr(torch, name)
+        for name in "gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell".split()
+    },
 }
 
 
@@ -106,7 +127,7 @@ def _given(how: dict[str, Any]) -> dict[str, Any]:
 def _fake(
     run: str, x: Tensor, states: Sequence[Tensor], _weights: Sequence[Tensor], **how: Any
 ) -> list[Tensor]:
-    last = [x.new_empty(state.shape) for state in states]
+    last = [x.new_empty(state.shape) for state in states[: 1 if run == TWO_STATES else None]]
     if run not in ("lstm", "layers"):
         return last
     size = states[0].shape[-1] * (2 if how.get("bidirectional") else 1)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.rnn import run_whole as _run_whole  # noqa: F401  registers them
+from remat_gen.capture.rnn.run_whole import TWO_STATES, two_state_gru_cell
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps
 from remat_gen.ir.errors import RefusedKernelError
 
@@ -244,17 +244,20 @@ def _in_steps(plain: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Ten
 
 def _cell(operator: Any, x: Tensor, hx: Tensor | Sequence[Tensor], *weights: Tensor | None) -> Any:
     """Run a cell as an operator."""
-    plain = partial(operator._op_dk, _COMPOSITE)
+    plain: Any = partial(operator._op_dk, _COMPOSITE)
     states = [hx] if isinstance(hx, Tensor) else list(hx)
     present = [weight for weight in weights if weight is not None]
     if len(present) % 2 or not _may_be_whole((x, *states, *present)):
         return plain(x, hx, *weights)
 
+    name = operator.overloadpacket.__name__
+    if name == "gru_cell" and not kind_of(x.device).has_fused_rnns:
+        name, plain, states = TWO_STATES, two_state_gru_cell, states * 2
+
     def in_steps(x: Tensor, states: list[Tensor], weights: list[Tensor]) -> Sequence[Tensor]:
         made = plain(x, states if len(states) > 1 else states[0], *weights)
         return (made,) if isinstance(made, Tensor) else made
 
-    name = operator.overloadpacket.__name__
     made = _Whole.apply(_kernel(name, len(states), in_steps), x, *states, *present)
     return made[0] if isinstance(hx, Tensor) else made
 

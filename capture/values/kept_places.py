@@ -44,12 +44,12 @@ def attributes_of(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
 
 def _found(model: nn.Module, path: str) -> Any:
     owner, name, keys = split(path)
-    held = getattr(model.get_submodule(owner), name, None)
-    for key in filter(":".__ne__, keys):
-        try:
+    try:
+        held = getattr(model.get_submodule(owner), name)
+        for key in filter(":".__ne__, keys):
             held = held[_key(key)]
-        except (LookupError, TypeError):
-            return None
+    except (AttributeError, LookupError, TypeError):  # or an object that is no module has it
+        return None
     return held
 
 
@@ -105,6 +105,15 @@ def is_container(value: Any, depth: int = 4) -> bool:
 
 def _is_key(key: Any) -> bool:
     return (type(key) is int and key >= 0) or bool(isinstance(key, str) and _KEY.fullmatch(key))
+
+
+def copied_containers(value: Any) -> Any:
+    """Return the same dicts, lists and tuples anew, with what they hold."""
+    if type(value) is dict:
+        return {key: copied_containers(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(copied_containers, value))
+    return value
 
 
 def blank(value: Any) -> Any:

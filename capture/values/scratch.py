@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
-from remat_gen.capture.process.libraries import is_users
+from remat_gen.capture.process.libraries import acts_for_user
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
@@ -59,13 +59,15 @@ def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
         named = str(error).startswith(f"{number.place}:") or not str(number.place)
         raise TraceError(f"{error if named else number}{number.instead}") from None
     except KeptError as kept:
-        same = isinstance(error, KeptError) and _held(error).endswith(_held(kept))
-        raise error if same else kept from None
+        raise error if _tells_of(error, kept.name) else kept from None
 
 
-def _held(error: KeptError) -> str:
-    """Return the name of what is kept, or of the dict or list it is in."""
-    return error.name.lstrip(":").partition("[")[0]
+def _tells_of(error: TraceError, name: str) -> bool:
+    """Tell whether an error is about what is kept by a name, or about what has that."""
+    if not isinstance(error, KeptError):
+        return False
+    one, other = (each.removeprefix("self").lstrip(".:") for each in (error.name, name))
+    return one.startswith(other) or other.startswith(one)
 
 
 def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
@@ -89,7 +91,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         steady = second is not None and found.is_steady(model, call, looks, second)
     finally:
         before.put_back()
-    for path in sorted(made.keys() | again.keys()):
+    for path in sorted(made.keys() | again.keys(), key=lambda p: (p not in carried, p)):
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
         unread = path in others and path in carried.of_modules - carried
@@ -208,16 +210,16 @@ def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
     carried.of_modules = frozenset(path for path, _ in watched.values())
     plain = object.__getattribute__
 
-    def read(owner: nn.Module, name: str) -> Any:
+    def ask_and_tell(owner: nn.Module, name: str) -> Any:
         value = plain(owner, name)
         path, left = watched.get((id(owner), name), ("", None))
         if path and value is left:
             carried.add(path)
-        if name == "__dict__" and is_users(sys._getframe(1)):  # whatever it looks up there
+        if name == "__dict__" and acts_for_user(sys._getframe(1)):  # whatever it looks up there
             carried.update(p for (key, _), (p, _) in watched.items() if key == id(owner))
         return value
 
-    nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
+    nn.Module.__getattribute__ = ask_and_tell  # type: ignore[method-assign, assignment]
     try:
         yield carried
     finally:

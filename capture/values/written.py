@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from remat_gen.capture.process.libraries import is_users
+from remat_gen.capture.process.libraries import acts_for_user
 
 
 @contextlib.contextmanager
@@ -46,10 +46,10 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
     get, plain = nn.Module.__getattribute__, nn.Module.__setattr__
     own = "__getattribute__" in vars(nn.Module)
 
-    def read(owner: nn.Module, name: str) -> Any:
+    def ask_and_tell(owner: nn.Module, name: str) -> Any:
         if path := waiting.pop((id(owner), name), ""):
             found.add(path)
-        if name == "__dict__" and is_users(sys._getframe(1)):  # whatever it looks up there
+        if name == "__dict__" and acts_for_user(sys._getframe(1)):  # whatever it looks up there
             found.update(path for (of, _), path in waiting.items() if of == id(owner))
         return get(owner, name)
 
@@ -57,7 +57,7 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
         waiting.pop((id(owner), name), "")
         plain(owner, name, value)
 
-    nn.Module.__getattribute__ = read  # type: ignore[method-assign, assignment]
+    nn.Module.__getattribute__ = ask_and_tell  # type: ignore[method-assign, assignment]
     nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
     try:
         yield found

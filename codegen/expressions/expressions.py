@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.rnn.run_whole import RUNS
 from remat_gen.capture.rnn.step_by_step import STEPS
@@ -255,7 +257,7 @@ class Expressions:
     def _rnn(self, operation: Operation) -> tuple[str, str]:
         run, *given = operation.args
         runs = {**RUNS, **STEPS}[str(run)].__name__
-        of_torch = "torch." * runs.endswith("_cell")
+        of_torch = "torch." * hasattr(torch, runs)
         how = [f"{name}={value!r}" for name, value in operation.kwargs]
         arguments = [f"{of_torch}{runs}", *map(self.argument, given), *how]
         return _RNNS[operation.target], ", ".join(arguments)

@@ -16,7 +16,13 @@ from torch import nn
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.step_context import Autocast
-from remat_gen.capture.rnn.run_whole import all_layers, lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.run_whole import (
+    all_layers,
+    lstm_layer,
+    rnn_backward,
+    run_rnn,
+    two_state_gru_cell,
+)
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.codegen.classes.block_text import RESERVED
@@ -265,7 +271,10 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
         draws=source_of(draw_mask, compares_53_bits),
         rnns=source_of(run_rnn, rnn_backward),
         run_steps=source_of(run_steps, steps_backward),
-        rnn_parts={f.__name__: source_of(f) for f in (all_layers, lstm_layer, *STEPS.values())},
+        rnn_parts={
+            f.__name__: source_of(f)
+            for f in (all_layers, lstm_layer, two_state_gru_cell, *STEPS.values())
+        },
         autocast=shared.autocast,
         lengths=[(quoted(str(n)), n.minimum, n.maximum + 1) for n in shared.lengths],
     )

@@ -19,7 +19,13 @@ from itertools import chain
 import libcst as cst
 
 from remat_gen.capture.as_eager.draws import compares_53_bits, draw_mask
-from remat_gen.capture.rnn.run_whole import all_layers, lstm_layer, rnn_backward, run_rnn
+from remat_gen.capture.rnn.run_whole import (
+    all_layers,
+    lstm_layer,
+    rnn_backward,
+    run_rnn,
+    two_state_gru_cell,
+)
 from remat_gen.capture.rnn.step_by_step import STEPS, run_steps, steps_backward
 from remat_gen.codegen.module import guards
 from remat_gen.codegen.module.environment import source_of
@@ -42,7 +48,7 @@ def generated_names(
     templates += ["units.py.jinja"] * units + ["rungs.py.jinja"] * rungs
     copied = [guards.sources(held=True), source_of(draw_mask, compares_53_bits)]
     copied.append(source_of(run_rnn, rnn_backward, run_steps, steps_backward))
-    copied.append(source_of(all_layers, lstm_layer, *STEPS.values()))
+    copied.append(source_of(all_layers, lstm_layer, two_state_gru_cell, *STEPS.values()))
     if parts:
         templates.append("parts.py.jinja")
         copied.append(source_of(compiled, fuse, with_lengths, only_result))

@@ -104,9 +104,8 @@ _TAIL = """
 
 PyTorch itself takes other formulas here when it is traced. `verify` says so, with the difference.
 
-- An `nn.GRUCell` whose state something else reads as well: eager adds the gradients that come from
-  inside of the cell one by one. With units also a parameter that one of them reads twice, and
-  another call, another unit or the model once more.
+- With units a parameter that one of them reads twice, and another call, another unit or the model
+  once more: eager adds the gradients of all readers one by one.
 - An `nn.GRU` or `nn.RNN` on the CPU that `forward` calls twice: eager adds the gradients of all of
   its steps into one sum.
 - A weight that is tied within the model, after two forwards and one backward or with a term of its

@@ -232,7 +232,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "tensor that is kept in a dict": (
         "{'h': None}",
-        "self.st['h'] = h\nreturn h.sum()",
+        "last = self.st['h']\nself.st['h'] = h\nreturn (h if last is None else h - last).sum()",
         r"keeps a tensor in self\.st\[h\]",
     ),
     "tensor that is kept in a dict of the file": (
@@ -242,7 +242,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "tensor that is kept in a list": (
         "[None]",
-        "self.st[0] = h\nreturn h.sum()",
+        "last = self.st[0]\nself.st[0] = h\nreturn (h if last is None else h - last).sum()",
         r"keeps a tensor in self\.st",
     ),
     "tensor that is kept in an object": (

@@ -77,6 +77,16 @@ CASES = {
         "    h = self.head(self.body(x))\n"
         "return h.float().mean()"
     ),
+    "a cell of a GRU whose states are read": model_source(
+        """
+        h, states = self.body(x), []
+        for t in range(3):
+            h = self.cell(x, h)
+            states.append(h)
+        return self.head(torch.stack(states).sin())
+        """,
+        init="self.cell = nn.GRUCell(8, 8)",
+    ),
     "a diagonal of a slice": model_source(
         """
         y = self.head(self.body(x))
