@@ -174,8 +174,11 @@ class Recorder(Reached):
         self.asks_for_none |= not frame.f_locals["value"] and is_for_forward(by)
 
     def _note_plain_question(self, frame: types.FrameType) -> None:
-        if _is_plainly_asked(frame):
-            self._note_question(frame.f_globals[frame.f_code.co_name], frame.f_back)
+        function = frame.f_globals.get(frame.f_code.co_name)
+        if getattr(function, "__code__", None) is frame.f_code and (
+            _is_plainly_asked(frame) or _is_shared_by_layer(function, frame.f_back)
+        ):
+            self._note_question(function, frame.f_back)
 
     def _note_class_property(self, frame: types.FrameType) -> None:
         """Note what a class of torch's computes about the process: `dist.group.WORLD`."""
@@ -207,9 +210,8 @@ class Recorder(Reached):
 
         Also one that a layer of torch's asks about other processes: to share statistics with them.
         """
-        by = str(asks.f_globals.get("__name__")) if asks else ""
-        shares = function.__module__.startswith("torch.distributed") and by.startswith(_LAYERS)
-        if _QUESTION.match(function.__name__) and (shares or acts_for_user(asks)):
+        counts = _is_shared_by_layer(function, asks) or acts_for_user(asks)
+        if _QUESTION.match(function.__name__) and counts:
             self._questions[f"{function.__module__}:{function.__name__}()"] = function
 
     def _enter_cached(self, cache: Any, path: str) -> None:
@@ -302,6 +304,12 @@ def unheard() -> Iterator[None]:
         yield
     finally:
         sys.setprofile(hears)
+
+
+def _is_shared_by_layer(function: Any, asks: types.FrameType | None) -> bool:
+    """Tell whether a layer of torch's asks for the processes that share something: of any group."""
+    by = str(asks.f_globals.get("__name__")) if asks else ""
+    return function.__module__.startswith("torch.distributed") and by.startswith(_LAYERS)
 
 
 def _is_plainly_asked(frame: types.FrameType) -> bool:

@@ -182,3 +182,25 @@ def test_layers_that_ask_for_other_processes_are_refused_among_them(
     monkeypatch.setattr(torch.nn.functional, attention.__name__, lambda *a: attention(*a))
     with pytest.raises(ValueError, match=r"scaled_dot_product_attention is function <lambda>"):
         planned(*args)
+
+
+ASKS = """
+space = {"__name__": "torch.nn.modules.shared", "torch": torch}
+exec("def shares(group):\\n    return torch.distributed.get_world_size(group)", space)
+shares = space["shares"]
+"""
+
+
+def test_a_layer_of_torchs_asks_for_the_size_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where planning has a group of one process, too."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        forward = "return self.head(self.body(x)) * shares(torch.distributed.group.WORLD)"
+        _, planned = make_pair_of(model_source(forward, prelude=ASKS), "1GB").models()
+        args = (torch.randn(6, 8),)
+        planned(*args)
+        monkeypatch.setattr(dist.distributed_c10d, "get_world_size", lambda: 2)
+        with pytest.raises(ValueError, match=r"get_world_size\(\) is 2, planned for 1"):
+            planned(*args)
+    finally:
+        dist.destroy_process_group()
