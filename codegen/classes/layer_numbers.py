@@ -1,4 +1,4 @@
-"""Numbers in which layers differ: the rates of stochastic depth, the ends of slices.
+"""Numbers in which layers differ: rates of stochastic depth, ends of slices, what is selected.
 
 Blocks that read the same up to a few of them are one class; each block is handed its own.
 """
@@ -16,8 +16,9 @@ from remat_gen.codegen.statements.statements import Body, Function, Statement
 _MOST = 3  # names that a class is handed; beyond that it reads better with the numbers in it
 _FLOAT = r"(?<![\w.])(?:\d+\.\d+(?:e[-+]?\d+)?|\d+e[-+]?\d+)(?![\w.])"
 _SLICED = r"(?<=[\[ ])(?P<start>\d+)(?=:)|(?<=:)(?P<stop>\d+)(?=[\],])"
+_SELECTED = r"(?<=\.select\(\d, )(?P<index>\d+)(?=\))|(?<=\), \d, )(?P<selected>\d+)(?=\))"
 # a mark's name may have digits in it
-_MARK_OR_NUMBER = re.compile(f"{MARK.pattern}|(?P<number>{_FLOAT})|{_SLICED}")
+_MARK_OR_NUMBER = re.compile(f"{MARK.pattern}|(?P<number>{_FLOAT})|{_SLICED}|{_SELECTED}")
 _HINTS = (("probability", ("bernoulli", "draw_mask", "dropout")), ("scale", ("mul", "div")))
 
 
@@ -105,7 +106,7 @@ def _with(body: Body, numbers: Iterable[str]) -> Body:
 
 def _hint(text: str, found: re.Match[str]) -> str:
     hints = (hint for hint, words in _HINTS if any(w in text for w in words))
-    kind = found.lastgroup or ""
+    kind = (found.lastgroup or "").replace("selected", "index")
     return next(hints, kind) if kind == "number" else kind
 
 

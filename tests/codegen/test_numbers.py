@@ -76,6 +76,51 @@ def test_equal_rates_are_written_where_they_are_used(tmp_path: Path) -> None:
     assert not re.search(r"(probability|scale)=\d", emitted.text)
 
 
+PREFIX = """
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kv = nn.Linear(16, 16)
+        self.up = nn.Linear(16, 64)
+        self.down = nn.Linear(64, 16)
+
+    def forward(self, x, past):
+        k = torch.cat([past, self.kv(x)], 1)
+        x = x + F.softmax(x @ k.transpose(1, 2), -1) @ k
+        return x + self.down(F.gelu(self.up(x)))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(6))
+        self.prefix = nn.Embedding(3, 6 * 16)
+
+    def forward(self, x):
+        prefix = self.prefix(torch.arange(3)).view(1, 3, 6, 16).expand(len(x), -1, -1, -1)
+        prefix = prefix.permute(2, 0, 1, 3)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, prefix[i])
+        return x.square().mean()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(8, 12, 16),)
+"""
+
+
+def test_layers_that_read_parts_of_one_tensor_are_one_class(tmp_path: Path) -> None:
+    """Prefixes, scales and embeddings of layers: each had a class for its index alone."""
+    emitted = emit(tmp_path, HEAD + PREFIX)
+    assert_bitwise(emitted)
+    assert re.findall(r"index=(\d)\)", emitted.text) == ["1", "2", "3", "4"]
+    assert "select(0, self.index)" in emitted.text
+
+
 NUMBERS = """
 class Net(nn.Module):
     def __init__(self):
