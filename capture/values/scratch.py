@@ -95,7 +95,8 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
         unread = path in others and path in carried.of_modules - carried
-        unread |= path in found.items and path in made and steady
+        unread |= path in found.items and path in made
+        unread &= steady or path not in found.paths
         if not (settled or unread) or first is None or second is None:
             _refuse(path)
     if made and first and second and not same_bits(first.value, second.value):
@@ -106,7 +107,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         kept=found.tensors,
         containers=found.containers,
         carried={p: pair for p, pair in sorted(made.items()) if p in read and is_literal(pair[1])},
-        unset=tuple(p for p in others if p not in found.all),
+        unset=tuple(p for p in others if p not in found.paths),
     )
 
 
@@ -134,25 +135,26 @@ class _Kept:
         return cls((*single, *inside), containers, items)
 
     @property
-    def all(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """Return the paths of all of it."""
         return *self.tensors, *self.containers, *self.items
 
     def is_steady(self, model: nn.Module, call: Call, looks: Looks, last: Recorded) -> bool:
-        """Tell whether forward makes the same of it where it was something else before."""
-        if not self.items:
-            return True
+        """Tell whether forward makes the same of it where there were other numbers before."""
         made = {path: value.clone() for path, value in attributes_of(model, self.tensors).items()}
-        for number in _OTHERS:
-            put_attributes(model, {p: _unlike(t, number) for p, t in made.items() if "[" in p})
-            run = run_recorded(model, call, looks)
+        for number in _OTHERS if made else ():
+            put_attributes(model, {path: _unlike(t, number) for path, t in made.items()})
+            try:
+                run = run_recorded(model, call, looks)
+            except TraceError:  # it does not run with them
+                return False
             now = attributes_of(model, self.tensors)
             if run is None or not same_bits([last.value, made], [run.value, now]):
                 return False
         return True
 
 
-_OTHERS = 97, -97
+_OTHERS = 97, -97  # numbers to find where a step has left its own
 
 
 def _unlike(tensor: Tensor, number: int) -> Tensor:
