@@ -138,7 +138,7 @@ def test_what_is_looked_up_in_the_dict_of_a_module_is_read(tmp_path: Path, held:
     self.mean = h.detach().mean()
     return self.head(h) if before is None else self.head(h) + (self.mean - before)
     """
-    with pytest.raises(remat_gen.RematError, match=r"keeps a tensor in self\.mean"):
+    with pytest.raises(remat_gen.RematError, match=r"(keeps a tensor in|changes) self\.mean"):
         generate(tmp_path, forward)
 
 
