@@ -141,8 +141,9 @@ class Sizes:
             UnwrittenSizeError: one is not, or no node computes it.
         """
         node = self.nodes.get(expression)
-        computed = node is not None and node.target in _FUNCTIONS  # not one that has it of torch
-        found = self._of_node(node) if computed and _is_exact(node) else None
+        found = None
+        if node is not None and node.target in _FUNCTIONS and _is_exact(node):
+            found = self._of_node(node)  # a node of another kind has the same expression again
         if isinstance(found, Size):
             return found
         raise UnwrittenSizeError(

@@ -89,7 +89,8 @@ class _Forward:
         with refused_side_effects(self.model):
             try:
                 returned, reads = self._on_fakes(looks)
-                return replace(returned, put=returned.put | held.literals()), reads, looks
+                put = {**returned.put, **held.literals()}
+                return replace(returned, put=put), reads, looks
             except TraceError:
                 raise
             except Exception as error:  # of the user's code, or fake tensors lack a kernel

@@ -61,7 +61,8 @@ def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
     """Let values stand at paths."""
     for path, value in values.items():
         owner, name, keys = split(path)
-        held, *keys = (vars(model.get_submodule(owner)), name, *keys)  # past what its class does
+        held: Any = vars(model.get_submodule(owner))  # past what its class does
+        keys = [name, *keys]
         while len(keys) > 1:
             held = held[_key(keys.pop(0))]
         held[slice(None) if keys == [":"] else _key(keys[0])] = value
