@@ -357,6 +357,12 @@ class _Operations(TorchDispatchMode):
         """Note an operation, and run it; what fakes ask each other for depends on their caches."""
         if getattr(func, "namespace", "") in ("prim", "profiler"):
             return func(*args, **(kwargs or {}))
+        if getattr(func, "namespace", "") == "c10d":
+            raise TraceError(
+                f"{_users_line() or 'forward'}: a collective that writes into its argument is in "
+                "no plan: use those of torch.distributed._functional_collectives, or let the model "
+                "around planned units call it (--units)"
+            )
         with unheard() if _is_torchs(func, types) else contextlib.nullcontext():
             return self._noted(func, args, kwargs or {})
 

@@ -18,6 +18,8 @@ from pairs import Pair, make_pair_of
 from sources import install_library, model_source
 from steps import assert_right
 
+from remat_gen.ir.errors import TraceError
+
 QUESTIONS = (
     "torch.compiler.is_compiling()",
     "torch.compiler.is_dynamo_compiling()",
@@ -202,5 +204,16 @@ def test_a_layer_of_torchs_asks_for_the_size_of_a_group(monkeypatch: pytest.Monk
         monkeypatch.setattr(dist.distributed_c10d, "get_world_size", lambda: 2)
         with pytest.raises(ValueError, match=r"get_world_size\(\) is 2, planned for 1"):
             planned(*args)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_collective_that_writes_is_named() -> None:
+    """It was said not to repeat itself, as a time or a random number does not."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        forward = "y = self.head(self.body(x))\ntorch.distributed.all_reduce(y.detach())\nreturn y"
+        with pytest.raises(TraceError, match=r"all_reduce\(y.*: a collective that writes into its"):
+            make_pair_of(model_source(forward), "1GB")
     finally:
         dist.destroy_process_group()
