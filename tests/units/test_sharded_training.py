@@ -42,6 +42,7 @@ def _train_both(rank: int, port: int, paths: list[str]) -> None:
         )
         if rank == 0:
             torch.save(found, path.with_suffix(".pt"))
+    dist.barrier()  # one that ends while the other goes on may abort in gloo's threads
     dist.destroy_process_group()
 
 
