@@ -171,8 +171,8 @@ def run_on_fakes(
                 )
                 value = copied_containers(value)  # which may be put back
                 left = attributes_of(model, looks.kept) if looks else {}
-                anew = _made_anew(model, looks.containers) if looks else {}
                 put |= before.literals() if before else {}
+                anew = _made_anew(model, looks, put) if looks else {}
             made = _made(model, state)
         seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
@@ -183,12 +183,24 @@ def run_on_fakes(
     return replace(seen, masks=masks, put=anew | put)
 
 
-def _made_anew(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
-    """Return dicts and lists that a step makes, with None for all they hold; its plain values."""
-    found = attributes_of(model, paths).items()
+def _made_anew(model: nn.Module, looks: Looks, put: Iterable[str]) -> dict[str, Any]:
+    """Return dicts and lists that a step makes, with None for all they hold; its plain values.
+
+    Of a dict that it puts something into, that: in the order in which it stands there.
+    """
+    found = attributes_of(model, looks.containers).items()
+    ours = [f"{path}[" for path in (*looks.kept, *looks.containers, *put)]
+    found = [(path, _put_there(value, path, ours)) for path, value in found]
     held = (leaf for path, value in found for leaf in leaves_in(value, path.removesuffix("[:]")))
     made = {path: blank(container) for path, container in found}
     return made | {path: value for path, value in held if is_literal(value)}
+
+
+def _put_there(held: Any, path: str, ours: Iterable[str]) -> Any:
+    if not (path.endswith("[:]") and isinstance(held, dict)):
+        return held
+    start = path.removesuffix(":]")
+    return {k: v for k, v in held.items() if any(own.startswith(f"{start}{k}][") for own in ours)}
 
 
 def name_places(tensors: Mapping[Any, object]) -> None:

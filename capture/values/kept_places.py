@@ -1,7 +1,8 @@
 """Where forward leaves what it keeps: `gate.balance` on a module, `stats[loss]` in a dict there.
 
 Of dicts and lists those are followed whose keys can stand in a path: `losses[0]`.
-`losses[:]` is all that a list holds, which forward clears and fills again.
+`losses[:]` is all that a list holds, which forward clears and fills again, or what forward puts
+into a dict where it was not.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
         keys = [name, *keys]
         while len(keys) > 1:
             held = held[_key(keys.pop(0))]
-        held[slice(None) if keys == [":"] else _key(keys[0])] = value
+        if keys == [":"] and isinstance(held, dict):
+            held.update(value)
+        else:
+            held[slice(None) if keys == [":"] else _key(keys[0])] = value
 
 
 def split(path: str) -> tuple[str, str, list[str]]:

@@ -26,7 +26,7 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
-from remat_gen.capture.values.held import Held, files_of
+from remat_gen.capture.values.held import GONE, Held, files_of
 from remat_gen.capture.values.kept_places import (
     attributes_of,
     is_attribute,
@@ -87,7 +87,8 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
             second = run_recorded(model, call, looks)
         again = between.changed()
         others = {path: pair[1] for path, pair in again.items() if not _is_same(*pair)}
-        found = _Kept.of(model, others, _made_by_hooks(model))
+        fresh = frozenset(path for path, (old, _) in made.items() if old is GONE)
+        found = _Kept.of(model, others, fresh, _made_by_hooks(model))
         steady = second is not None and found.is_steady(model, call, looks, second)
     finally:
         before.put_back()
@@ -120,8 +121,17 @@ class _Kept:
     items: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: nn.Module, others: Mapping[str, Any], hooks: Container[str]) -> _Kept:
-        """Find it in what each run makes anew; what `hooks` make is made once more by them."""
+    def of(
+        cls,
+        model: nn.Module,
+        others: Mapping[str, Any],
+        fresh: Container[str],
+        hooks: Container[str],
+    ) -> _Kept:
+        """Find it in what each run makes anew; what `hooks` make is made once more by them.
+
+        Where the first run has put something that was not there, it is put there in order.
+        """
         there = attributes_of(model, (p for p in others if is_attribute(p) or is_item(p)))
         anew = {p: v for p, v in there.items() if v is others[p] and p not in hooks}
         whole = [path for path, value in anew.items() if is_container(value)]
@@ -129,8 +139,9 @@ class _Kept:
         leaves = (leaf for path in whole for leaf in leaves_in(anew[path], path))
         inside = [path for path, value in leaves if is_small(value)]
         items = tuple(p for p in (*whole, *single) if is_item(p))
-        lists = dict.fromkeys(path.rpartition("[")[0] for path in items)
-        filled = [p for p, v in attributes_of(model, lists).items() if _is_filled(v, p, items)]
+        holders = attributes_of(model, dict.fromkeys(p.rpartition("[")[0] for p in items)).items()
+        grown = {path.rpartition("[")[0] for path in items if path in fresh}
+        filled = [p for p, v in holders if _is_filled(v, p, items) or p in grown]
         containers = (*(f"{path}[:]" for path in filled), *whole)
         return cls((*single, *inside), containers, items)
 

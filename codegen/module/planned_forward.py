@@ -152,7 +152,11 @@ class ForwardWriter:
             return _written(self.traced.put.get(path))
 
         for path, value in self._made_anew().items():
-            yield f"{self._attribute(path)} = {written(value, path.removesuffix('[:]'))}"
+            inside = path.removesuffix("[:]")
+            if inside != path and isinstance(value, dict):
+                yield f"{self._attribute(inside)}.update({written(value, inside)})"
+            else:
+                yield f"{self._attribute(path)} = {written(value, inside)}"
 
     def _attribute(self, path: str) -> str:
         """Write where something is put on the model, past what its class may make of that."""

@@ -103,6 +103,22 @@ def test_plain_values_in_them_are_those_of_the_step(pair: Pair) -> None:
     assert planned.layers[0].stats["rows"] is None
 
 
+def test_they_stand_in_eagers_order() -> None:
+    """A sum over `values()` was off in the last bits where the first step puts them there."""
+    forward = """
+    self.losses["second"] = (y := self.head(self.body(x))).square().mean()
+    self.losses["first"], self.losses["rows"] = y.mean(), 3
+    self.losses["a"] = {"z": y.amax(), "b": y.amin()}
+    return y
+    """
+    source = model_source(forward, init="self.losses = {'old': 1}")
+    for model in make_pair_of(source, "lowest", "per-layer").models():
+        model(torch.randn(6, 8))
+        assert list(model.losses) == ["old", "second", "first", "rows", "a"]
+        assert list(model.losses["a"]) == ["z", "b"]
+        assert (model.losses["old"], model.losses["rows"]) == (1, 3)
+
+
 def test_the_summary_names_what_is_none(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     path.write_text(source(FORWARD), encoding="utf-8")
