@@ -188,11 +188,11 @@ def _made_anew(model: nn.Module, looks: Looks, put: Iterable[str]) -> dict[str, 
 
     Of a dict that it puts something into, that: in the order in which it stands there.
     """
-    found = attributes_of(model, looks.containers).items()
     ours = [f"{path}[" for path in (*looks.kept, *looks.containers, *put)]
-    found = [(path, _put_there(value, path, ours)) for path, value in found]
-    held = (leaf for path, value in found for leaf in leaves_in(value, path.removesuffix("[:]")))
-    made = {path: blank(container) for path, container in found}
+    there = attributes_of(model, looks.containers).items()
+    found = {path: _put_there(value, path, ours) for path, value in there}
+    held = (leaf for p, value in found.items() for leaf in leaves_in(value, p.removesuffix("[:]")))
+    made = {path: blank(container) for path, container in found.items()}
     return made | {path: value for path, value in held if is_literal(value)}
 
 
