@@ -26,7 +26,7 @@ from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
-from remat_gen.capture.values.kept_places import attributes_of, blank, copied_containers, leaves_in
+from remat_gen.capture.values.kept_places import blank, copied_containers, leaves_in, values_at
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import run_looking
 from remat_gen.capture.values.recorded import Looks
@@ -170,7 +170,7 @@ def run_on_fakes(
                     lambda: torch.func.functional_call(model, after, args, kwargs)
                 )
                 value = copied_containers(value)  # which may be put back
-                left = attributes_of(model, looks.kept) if looks else {}
+                left = values_at(model, looks.kept) if looks else {}
                 put |= before.literals() if before else {}
                 anew = _made_anew(model, looks, put) if looks else {}
             made = _made(model, state)
@@ -189,7 +189,7 @@ def _made_anew(model: nn.Module, looks: Looks, put: Iterable[str]) -> dict[str, 
     Of a dict that it puts something into, that: in the order in which it stands there.
     """
     ours = [f"{path}[" for path in (*looks.kept, *looks.containers, *put)]
-    there = attributes_of(model, looks.containers).items()
+    there = values_at(model, looks.containers).items()
     found = {path: _put_there(value, path, ours) for path, value in there}
     held = (leaf for p, value in found.items() for leaf in leaves_in(value, p.removesuffix("[:]")))
     made = {path: blank(container) for path, container in found.items()}

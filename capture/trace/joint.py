@@ -43,7 +43,7 @@ from remat_gen.capture.trace import operation_lines as told_lines
 from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
-from remat_gen.capture.values.kept_places import attributes_of
+from remat_gen.capture.values.kept_places import values_at
 from remat_gen.capture.values.looking import unanswered
 from remat_gen.capture.values.looks import Look, run_looking
 from remat_gen.capture.values.recorded import Looks, record
@@ -274,7 +274,7 @@ class _Separated(nn.Module):
         looking = answering.looking() if self.looks else unanswered()
         with self.caches.emptied(), kept, looking:
             value = run_looking(lambda: told_lines.run_told(self.model, args, kwargs))
-            left = attributes_of(self.model, self.kept)
+            left = values_at(self.model, self.kept)
             leaves = separated((value, *left.values()), self.differentiated)  # it is taken back
         self.checks = [look for _, look in answering.checks]
         return *leaves, *(tensor for tensor, _ in answering.checks)

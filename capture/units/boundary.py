@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.observe.outputs import register_containers
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.capture.values.held import Held, kept_as_it_is
-from remat_gen.capture.values.kept_places import attributes_of, put_attributes
+from remat_gen.capture.values.kept_places import put_at, values_at
 from remat_gen.ir.errors import TraceError
 
 Strides: TypeAlias = tuple[int, ...] | None
@@ -163,7 +163,7 @@ class _Call:
         self.values.clear()
         kept = dict(zip(self.kept, values[self.returned.num_leaves :], strict=True))
         containers = (self.step.keeps or {}).get(self.path, Keeping()).containers
-        put_attributes(self.step.units[self.path], copy.deepcopy({**containers}) | kept)
+        put_at(self.step.units[self.path], copy.deepcopy({**containers}) | kept)
         return pytree.tree_unflatten(values[: self.returned.num_leaves], self.returned), kept
 
     def results(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -183,7 +183,7 @@ class _Call:
                 values, self.returned = pytree.tree_flatten(returned)
                 known = None if keeps is None else keeps.get(self.path, Keeping())
                 self.kept = known.tensors if known else before.kept()
-                kept = attributes_of(own, self.kept)
+                kept = values_at(own, self.kept)
         except RuntimeError as error:
             if "a leaf Variable that requires grad" in str(error):
                 raise UnfitUnitError(

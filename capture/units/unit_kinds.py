@@ -26,6 +26,7 @@ from remat_gen.capture.units.boundary import Keeping, Kept, UnfitUnitError, Unit
 from remat_gen.capture.units.step_settings import refuse_set_aside, settings
 from remat_gen.capture.units.sums_apart import Edge, edge_of, readers_of, sums_apart
 from remat_gen.capture.values.held import Held
+from remat_gen.capture.values.kept_places import containers_in
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Kind as InputKind
 from remat_gen.ir.size import Length
@@ -192,9 +193,8 @@ class Kind:
     @property
     def keeping(self) -> Keeping:
         """Return what such a unit keeps."""
-        put = self.traced.returned.put
-        containers = {path: value for path, value in put.items() if isinstance(value, dict | list)}
-        return Keeping(tuple(self.traced.returned.kept), containers)
+        returned = self.traced.returned
+        return Keeping(tuple(returned.kept), containers_in(returned.put))
 
     def tensor_at(self, place: int | str) -> str | None:
         """Return the tensor in the graph that is a leaf of what is returned, or is kept there."""

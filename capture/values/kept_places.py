@@ -38,7 +38,7 @@ def is_item(path: str) -> bool:
     return bool(_IN_CONTAINER.fullmatch(path))
 
 
-def attributes_of(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
+def values_at(model: nn.Module, paths: Iterable[str]) -> dict[str, Any]:
     """Return what stands at paths; None where there is nothing."""
     return {path: _found(model, path) for path in paths}
 
@@ -58,7 +58,7 @@ def _key(word: str) -> int | str:
     return int(word) if word.isdigit() else word
 
 
-def put_attributes(model: nn.Module, values: Mapping[str, Any]) -> None:
+def put_at(model: nn.Module, values: Mapping[str, Any]) -> None:
     """Let values stand at paths."""
     for path, value in values.items():
         owner, name, keys = split(path)
@@ -119,6 +119,11 @@ def copied_containers(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(copied_containers, value))
     return value
+
+
+def containers_in(put: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dicts and lists among what a step puts at paths."""
+    return {path: value for path, value in put.items() if isinstance(value, dict | list)}
 
 
 def blank(value: Any) -> Any:

@@ -28,13 +28,13 @@ from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import GONE, Held, files_of
 from remat_gen.capture.values.kept_places import (
-    attributes_of,
     is_attribute,
     is_container,
     is_item,
     is_small,
     leaves_in,
-    put_attributes,
+    put_at,
+    values_at,
 )
 from remat_gen.capture.values.recorded import Looks, Recorded, record, run_recorded, same_bits
 from remat_gen.capture.values.written import first_reads, is_literal
@@ -132,14 +132,14 @@ class _Kept:
 
         Where the first run has put something that was not there, it is put there in order.
         """
-        there = attributes_of(model, (p for p in others if is_attribute(p) or is_item(p)))
+        there = values_at(model, (p for p in others if is_attribute(p) or is_item(p)))
         anew = {p: v for p, v in there.items() if v is others[p] and p not in hooks}
         whole = [path for path, value in anew.items() if is_container(value)]
         single = [path for path, value in anew.items() if is_small(value)]
         leaves = (leaf for path in whole for leaf in leaves_in(anew[path], path))
         inside = [path for path, value in leaves if is_small(value)]
         items = tuple(p for p in (*whole, *single) if is_item(p))
-        holders = attributes_of(model, dict.fromkeys(p.rpartition("[")[0] for p in items)).items()
+        holders = values_at(model, dict.fromkeys(p.rpartition("[")[0] for p in items)).items()
         grown = {path.rpartition("[")[0] for path in items if path in fresh}
         filled = [p for p, v in holders if _is_filled(v, p, items) or p in grown]
         containers = (*(f"{path}[:]" for path in filled), *whole)
@@ -152,14 +152,14 @@ class _Kept:
 
     def is_steady(self, model: nn.Module, call: Call, looks: Looks, last: Recorded) -> bool:
         """Tell whether forward makes the same of it where there were other numbers before."""
-        made = {path: value.clone() for path, value in attributes_of(model, self.tensors).items()}
+        made = {path: value.clone() for path, value in values_at(model, self.tensors).items()}
         for number in _OTHERS if made else ():
-            put_attributes(model, {path: _unlike(t, number) for path, t in made.items()})
+            put_at(model, {path: _unlike(t, number) for path, t in made.items()})
             try:
                 run = run_recorded(model, call, looks)
             except TraceError:  # it does not run with them
                 return False
-            now = attributes_of(model, self.tensors)
+            now = values_at(model, self.tensors)
             if run is None or not same_bits([last.value, made], [run.value, now]):
                 return False
         return True

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.capture.values.kept_places import split
+from remat_gen.capture.values.kept_places import containers_in, split
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import Writer
@@ -130,15 +130,12 @@ class ForwardWriter:
             leaf = next(leaves)
             if leaf != (target := self._attribute(path)):
                 yield f"{target} = {leaf}"
-        made = tuple(f"{path.removesuffix('[:]')}[" for path in self._made_anew())
+        made = tuple(f"{path.removesuffix('[:]')}[" for path in containers_in(self.traced.put))
         for path, value in self.traced.put.items():
             if not (isinstance(value, dict | list) or path.startswith(made)):
                 yield f"{self._attribute(path)} = {_written(value)}"
         unset = (path for path in self.traced.unset if not path.startswith(made))
         yield from (f"{step}.put({quoted(path)}, None)" for path in unset)
-
-    def _made_anew(self) -> dict[str, Any]:
-        return {p: v for p, v in self.traced.put.items() if isinstance(v, dict | list)}
 
     def _containers(self) -> Iterator[str]:
         """Yield what makes the dicts and lists that forward makes anew, with its plain values."""
@@ -151,7 +148,7 @@ class ForwardWriter:
                 return f"[{', '.join(written(v, f'{path}[{i}]') for i, v in enumerate(value))}]"
             return _written(self.traced.put.get(path))
 
-        for path, value in self._made_anew().items():
+        for path, value in containers_in(self.traced.put).items():
             inside = path.removesuffix("[:]")
             if inside != path and isinstance(value, dict):
                 yield f"{self._attribute(inside)}.update({written(value, inside)})"
