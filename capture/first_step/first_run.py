@@ -23,9 +23,9 @@ from remat_gen.capture.observe.outputs import storage_of
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.refusals import ReplacedError
-from remat_gen.capture.refuse.side_effects import refused_shared_changes
 from remat_gen.capture.values.holding import Holding, held_as_before
 from remat_gen.capture.values.recorded import Looks, run_recorded
+from remat_gen.capture.values.side_effects import refused_shared_changes
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length

@@ -193,6 +193,7 @@ def _made_anew(model: nn.Module, looks: Looks, put: Iterable[str]) -> dict[str, 
     found = {path: _put_there(value, path, ours) for path, value in there}
     held = (leaf for p, value in found.items() for leaf in leaves_in(value, p.removesuffix("[:]")))
     made = {path: blank(container) for path, container in found.items()}
+    register_containers([*made.values()])
     return made | {path: value for path, value in held if is_literal(value)}
 
 

@@ -33,8 +33,8 @@ from remat_gen.capture.observe.recorder import Recorder, unheard
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import is_users
+from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
 from remat_gen.capture.refuse.library_hooks import INSTALLED
-from remat_gen.capture.refuse.side_effects import DrawError, KeptError
 from remat_gen.ir.errors import TraceError
 
 R = TypeVar("R")

@@ -18,7 +18,6 @@ from remat_gen.capture.observe.outputs import run_on_fakes
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.noted_operations import Held, Made, Noted, Notes, Origin
 from remat_gen.capture.repeated.repeated_layers import (
     Repeated,
@@ -26,6 +25,7 @@ from remat_gen.capture.repeated.repeated_layers import (
     left_out,
     repeated_layers,
 )
+from remat_gen.capture.values.side_effects import refused_side_effects
 
 
 def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeated, ...]:

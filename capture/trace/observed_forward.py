@@ -19,13 +19,14 @@ from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
-from remat_gen.capture.refuse.side_effects import KeptError, refused_side_effects
 from remat_gen.capture.trace.joint import TraceOptions, trace_joint
 from remat_gen.capture.values.held import GONE, Held, files_of, kept_as_it_is
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
+from remat_gen.capture.values.side_effects import refused_side_effects
 from remat_gen.capture.values.written import first_reads
 from remat_gen.ir.errors import TraceError, said
 

@@ -64,7 +64,6 @@ from remat_gen.capture.refuse.refusals import (
     refuse_seeds,
     refuse_subclasses,
 )
-from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.repeated.all_layers import with_all_layers
 from remat_gen.capture.repeated.repeated_layers import (
     Repeated,
@@ -78,8 +77,10 @@ from remat_gen.capture.trace.observed_forward import observed
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.cached import refuse_stale
 from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.capture.values.kept_places import containers_in
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
+from remat_gen.capture.values.side_effects import refused_side_effects
 from remat_gen.capture.values.where_done import told_where
 from remat_gen.capture.values.written import first_reads
 from remat_gen.ir.errors import TraceError
@@ -358,6 +359,8 @@ class _Step:
         assumed = (*joint.assumed, *[DEFAULT_DTYPE] * takes_default_dtype(graph))
         unset = [p for p in (*looks.kept, *looks.unset) if p not in kept]
         put, varying = self._put(graph)
+        inside = tuple(f"{path.removesuffix('[:]')}[" for path in containers_in(put))
+        left = [p for p in (*looks.left, *varying) if p not in kept and p not in put]
         return Traced(
             graph,
             self.call,
@@ -369,7 +372,7 @@ class _Step:
             autocast=autocast_of(self.model),
             left_out=self._left_out(graph),
             values=joint.assumed,
-            left=tuple(p for p in (*looks.left, *varying) if p not in kept and p not in put),
+            left=tuple(path for path in left if not path.startswith(inside)),
             unset=tuple(dict.fromkeys((*unset, *varying))),
             put=put,
             first=self.first,

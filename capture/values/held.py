@@ -6,7 +6,9 @@ Containers and plain objects are followed inwards: a cache may be a dict in an o
 from __future__ import annotations
 
 import contextlib
+import copy
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,13 +24,15 @@ from remat_gen.capture.values.written import is_literal
 
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
+_ORDERED = (list, deque)
+_CONTAINERS = (dict, OrderedDict, defaultdict, set, *_ORDERED)
 _LEAVES = frozenset((bool, int, float, str, type(None), torch.Tensor))
 GONE = object()  # in place of what is not there
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A dict (of attributes, too) or list, what it had in it, and what its items' paths begin with.
+    """A container (a dict of attributes, too), what was in it, and how its items' paths begin.
 
     Keys in `left` are no concern of it.
     """
@@ -44,7 +48,7 @@ class _Holder:
 class Held:
     """What there was in all that holds something.
 
-    Paths are as in `assumed`: `rope.cos`, `cache[6]`, `:TABLES[6]`.
+    Paths are as in `assumed`: `rope.cos`, `cache[6]`, `:TABLES[6]`; `seen{6}` in a set or deque.
     """
 
     holders: list[_Holder] = field(default_factory=list)
@@ -61,7 +65,7 @@ class Held:
             for attribute in own.keys() - OF_PARAMETERS:
                 held._note(own[attribute], f"{start}{attribute}")
         for name, value in list(file.items()):
-            if isinstance(value, (dict, list)) and name[:2] != "__":
+            if name[:2] != "__":
                 held._note(value, f":{name}")
         return held
 
@@ -69,15 +73,16 @@ class Held:
         if id(value) in self._seen:
             return
         inside: Any = None
-        if type(value) in (dict, list):
+        if type(value) in _CONTAINERS:
             inside = value
         elif not isinstance(value, _OPAQUE) and not is_of_library(type(value)):
             inside = getattr(value, "__dict__", None)
-        if not isinstance(inside, (dict, list)):
+        if not isinstance(inside, _CONTAINERS):
             return
         self._seen.add(id(value))
-        start, end = (f"{path}[", "]") if inside is value else (f"{path}.", "")
-        self.holders.append(_Holder(inside, type(inside)(inside), start, end))
+        start, end = (f"{path}{{", "}") if type(value) in (set, deque) else (f"{path}[", "]")
+        start, end = (start, end) if inside is value else (f"{path}.", "")
+        self.holders.append(_Holder(inside, copy.copy(inside), start, end))
         for key, item in _items(inside):
             if type(item) not in _LEAVES:  # of which a table may have a million
                 self._note(item, f"{start}{key}{end}")
@@ -111,8 +116,9 @@ class Held:
         """Let everything hold what it held."""
         for holder in self.holders:
             inside = holder.inside
-            if isinstance(inside, list):
-                inside[:] = holder.before
+            if not isinstance(inside, dict):
+                inside.clear()
+                (inside.update if isinstance(inside, set) else inside.extend)(holder.before)
                 continue
             for key in inside.keys() - holder.left:
                 del inside[key]
@@ -120,7 +126,9 @@ class Held:
 
 
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items() if isinstance(container, dict) else enumerate(container))
+    if isinstance(container, dict):
+        return iter(container.items())
+    return enumerate(container) if isinstance(container, _ORDERED) else ((i, i) for i in container)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,17 @@
 """Where forward leaves what it keeps: `gate.balance` on a module, `stats[loss]` in a dict there.
 
-Of dicts and lists those are followed whose keys can stand in a path: `losses[0]`.
-`losses[:]` is all that a list holds, which forward clears and fills again, or what forward puts
-into a dict where it was not.
+Of dicts, lists, tuples and dataclasses those are followed whose keys can stand in a path:
+`losses[0]`, `state[h]`. `losses[:]` is all that a list holds, which forward clears and fills again,
+or what forward puts into a dict where it was not.
 """
 
 from __future__ import annotations
 
+import builtins
+import copy
+import dataclasses
 import re
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -48,7 +52,7 @@ def _found(model: nn.Module, path: str) -> Any:
     try:
         held = getattr(model.get_submodule(owner), name)
         for key in filter(":".__ne__, keys):
-            held = held[_key(key)]
+            held = dict(items_of(held))[_key(key)]
     except (AttributeError, LookupError, TypeError):  # or an object that is no module has it
         return None
     return held
@@ -62,14 +66,26 @@ def put_at(model: nn.Module, values: Mapping[str, Any]) -> None:
     """Let values stand at paths."""
     for path, value in values.items():
         owner, name, keys = split(path)
-        held: Any = vars(model.get_submodule(owner))  # past what its class does
-        keys = [name, *keys]
-        while len(keys) > 1:
-            held = held[_key(keys.pop(0))]
-        if keys == [":"] and isinstance(held, dict):
-            held.update(value)
-        else:
-            held[slice(None) if keys == [":"] else _key(keys[0])] = value
+        attributes = vars(model.get_submodule(owner))  # past what its class does
+        _with(attributes, [name, *map(_key, keys)], value)
+
+
+def _with(held: Any, keys: list[int | str], value: Any) -> Any:
+    """Put a value into nested containers; return the outer one, or another that has it."""
+    if not keys:
+        return value
+    key, *rest = keys
+    if key == ":" and isinstance(held, dict):
+        held.update(value)
+    elif key == ":":
+        held[:] = value
+    else:
+        items = dict(items_of(held))
+        item = _with(items.get(key), rest, value)
+        if not isinstance(held, dict | list):
+            return made_of(held, {**items, key: item})
+        held[key] = item  # type: ignore[call-overload]
+    return held
 
 
 def split(path: str) -> tuple[str, str, list[str]]:
@@ -79,12 +95,47 @@ def split(path: str) -> tuple[str, str, list[str]]:
     return owner, name, keys
 
 
+def items_of(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield keys and items of a container; nothing of any other value."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        yield from enumerate(value)
+    elif dataclasses.is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+
+
+def made_of(like: Any, items: Mapping[Any, Any]) -> Any:
+    """Return a container as another one, of other items."""
+    if isinstance(like, defaultdict):
+        return type(like)(like.default_factory, items)
+    if isinstance(like, dict):
+        return type(like)(items)
+    if dataclasses.is_dataclass(like):
+        made = copy.copy(like)
+        for name, item in items.items():
+            object.__setattr__(made, name, item)  # it may be frozen
+        return made
+    return type(like)(*items.values()) if hasattr(like, "_fields") else type(like)(items.values())
+
+
+def _is_followed(value: Any) -> bool:
+    """Tell whether a value is of a kind that is followed inwards, and that code can make."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | dict | nn.Module):
+        return all(field.init for field in dataclasses.fields(value))
+    if isinstance(value, defaultdict) and value.default_factory not in vars(builtins).values():
+        return False
+    return type(value) in (dict, list, tuple, OrderedDict, defaultdict) or (
+        isinstance(value, tuple) and hasattr(value, "_fields")
+    )
+
+
 def leaves_in(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield what nested dicts and lists hold, by path; the value itself where it is none."""
-    if type(value) not in (dict, list):
+    """Yield what nested containers hold, by path; the value itself where it is none."""
+    if not _is_followed(value) or is_literal(value):
         yield path, value
         return
-    for key, item in value.items() if type(value) is dict else enumerate(value):
+    for key, item in items_of(value):
         yield from leaves_in(item, f"{path}[{key}]")
 
 
@@ -98,13 +149,12 @@ def held_on(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def is_container(value: Any, depth: int = 4) -> bool:
-    """Tell whether a value is a dict or list of such, of small tensors and of plain values."""
-    if type(value) not in (dict, list) or not depth:  # it may hold itself
+    """Tell whether a value holds nothing but such, small tensors and plain values."""
+    if not _is_followed(value) or is_literal(value) or not depth:  # it may hold itself
         return False
-    keys = value if type(value) is dict else ()
-    items = value.values() if type(value) is dict else value
-    return all(map(_is_key, keys)) and all(
-        is_small(item) or is_literal(item) or is_container(item, depth - 1) for item in items
+    items = [*items_of(value)]
+    return all(_is_key(key) for key, _ in items) and all(
+        is_small(item) or is_literal(item) or is_container(item, depth - 1) for _, item in items
     )
 
 
@@ -122,12 +172,18 @@ def copied_containers(value: Any) -> Any:
 
 
 def containers_in(put: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dicts and lists among what a step puts at paths."""
-    return {path: value for path, value in put.items() if isinstance(value, dict | list)}
+    """Return the containers among what a step puts at paths."""
+    return {p: v for p, v in put.items() if _is_followed(v) and not is_literal(v)}
 
 
 def blank(value: Any) -> Any:
-    """Return the same dicts and lists with None for all they hold."""
-    if type(value) is dict:
-        return {key: blank(item) for key, item in value.items()}
-    return [blank(item) for item in value] if type(value) is list else None
+    """Return the same containers with `...` for all they hold."""
+    if not _is_followed(value) or is_literal(value):
+        return ...
+    return made_of(value, {key: blank(item) for key, item in items_of(value)})
+
+
+def is_of_dicts_and_lists(value: Any) -> bool:
+    """Tell whether the containers in a value are dicts and lists, and of no other kind."""
+    inside = all(is_of_dicts_and_lists(item) for _, item in items_of(value))
+    return inside and (value is ... or type(value) in (dict, list))

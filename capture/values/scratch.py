@@ -23,8 +23,8 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.libraries import acts_for_user
 from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.refusals import made_by
-from remat_gen.capture.refuse.side_effects import KeptError
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import GONE, Held, files_of
 from remat_gen.capture.values.kept_places import (
@@ -39,8 +39,6 @@ from remat_gen.capture.values.kept_places import (
 from remat_gen.capture.values.recorded import Looks, Recorded, record, run_recorded, same_bits
 from remat_gen.capture.values.written import first_reads, is_literal
 from remat_gen.ir.errors import TraceError
-
-_PLAIN = (bool, int, float, complex, str, type(None), tuple)
 
 
 def recorded(model: nn.Module, call: Call, error: TraceError) -> Looks:
@@ -142,8 +140,9 @@ class _Kept:
         holders = values_at(model, dict.fromkeys(p.rpartition("[")[0] for p in items)).items()
         grown = {path.rpartition("[")[0] for path in items if path in fresh}
         filled = [p for p, v in holders if _is_filled(v, p, items) or p in grown]
-        containers = (*(f"{path}[:]" for path in filled), *whole)
-        return cls((*single, *inside), containers, items)
+        inner = tuple(f"{path}[" for path in filled)
+        containers = [f"{p}[:]" for p in filled] + [p for p in whole if not p.startswith(inner)]
+        return cls((*single, *inside), tuple(containers), items)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -240,7 +239,11 @@ def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    return type(old) is type(new) and isinstance(new, _PLAIN) and bool(old == new)
+    if type(old) is not type(new):
+        return False
+    if isinstance(new, tuple):
+        return len(old) == len(new) and all(map(_is_same, old, new))
+    return is_literal(new) and bool(old == new)
 
 
 def _tensors(value: Any) -> list[Any]:

@@ -15,8 +15,8 @@ from typing import Any
 from torch import nn
 
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
 from remat_gen.capture.refuse.places import Place, place_of
-from remat_gen.capture.refuse.side_effects import DrawError, KeptError
 from remat_gen.capture.values.held import Held, files_of, kept_as_it_is
 from remat_gen.capture.values.looks import run_looking
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import nn
 
 from remat_gen.capture.process.libraries import acts_for_user
@@ -69,9 +69,9 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
 
 
 def is_literal(value: object) -> bool:
-    """Tell whether Python's own words for a value make the same one."""
-    if type(value) is tuple:
-        return all(map(is_literal, value))
-    if isinstance(value, float):
-        return type(value) is float and math.isfinite(value)
-    return value is None or type(value) in (bool, int, str)
+    """Tell whether code can say a value without its numbers being anyone's: none of a GPU."""
+    if type(value) in (tuple, torch.Size):
+        return all(map(is_literal, cast(tuple[object, ...], value)))
+    if type(value) is torch.device:
+        return value.index is None
+    return value is None or type(value) in (bool, int, float, str, torch.dtype)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.capture.values.kept_places import containers_in, split
+from remat_gen.capture.values.kept_places import (
+    containers_in,
+    is_of_dicts_and_lists,
+    items_of,
+    made_of,
+    split,
+)
 from remat_gen.codegen.classes.arrange import BlockClass
 from remat_gen.codegen.classes.block_parameters import Given
 from remat_gen.codegen.classes.block_text import Writer
@@ -110,7 +119,7 @@ class ForwardWriter:
         result = writer.write(value)
         if type(value) is tuple and len(value) > 1:
             result = result[1:-1]
-        stored = [*self._stored(frame.step, leaves)]
+        stored = [*self._stored(frame.step, leaves), *self._rebuilt(writer)]
         own = [name for output, name in outputs.items() if not output.kept]
         typed = _typed(own, result, frame.returns)
         names = {*frame.taken, *outputs.values()}
@@ -130,30 +139,49 @@ class ForwardWriter:
             leaf = next(leaves)
             if leaf != (target := self._attribute(path)):
                 yield f"{target} = {leaf}"
-        made = tuple(f"{path.removesuffix('[:]')}[" for path in containers_in(self.traced.put))
+        containers = containers_in(self.traced.put)
+        made = tuple(f"{path.removesuffix('[:]')}[" for path in containers)
         for path, value in self.traced.put.items():
-            if not (isinstance(value, dict | list) or path.startswith(made)):
+            if path not in containers and not path.startswith(made):
                 yield f"{self._attribute(path)} = {_written(value)}"
         unset = (path for path in self.traced.unset if not path.startswith(made))
         yield from (f"{step}.put({quoted(path)}, None)" for path in unset)
 
     def _containers(self) -> Iterator[str]:
-        """Yield what makes the dicts and lists that forward makes anew, with its plain values."""
+        """Yield what makes the containers that forward makes anew, with its plain values.
+
+        Those are dicts and lists until all of their tensors are there.
+        """
 
         def written(value: Any, path: str) -> str:
-            if isinstance(value, dict):
-                items = (f"{_written(k)}: {written(v, f'{path}[{k}]')}" for k, v in value.items())
-                return f"{{{', '.join(items)}}}"
-            if isinstance(value, list):
-                return f"[{', '.join(written(v, f'{path}[{i}]') for i, v in enumerate(value))}]"
-            return _written(self.traced.put.get(path))
+            items = {key: written(item, f"{path}[{key}]") for key, item in items_of(value)}
+            if value is ...:
+                return _written(self.traced.put.get(path))
+            if isinstance(value, list | tuple):
+                return f"[{', '.join(items.values())}]"
+            return f"{{{', '.join(f'{_written(key)}: {text}' for key, text in items.items())}}}"
 
         for path, value in containers_in(self.traced.put).items():
-            inside = path.removesuffix("[:]")
-            if inside != path and isinstance(value, dict):
-                yield f"{self._attribute(inside)}.update({written(value, inside)})"
-            else:
-                yield f"{self._attribute(path)} = {written(value, inside)}"
+            yield self._made(path, written(value, path.removesuffix("[:]")), value)
+
+    def _rebuilt(self, writer: ResultWriter) -> Iterator[str]:
+        """Yield what makes of these dicts and lists what forward makes: a tuple, a dataclass."""
+
+        def named(value: Any, path: str) -> Any:
+            items = {key: named(item, f"{path}[{key}]") for key, item in items_of(value)}
+            return self._attribute(path) if value is ... else made_of(value, items)
+
+        for path, value in containers_in(self.traced.put).items():
+            if not is_of_dicts_and_lists(value):
+                found = named(value, path.removesuffix("[:]"))
+                writer.leaves = iter(pytree.tree_leaves(found))
+                yield self._made(path, writer.write(found), value)
+
+    def _made(self, path: str, text: str, value: Any) -> str:
+        inside = path.removesuffix("[:]")
+        if inside != path and isinstance(value, dict):
+            return f"{self._attribute(inside)}.update({text})"
+        return f"{self._attribute(path)} = {text}"
 
     def _attribute(self, path: str) -> str:
         """Write where something is put on the model, past what its class may make of that."""
@@ -349,6 +377,13 @@ def _nowhere(storage: str) -> Mark:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, tuple):
+        items = ", ".join(map(_written, value)) + "," * (len(value) == 1)
+        return f"torch.Size(({items}))" if isinstance(value, torch.Size) else f"({items})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
     return quoted(value) if isinstance(value, str) else repr(value)
 
 

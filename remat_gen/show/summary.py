@@ -187,7 +187,7 @@ def _as_in_example(generated: Generated) -> list[str]:
     if turned:
         lines.append(f"evaluation  turns {turned}: forward runs ahead of the next step")
     if caches:
-        lines.append(f"not kept    {caches}: a planned step computes it anew")
+        lines.append(f"not kept    {caches}: a planned step leaves that as it was")
     if unset:
         lines.append(f"not kept    {unset}: forward writes it, a planned step leaves None there")
     return lines

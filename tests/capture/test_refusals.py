@@ -14,9 +14,9 @@ from tracing import LINEAR, line_of, source, traced
 
 from remat_gen.capture.load.load import load
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.refuse.side_effects import refused_side_effects
 from remat_gen.capture.refuse.untraceable import where_sizes_are_read
 from remat_gen.capture.trace.trace import trace
+from remat_gen.capture.values.side_effects import refused_side_effects
 from remat_gen.ir.errors import TraceError, UnwrittenSizeError
 
 _SCALE = """

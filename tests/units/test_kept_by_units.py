@@ -123,12 +123,17 @@ IN_DICT = 'y = y.square().mean() + sum(layer.experts.told["balance"] for layer i
 
 @pytest.mark.parametrize(
     "keep",
-    ['self.told = {"balance": share.square().mean()}', 'self.seen["balance"] = share.amax()'],
+    [
+        'self.told = {"balance": share.square().mean()}',
+        'self.seen["balance"] = share.amax()',
+        'self.seen = OrderedDict(balance=share.amax(), pair=(share.amin(), "amin"))',
+    ],
 )
 def test_the_model_reads_what_its_units_keep_in_dicts(tmp_path: Path, keep: str) -> None:
-    """One that the unit makes anew, one that it holds."""
+    """One that the unit makes anew, one that it holds, one with a pair."""
     text = SOURCE.replace("self.told = share.argmax(-1)", keep)
     text = text.replace("self.rows = None", "self.rows, self.seen = None, {}")
+    text = text.replace("import torch\n", "from collections import OrderedDict\nimport torch\n", 1)
     name = "told" if "told" in keep else "seen"
     path = tmp_path / "net.py"
     path.write_text(text.replace("READS", IN_DICT.replace("told", name)), encoding="utf-8")
@@ -137,7 +142,9 @@ def test_the_model_reads_what_its_units_keep_in_dicts(tmp_path: Path, keep: str)
     assert planned_units.same_bits(pair)
     for model in pair.models():
         model(torch.randn(8, 16, 32)).backward()
-        assert getattr(model.layers[2].experts, name)["balance"].ndim == 0
+        held = getattr(model.layers[2].experts, name)
+        assert held["balance"].ndim == 0
+        assert "pair" not in keep or (type(held["pair"]), held["pair"][1]) == (tuple, "amin")
 
 
 def test_a_model_that_writes_into_its_input(tmp_path: Path) -> None:
