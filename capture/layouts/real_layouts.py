@@ -186,6 +186,27 @@ def _elementwise(*at: int) -> Rule:
     return strides
 
 
+def _convolved(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of a convolution: fakes of lengths that vary miss channels that are last."""
+    if result.ndim not in _CHANNELS_LAST:
+        return result.stride()
+    with FakeTensorMode():  # of the example's lengths
+        x, weight, bias = (
+            t if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
+            for t in args[:3]
+        )
+        backend = torch._C._select_conv_backend(x, weight, bias, *args[3:9])
+        layout = torch._C._conv_determine_backend_memory_format(x, weight, backend)
+    return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+
+
+def _convolved_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of the gradients of a convolution's input and weight."""
+    _, x, weight, bias_sizes, *rest = args
+    bias = torch.empty(bias_sizes, dtype=x.dtype, device="meta") if bias_sizes else None
+    return _convolved(result, [x, weight, bias, *rest])
+
+
 def _rolled(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
     """Return the strides of `roll(x, shifts, dims)`: without dims, x is made flat for it."""
     along = args[2] if len(args) > 2 else ()
@@ -199,6 +220,8 @@ def _rrelu_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
 
 
 RULES: dict[Any, Rule] = {
+    aten.convolution.default: _convolved,
+    aten.convolution_backward.default: _convolved_backward,
     aten.native_batch_norm.default: _normalised(0),
     aten._native_batch_norm_legit.default: _normalised(0),
     aten._native_batch_norm_legit.no_stats: _normalised(0),

@@ -76,7 +76,10 @@ def _settle(
 
 def _holds(guard: _Guard, number: int, own: list[sympy.Symbol], shapes: ShapeEnv) -> bool:
     values = dict(values_of(shapes)) | dict.fromkeys(own, sympy.Integer(number))
-    return bool(guard.expr.xreplace({s: values[s] for s in guard.expr.free_symbols}))
+    try:
+        return bool(guard.expr.xreplace({s: values[s] for s in guard.expr.free_symbols}))
+    except ZeroDivisionError:  # there is no such length: `x[1:]` of one, taken modulo
+        return False
 
 
 def _always_holds(guard: _Guard, symbols: Mapping[sympy.Symbol, str]) -> bool:
@@ -129,8 +132,9 @@ def _is_of_an_operator(guard: _Guard) -> bool:
 
 def _pinned(length: Length, guard: _Guard) -> TraceError:
     dims = ", ".join(f"{path}:{dim}" for path, dim in length.dims)
-    number = isinstance(guard.expr, sympy.Eq) and guard.expr.rhs == length.maximum
-    hint = "; len(x), int() and str() make a number of a length: write x.shape[0]" if number else ""
+    number = isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_number
+    makes = "; len(x), int(), float() and str() make a number of a length: write x.shape[0]"
+    hint = makes if number else ""
     return TraceError(
         f"{_place(guard)}forward works for a {length.name} of {length.maximum} alone, or does "
         f"something else for smaller ones ({dims}){hint}"

@@ -140,11 +140,14 @@ def run_steps(
 
 
 def _change_parameters(model: nn.Module) -> None:
-    """Change what is trained, in any model by the same bits."""
+    """Change what is trained, in any model by the same bits.
+
+    Zeros, too: behind a last layer that begins as such, much is 0 that is something else later.
+    """
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.mul_(_CHANGE)
+                parameter.mul_(_CHANGE).masked_fill_(parameter == 0, _CHANGE - 1)
 
 
 def evaluate(

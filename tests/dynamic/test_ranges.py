@@ -59,7 +59,35 @@ def test_the_text_of_a_length_is_the_examples(tmp_path: Path, text: str) -> None
     """What is compared with it, or looked up by it, may be another one for another length."""
     forward = f"h = self.lin(x)\nassert h.sum().item() < 1e9\nreturn h * (1 + ({text} in '123'))"
     pinned = traced(tmp_path, one_line("", forward), None).pinned
-    assert re.search(r"a batch of 6 alone.*; len\(x\), int\(\) and str\(\) make a number", pinned)
+    assert re.search(r"a batch of 6 alone.*; len\(x\), int\(\), float\(\) and str\(\) make", pinned)
+
+
+def test_a_multiple_of_a_length_made_a_number(tmp_path: Path) -> None:
+    """Two crops: 12 rows of a batch of 6."""
+    forward = "h = torch.cat((self.lin(x), x))\nreturn h * (1 + (str(len(h)) in '123'))"
+    assert "write x.shape[0]" in traced(tmp_path, one_line("", forward), None).pinned
+
+
+def test_a_length_that_a_guard_is_not_defined_for() -> None:
+    """Rows but the first, taken modulo: of one row sympy raised a ZeroDivisionError."""
+    planned = varying(one_line("", "h = self.lin(x)[1:]\nreturn h.flatten().view(h.shape[0], -1).sum(1)"))
+    for number in (6, planned.length.minimum):
+        assert_as_eager(planned, number)
+
+
+def test_channels_that_lie_last_in_volumes_of_a_length_that_varies() -> None:
+    """A fake convolution said that its result is contiguous, which it is for numbers alone."""
+    init = "self.up = nn.ConvTranspose3d(8, 4, (1, 2, 2), (1, 2, 2))"
+    volumes = "h = self.lin(x).view(x.shape[0], 1, 2, 2, 8).expand(-1, 3, -1, -1, -1)"
+    source = model(
+        f"self.lin = nn.Linear(8, 32)\n{init}",
+        f"{volumes}\nreturn self.up(h.permute(0, 4, 1, 2, 3).contiguous("
+        "memory_format=torch.channels_last_3d)).sigmoid().sum(1)",
+        "(torch.randn(6, 8),)",
+    )
+    planned = varying(source)
+    for number in (6, 3):
+        assert_as_eager(planned, number)
 
 
 def from_two(source: str) -> Varying:

@@ -79,11 +79,6 @@ NOT_KEPT = {
 }
 
 
-@pytest.mark.limit(
-    "what `forward` puts on a module that is no small tensor, plain value (a shape, a dtype) or "
-    "container of such, and what it says varies with the batch",
-    "is None behind a planned step; the summary names it",
-)
 @pytest.mark.parametrize("kind", NOT_KEPT)
 def test_the_rest_is_named(kind: str, tmp_path: Path) -> None:
     """Nothing was said of what is no tensor, dict or list: it stayed as it was."""
