@@ -191,7 +191,7 @@ class Reached:
             self._note(f"{path}()", value())
         elif isinstance(value, type):
             if not (is_of_library(value) or hasattr(value, "__members__")):
-                self._classes[path] = value
+                self._enter_class(value, path)
         elif isinstance(value, types.ModuleType):
             if not (is_of_library(value) or id(value) in self._paths):
                 self._paths[id(value)] = f"{self._place_of(value.__name__)}:"
@@ -225,6 +225,9 @@ class Reached:
         for name in dir(type(owner)):
             if isinstance(member_of(type(owner), name), functools.cached_property):
                 self.caches.properties.extend(() if name in held else [(owner, name)])
+
+    def _enter_class(self, kind: type, path: str) -> None:
+        self._classes[path] = kind
 
     def _enter_cached(self, cache: Any, path: str) -> None:
         self.caches.functions[id(cache)] = cache

@@ -13,7 +13,7 @@ from torch import nn
 
 from remat_gen.capture.process.libraries import is_of_library
 
-_PASSED = (type, types.ModuleType, nn.Module, property, functools.cached_property)
+_PASSED = (types.ModuleType, nn.Module, property, functools.cached_property)
 _FRAMES = frozenset({"locals", "vars", "eval", "exec", "_getframe", "currentframe", "dir"})
 _OF_CLASSES = frozenset({"type", "__class__", "cls", "super"})
 
@@ -21,7 +21,7 @@ _OF_CLASSES = frozenset({"type", "__class__", "cls", "super"})
 def loaded_names(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that a function's code loads, or has as texts for `globals()`."""
     for step in dis.get_instructions(code):
-        if step.opname == "LOAD_GLOBAL":
+        if step.opname == "LOAD_GLOBAL" and str(step.argval)[:2] != "__":  # the module's own name
             yield str(step.argval)
     if "globals" in code.co_names:
         yield from (constant for constant in code.co_consts if isinstance(constant, str))

@@ -15,7 +15,7 @@ import sys
 import types
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any, TypeAlias
 
 import torch
@@ -228,16 +228,36 @@ class Recorder(Reached):
         for name in dict.fromkeys(loaded_names(code)):
             if name in space:
                 self._note_global(space, name, f"{place}:{name}")
+        for path, kind in list(self._classes.items()):
+            self._listen_to_held(kind, path, {*code.co_names})
 
     def _note_global(self, space: dict[str, Any], name: str, path: str) -> None:
         value = space[name]
         if isinstance(value, (type, types.ModuleType)):
             self._enter(value, path)
-        elif not (isinstance(value, (ReadDict, ReadNamespace)) or is_librarys(value)):
+        elif is_librarys(value):
+            if name != value.__name__:  # chosen among others: `ACT = F.relu`
+                self._note(path, value)
+        elif not isinstance(value, (ReadDict, ReadNamespace)):
             stands = self.reach(value, path)
             if stands is not value:
                 space[name] = stands
                 self._telling.undo.callback(_put_back, space, name, stands, value)
+
+    def _enter_class(self, kind: type, path: str) -> None:
+        """Note a class, and listen to what it holds that the code so far has names for."""
+        if path not in self._classes:
+            super()._enter_class(kind, path)
+            self._listen_to_held(kind, path, self.names)
+
+    def _listen_to_held(self, kind: type, path: str, names: set[str]) -> None:
+        """Listen to objects and classes in a class before code asks them for what they hold."""
+        for _, name, value, hidden in members_named(kind, names):
+            passed = is_plain(value) or callable(value) or isinstance(value, torch.Tensor | Sized)
+            if isinstance(value, type):
+                self._enter(value, f"{path}.{name}")
+            elif not (hidden or passed):
+                self._hold(value, f"{path}.{name}")
 
     def _note_version(self, frame: types.FrameType) -> None:
         """Note the version of a library that made a module, or that a file of the user's calls."""

@@ -70,7 +70,9 @@ def test_a_multiple_of_a_length_made_a_number(tmp_path: Path) -> None:
 
 def test_a_length_that_a_guard_is_not_defined_for() -> None:
     """Rows but the first, taken modulo: of one row sympy raised a ZeroDivisionError."""
-    planned = varying(one_line("", "h = self.lin(x)[1:]\nreturn h.flatten().view(h.shape[0], -1).sum(1)"))
+    planned = varying(
+        one_line("", "h = self.lin(x)[1:]\nreturn h.flatten().view(h.shape[0], -1).sum(1)")
+    )
     for number in (6, planned.length.minimum):
         assert_as_eager(planned, number)
 
