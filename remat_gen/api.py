@@ -11,11 +11,14 @@ Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 
 from remat_gen.ask.choice import chosen
@@ -41,9 +44,15 @@ if TYPE_CHECKING:
     from remat_gen.verification.report import Report
 
 
+_ONE_AT_A_TIME = threading.RLock()
+
+
 @contextmanager
 def _plainly() -> Iterator[None]:
     """Run what plans and compares steps as a step runs: with gradients, and outside of autocast.
+
+    One call at a time, whatever the thread: it puts its own in the place of parts of torch. The
+    caller's random streams are as they were.
 
     Raises:
         UsageError: the caller's own autocast would be traced, and no step be told of it.
@@ -57,8 +66,13 @@ def _plainly() -> Iterator[None]:
             "called inside of torch.autocast: call it outside, and let the model's file say what "
             "a step runs in, by a function step_context() that returns the autocast"
         )
-    with torch.inference_mode(mode=False), torch.enable_grad():
-        yield
+    with _ONE_AT_A_TIME, torch.inference_mode(mode=False), torch.enable_grad():
+        of_python, of_numpy = random.getstate(), np.random.get_state()
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
 
 
 @_plainly()
@@ -67,7 +81,7 @@ def generate(
     inputs: object = None,
     *,
     budget: str | int | None = None,
-    device_memory: str | None = None,
+    device_memory: str | int | None = None,
     optimizer: str | None = None,
     headroom: str | None = None,
     output: str | Path | None = None,
@@ -115,7 +129,7 @@ def generate(
     """
     options = GenerateOptions(
         budget=None if budget is None else str(budget),
-        device_memory=device_memory,
+        device_memory=None if device_memory is None else str(device_memory),
         optimizer=optimizer,
         headroom=headroom,
         model=builder,
@@ -291,7 +305,7 @@ def fit(
     model: str | Path | nn.Module,
     inputs: object = None,
     *,
-    device_memory: str | None = None,
+    device_memory: str | int | None = None,
     optimizer: str | None = None,
     headroom: str | None = None,
     budget: str | int | None = None,
@@ -323,7 +337,7 @@ def fit(
 
     options = GenerateOptions(
         budget=None if budget is None else str(budget),
-        device_memory=device_memory,
+        device_memory=None if device_memory is None else str(device_memory),
         optimizer=optimizer,
         headroom=headroom,
         model=builder,

@@ -187,7 +187,7 @@ def _elementwise(*at: int) -> Rule:
 
 
 def _convolved(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
-    """Return the strides of a convolution: fakes of lengths that vary miss channels that are last."""
+    """Return the strides of a convolution: fakes miss channels that lie last in varying lengths."""
     if result.ndim not in _CHANNELS_LAST:
         return result.stride()
     with FakeTensorMode():  # of the example's lengths

@@ -63,6 +63,8 @@ def source_file(model: nn.Module) -> Path:
             f"class {kind.__qualname__} is not defined at the top level of its module, so that a "
             "generated file cannot name it: move it there"
         )
+    if hasattr(module, "PlannedStep"):
+        raise UsageError(f"{kind.__name__} is planned already: give the model it was planned from")
     place = getattr(module, "__file__", None)
     if place is None or not Path(place).is_file():
         raise UsageError(

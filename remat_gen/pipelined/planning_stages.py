@@ -104,6 +104,10 @@ def _request(
     model_file: Path,
     output: Path | None,
 ) -> Request:
+    if options.budget is None and options.device_memory is None:
+        raise UsageError(
+            "give what one device has: --budget 6GB for activations, or --device-memory"
+        )
     called = f"({stage}, {pipeline.stages})"
     options = replace(
         options,
@@ -137,11 +141,12 @@ def _plan_device(
             f"holds: {size(held)}; take fewer or smaller micro-batches"
         )
     flight, budget = pipeline.in_flight(device), limit - held
+    asked = {stage: replace(requests[stage], in_flight=flight) for stage in own}
     for _ in range(_ROUNDS):
         made = {}
         for stage in own:
             progress.part(f"stage {stage}")
-            made[stage] = _plan(requests[stage], pipeline, budget, flight, progress)
+            made[stage] = _plan(asked[stage], pipeline, budget, limit - budget, progress)
         needs = {stage: _need(one, flight) for stage, one in made.items()}
         highest = highest_need(pipeline, device, needs, ends)
         if highest <= limit - held:
@@ -154,16 +159,16 @@ def _plan_device(
 
 
 def _plan(
-    request: Request, pipeline: Pipeline, budget: int, flight: int, progress: Interruptible
+    request: Request, pipeline: Pipeline, budget: int, elsewhere: int, progress: Interruptible
 ) -> Generated:
-    limit = Budget(str(budget), nbytes=budget)
-    asked = replace(request, limit=limit, in_flight=flight)
     try:
-        return generate(asked, progress)
+        return generate(replace(request, limit=Budget(str(budget), nbytes=budget)), progress)
     except InfeasibleBudgetError as error:
+        smallest = error.smallest_bytes and error.smallest_bytes + elsewhere
+        more = f"; {size(elsewhere)} of the device's are in use beside it: {smallest} bytes in all"
         raise InfeasibleBudgetError(
-            f"{request.model}, of {pipeline.schedule}: {error}",
-            error.smallest_bytes,
+            f"{request.model}, of {pipeline.schedule}: {error}{more if smallest else ''}",
+            smallest,
             error.strategy,
             error.operation,
         ) from error

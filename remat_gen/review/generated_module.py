@@ -47,6 +47,10 @@ class Existing:
         if read_header(text) is None or has_conflict(text):
             raise UsageError(f"{path}: {not_ours(text)}")
         plan = read_plan(plan_path(path))
+        if given is not None and given.model_name != plan.asked.model:
+            raise UsageError(
+                f"{path}: was generated from a {plan.asked.model}, not from a {given.model_name}"
+            )
         return cls(path, plan, path.parent / plan.source.file, given)
 
     def load(self, *, fake: bool = False) -> Loaded:

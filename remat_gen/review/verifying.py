@@ -41,6 +41,10 @@ def verify_file(
         command = existing.plan.asked.command
         raise StalePlanError(f"{plan_path(path)} {OTHER_PLAN}; run: {command}")
     original = existing.load_original()
+    if given is not None:  # the caller's own is not trained here
+        copies = copied_with(original.model, (original.model, original.args, original.kwargs))
+        model, args, kwargs = copies
+        original = replace(original, model=model, args=args, kwargs=kwargs)
     planned = _planned(existing, original)
     unlike = _built_otherwise(existing, original, planned)
     with original.importable():
