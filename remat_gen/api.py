@@ -104,7 +104,7 @@ def generate(
     offload: bool = False,
     captured: bool = False,
     batch: int | None = None,
-    rungs: str | None = None,
+    rungs: str | Sequence[str] | None = None,
     fix: Sequence[str] = (),
     quiet: bool = True,
 ) -> Generated:
@@ -152,7 +152,7 @@ def generate(
         offload=offload,
         captured=captured,
         batch=batch,
-        rungs=rungs,
+        rungs=None if rungs is None else ", ".join(_several(rungs) or ()),
         fix=_several(fix),
     )
     live = _built(model, inputs, target)

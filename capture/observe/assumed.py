@@ -158,7 +158,7 @@ def described(model: nn.Module, paths: Iterable[str], file: Any) -> Iterator[tup
     for path in [*modules, *sorted(set(paths) - modules.keys())]:
         value = modules[path] if path in modules else fetch(model, path, file)
         words = describe_module(value, path, first) if path in modules else describe(value)
-        if path in modules or words.endswith(" object"):
+        if path in modules or isinstance(value, Tensor) or words.endswith(" object"):
             there = first.setdefault(id(value), path)
             words = words if there == path else f"is {there or 'the model'}"
         yield path, words

@@ -2,7 +2,7 @@
 
 What forward itself does about what autograd saves, a plan decides anew. Hooks that only bring the
 same values back are left out of it; any others would change the gradients. A fused kernel that a
-trace takes apart is not run either.
+trace takes apart is not run either, nor the formulas that TorchScript has for gradients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import dropwhile, takewhile
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
@@ -27,6 +29,7 @@ from remat_gen.ir.graph import Graph
 
 _CHECKPOINT = "torch.utils.checkpoint"
 _ON_HOST = "save_on_cpu"
+_SCRIPTED = "torch.jit.script's own gradient"  # another in last bits, from the second call on
 _HOOKS = "saved_tensors_hooks"
 _OURS = str(Path(__file__).parents[1])
 _OTHER_VALUES = (
@@ -82,7 +85,7 @@ class Saving:
 def watched_saving() -> Iterator[Saving]:
     """Yield what fills with what a forward uses while it runs."""
     saving = Saving()
-    enter = saved_tensors_hooks.__enter__
+    enter, call = saved_tensors_hooks.__enter__, torch.jit.ScriptFunction.__call__
 
     def watched_enter(hooks: saved_tensors_hooks) -> None:
         if type(hooks).__module__ != _CHECKPOINT:
@@ -91,8 +94,15 @@ def watched_saving() -> Iterator[Saving]:
                 refuse(_OTHER_VALUES)
         enter(hooks)
 
+    def watched_call(
+        function: torch.jit.ScriptFunction[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        saving.note(_SCRIPTED)
+        return call(function, *args, **kwargs)
+
     with (
         replaced(saved_tensors_hooks, "__enter__", watched_enter),
+        replaced(torch.jit.ScriptFunction, "__call__", watched_call),
         watched_checkpoints(partial(saving.note, _CHECKPOINT)),
     ):
         yield saving

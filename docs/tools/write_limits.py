@@ -68,7 +68,9 @@ _TAIL = """
   (`is_leaf`, `_version`, `.grad`, own attributes), and what it reads of `.grad` of its parameters
   (`verify` tells).
 - Objects in a set, attributes of a `threading.local`, the numbers behind a `torch.finfo` of the
-  model's: another one in their place is not seen.
+  model's: another one in their place is not seen. Nor is what `forward` finds by `dir(self)` or
+  `vars(self).values()`, in a descriptor of the user's own, by `dict.get(self.d, …)`, behind a weak
+  reference, or as an own attribute of a parameter.
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
   of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
   itself.
@@ -108,6 +110,8 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
   once more: eager adds the gradients of all readers one by one.
 - An `nn.GRU` or `nn.RNN` on the CPU that `forward` calls twice: eager adds the gradients of all of
   its steps into one sum.
+- A function made by `torch.jit.script`: from its second call on eager takes TorchScript's own
+  formula for its gradient (the summary names the line under *left out*).
 - A weight that is tied within the model, after two forwards and one backward or with a term of its
   own in the loss, and an input that is returned too: their gradients are added in another order.
 - Gradients that come into an output in other strides than it has: eager goes on in those.

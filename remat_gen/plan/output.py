@@ -106,7 +106,7 @@ def check_plan(path: Path, *, force: bool) -> None:
 
 
 def _check_folder(path: Path) -> None:
-    folder = path.parent
+    folder = path.resolve().parent if path.is_symlink() else path.parent
     if not folder.is_dir():
         raise UsageError(f"{path}: there is no folder {folder}; create it first")
     if path.is_dir():

@@ -16,7 +16,7 @@ _PREDICTION_BYTES = 64 * 1024
 _PREDICTED = "predicted peak"
 _NAMED_AT_MOST = 5
 _ALLOWED = f"up to {NOISE_FACTOR:g} times as much is allowed"
-_DETERMINISTIC = "adds in any order; both ran torch's deterministic algorithms"
+_DETERMINISTIC = "varies in last bits; both ran torch's deterministic algorithms"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,45 @@ def test_one_pattern_is_not_its_letters(folder: Path) -> None:
     planned = remat_gen.generate(folder / "net_file.py", budget="100%", keep="gelu", dynamic="x:0")
     assert planned.plan.keep == ("gelu",)
     assert planned.plan.dynamic == ("x:0",)
+
+
+def test_verify_leaves_the_callers_model_as_it_is(folder: Path) -> None:
+    """Its parameters were those of the steps that were compared, and it had gradients."""
+    model, x = importlib.import_module("net_live").Net(16, 3), torch.randn(64, 16)
+    model.eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    generated = remat_gen.generate(model, x, budget="100%")
+    assert remat_gen.verify(str(generated.output), model, x).ok
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_threads_take_turns(folder: Path) -> None:
+    """Two at once refused each other's random numbers, and left torch patched."""
+    model, x = importlib.import_module("net_live").Net(16, 3), torch.randn(64, 16)
+    found: list[object] = []
+
+    def plan(name: str) -> None:
+        try:
+            found.append(remat_gen.generate(model, x, budget="100%", output=name).output)
+        except Exception as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=plan, args=(f"one_{i}.py",)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, found)) == ["one_0.py", "one_1.py"]
+
+
+def test_a_planned_model_and_one_of_another_class(folder: Path) -> None:
+    model, x = importlib.import_module("net_live").Net(16, 3), torch.randn(64, 16)
+    output = remat_gen.generate(model, x, budget="100%").output
+    planned = importlib.import_module("net_live_remat").Net(16, 3)
+    with pytest.raises(UsageError, match="Net is planned already"):
+        remat_gen.check(str(output), planned, x)
+    (folder / "other.py").write_text(NET.replace("class Net", "class Other"), encoding="utf-8")
+    other = importlib.import_module("other").Other(16, 3)
+    with pytest.raises(UsageError, match="generated from a Net, not from a Other"):
+        remat_gen.verify(str(output), other, x)
