@@ -67,8 +67,16 @@ def fuse(
 
 
 def with_lengths(function: Callable[..., Any], lengths: tuple[object, ...], *given: Any) -> Any:
-    """Call a function of tensors and lengths."""
-    return function(*given, *lengths)
+    """Call a function of tensors and lengths, outside of modes that hear of each operator.
+
+    Under one of these dynamo compiles nothing, and would never again.
+    """
+    if not torch._C._len_torch_dispatch_stack():
+        return function(*given, *lengths)
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        return function(*given, *lengths)
 
 
 def only_result(function: Callable[..., Any], *given: Any) -> Any:

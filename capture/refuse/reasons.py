@@ -70,6 +70,20 @@ _REASONS = (
         "torch.library.register_fake",
     ),
     (
+        r"you can only change requires_grad flags of leaf variables",
+        "forward turns requires_grad of parameters on and off: freeze them before the step, or call "
+        "that part with torch.func.functional_call and detached parameters",
+    ),
+    (
+        r"expected a torch\.ByteTensor, but got NoneType",
+        "an autograd function sets a generator's state in its backward, as reversible blocks do: "
+        "call the layers themselves; a planned step frees and runs again by itself",
+    ),
+    (
+        r"TensorIterator does not support symbolic shapes",
+        "an operator has no kernel for lengths that vary, as softshrink has none",
+    ),
+    (
         r"a leaf Variable that requires grad is being used in an in-place",
         "forward writes into an input that requires grad, where a step begins: write into a "
         "clone() of it",

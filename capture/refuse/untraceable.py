@@ -125,9 +125,10 @@ def constant_of(node: torch.fx.Node, joint: torch.fx.Graph, model_file: str) -> 
         )
     if isinstance(value, nn.Parameter) or value.requires_grad:
         raise TraceError(
-            f"{where}: forward reads a parameter, or a tensor that requires grad, where the model "
-            "does not have it, as in a list: its numbers would be constants. Keep it in "
-            "nn.ParameterList or nn.ParameterDict, layers in nn.ModuleList or nn.ModuleDict"
+            f"{where}: forward reads a parameter, or a tensor that requires grad, by another way "
+            "than its module, as in a list: its numbers would be constants. Read it there "
+            "(self.up.weight), or keep it in nn.ParameterList or nn.ParameterDict, layers in "
+            "nn.ModuleList or nn.ModuleDict"
         )
     if value.layout is not torch.strided:
         raise TraceError(f"{where}: forward reads a sparse tensor: keep a dense one")

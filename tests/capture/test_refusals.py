@@ -272,6 +272,17 @@ WITHOUT_A_LINE = {
         "return self.fast(self.lin(x))",
         "fast is a torch.jit.ScriptModule",
     ),
+    "frozen for a while": (
+        LINEAR,
+        "for p in self.lin.parameters():\n    p.requires_grad = False\ny = self.lin(x)\n"
+        "for p in self.lin.parameters():\n    p.requires_grad = True\nreturn y + self.lin(x)",
+        "forward turns requires_grad of parameters on and off",
+    ),
+    "a weight in a list": (
+        LINEAR + "\nself.weights = [self.lin.weight]",
+        "return sum(w.square().sum() for w in self.weights) + self.lin(x).sum()",
+        "reads a parameter.* by another way than its module, as in a list",
+    ),
     "data parallel": (
         LINEAR + "\nself.fast = nn.DataParallel(nn.Linear(8, 8))",
         "return self.fast(self.lin(x))",
@@ -430,6 +441,10 @@ TOLD = {
         "refused; run the model once in `build_model`, under `torch.no_grad()`",
     ),
     "data parallel": ("`nn.DataParallel`", "refused; plan what it wraps, train by DDP"),
+    "frozen for a while": (
+        "`requires_grad` of parameters that `forward` turns on and off (a GAN's step in one)",
+        "refused; freeze them before the step, or `torch.func.functional_call` with detached ones",
+    ),
     "scripted": ("a submodule made by `torch.jit.script`", "refused; use the one it was made of"),
     "generator state that is put back": (
         "`torch.random.fork_rng` in `forward`",

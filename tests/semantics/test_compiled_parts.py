@@ -17,6 +17,7 @@ import torch
 from pairs import MODELS, modelled_costs
 from steps import bytes_kept
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request
@@ -167,6 +168,16 @@ def test_two_forwards_before_two_backwards(made: Made) -> None:
         loss.backward()
         pairs = zip(made.model.parameters(), grads, strict=True)
         assert all(p.grad is not None and torch.equal(p.grad, g) for p, g in pairs)
+
+
+def test_a_smaller_batch_within_a_mode_that_hears_of_operators(made: Made) -> None:
+    """Dynamo compiles nothing there, and skipped those functions in the whole process then."""
+    model = load(made.path, "build_model", None, "cpu").model
+    _step(model, _input())
+    with FlopCounterMode(display=False):
+        counted = _step(model, _input(7))
+    assert torch.equal(counted, _step(model, _input(7)))
+    assert torch.isfinite(_step(model, _input(5)))
 
 
 def test_check_writes_the_same_bytes_and_compiles_nothing(made: Made) -> None:
