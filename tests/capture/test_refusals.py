@@ -445,6 +445,10 @@ TOLD = {
         "`requires_grad` of parameters that `forward` turns on and off (a GAN's step in one)",
         "refused; freeze them before the step, or `torch.func.functional_call` with detached ones",
     ),
+    "a weight in a list": (
+        "parameters that `forward` reads in a list before it reads them on their module",
+        "refused with your line; read them there first, or keep them in `nn.ParameterList`",
+    ),
     "scripted": ("a submodule made by `torch.jit.script`", "refused; use the one it was made of"),
     "generator state that is put back": (
         "`torch.random.fork_rng` in `forward`",
