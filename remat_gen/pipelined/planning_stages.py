@@ -165,9 +165,11 @@ def _plan(
         return generate(replace(request, limit=Budget(str(budget), nbytes=budget)), progress)
     except InfeasibleBudgetError as error:
         smallest = error.smallest_bytes and error.smallest_bytes + elsewhere
-        more = f"; {size(elsewhere)} of the device's are in use beside it: {smallest} bytes in all"
+        more = f"; {size(elsewhere)} of the device's memory is in use beside it"
+        if request.in_flight == 1 and smallest:
+            more += f": {smallest} bytes in all"
         raise InfeasibleBudgetError(
-            f"{request.model}, of {pipeline.schedule}: {error}{more if smallest else ''}",
+            f"{request.model}, of {pipeline.schedule}: {error}{more}",
             smallest,
             error.strategy,
             error.operation,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from remat_gen.ask.budget import Resident
 from remat_gen.ask.request import Request
@@ -67,7 +68,8 @@ def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
     modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
     mode = modes[0] if modes else contextlib.nullcontext()
     doing = UserCode(loaded.path, f"{loaded.builder} on {loaded.inputs_name}")
-    with loaded.importable(), kept_generators(), torch.no_grad(), mode, doing:
+    nothing_saved = saved_tensors_hooks(lambda _: None, lambda _: None)  # for no backward
+    with loaded.importable(), kept_generators(), nothing_saved, mode, doing:
         return _tensors(forward_step(loaded.model, loaded.args, loaded.kwargs))
 
 
@@ -99,11 +101,15 @@ def _refuse_other_inputs(
         raise UsageError(
             f"{file}: stage {stage - 1} returns {_told(handed)}, and {inputs} makes {made}{mending}"
         )
-    if not all(t.requires_grad for t in taken if t.is_floating_point()):
-        raise UsageError(
-            f"{file}: {inputs}: the gradient of what a stage is handed goes back to the stage "
-            "before: make it with requires_grad=True"
-        )
+    for place, (own, before) in enumerate(zip(taken, handed, strict=True)):
+        if own.requires_grad != before.requires_grad:
+            makes = f"{file}: {inputs}: tensor {place} "
+            raise UsageError(
+                f"{makes}has a gradient that goes back to the stage before: make it with "
+                "requires_grad=True"
+                if before.requires_grad
+                else f"{makes}has none in the stage before: make it without requires_grad"
+            )
 
 
 def _told(tensors: Sequence[torch.Tensor]) -> str:
