@@ -24,6 +24,7 @@ from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
+from remat_gen.capture.refuse.passed_by import refuse_functions_of_views, refused_data
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.kept_places import blank, copied_containers, leaves_in, values_at
@@ -158,6 +159,7 @@ def run_on_fakes(
             watched_saving() as saving,
             watched_positions() as positions,
             watched_seeds() as seeds,
+            refused_data(),
             watched_questions() as asked,
             watched_masks(model) as masks,
             watched_values(model) as put,
@@ -279,6 +281,7 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
             watched_saving() as saving,
             watched_positions() as positions,
             watched_seeds() as seeds,
+            refused_data(),
             watched_questions() as asked,
             watched_values(model) as put,
         ):
@@ -324,6 +327,7 @@ def _returned(
 ) -> Returned:
     register_containers(value)
     returned = Returned(value, (), replaced, seeded, kept=kept)
+    refuse_functions_of_views(returned.tensors, given.storages)
     leaves = [*_leaves(returned.tensors, given)]
     outputs = len(leaves) - len(kept)
     behind = (replace(leaf, kept=p) for p, leaf in zip(kept, leaves[outputs:], strict=True))

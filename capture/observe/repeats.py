@@ -77,9 +77,9 @@ class Reads:
     def without(self, left: tuple[str, ...], model: nn.Module) -> Reads:
         """Return the reads but for those of what forward keeps, and of what has it."""
         inside = tuple(f"{path}{mark}" for path in left for mark in ".[")
-        within = [(path, at.start()) for path in left for at in re.finditer(r"\[", path)]
+        within = [(path, at.start()) for path in left for at in re.finditer(r"[\[{]", path)]
         gone = {*left, *(path[:end] for path, end in within)}
-        owners = {path.partition("[")[0] for path, _ in within}
+        owners = {re.split(r"[\[{]", path)[0] for path, _ in within}
         first = {id(fetch(model, path, File(self.file))): path for path in owners}
 
         def is_kept(path: str) -> bool:

@@ -71,8 +71,8 @@ _REASONS = (
     ),
     (
         r"you can only change requires_grad flags of leaf variables",
-        "forward turns requires_grad of parameters on and off: freeze them before the step, or call "
-        "that part with torch.func.functional_call and detached parameters",
+        "forward turns requires_grad of parameters on and off: freeze them before the step, or "
+        "call that part with torch.func.functional_call and detached parameters",
     ),
     (
         r"expected a torch\.ByteTensor, but got NoneType",

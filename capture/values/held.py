@@ -6,7 +6,6 @@ Containers and plain objects are followed inwards: a cache may be a dict in an o
 from __future__ import annotations
 
 import contextlib
-import copy
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
@@ -25,7 +24,8 @@ from remat_gen.capture.values.written import is_literal
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _ORDERED = (list, deque)
-_CONTAINERS = (dict, OrderedDict, defaultdict, set, *_ORDERED)
+_CONTAINERS = (dict, set, *_ORDERED)
+_BY_KEY = (dict, list, OrderedDict, defaultdict)  # whose items' paths are those of code
 _LEAVES = frozenset((bool, int, float, str, type(None), torch.Tensor))
 GONE = object()  # in place of what is not there
 
@@ -48,7 +48,8 @@ class _Holder:
 class Held:
     """What there was in all that holds something.
 
-    Paths are as in `assumed`: `rope.cos`, `cache[6]`, `:TABLES[6]`; `seen{6}` in a set or deque.
+    Paths are as in `assumed`: `rope.cos`, `cache[6]`, `:TABLES[6]`; `seen{6}` in a set, a deque or
+    what the user derived from a list.
     """
 
     holders: list[_Holder] = field(default_factory=list)
@@ -73,16 +74,18 @@ class Held:
         if id(value) in self._seen:
             return
         inside: Any = None
-        if type(value) in _CONTAINERS:
+        kind = type(value)
+        of_python = kind in (*_CONTAINERS, *_BY_KEY)
+        if of_python or (isinstance(value, _CONTAINERS) and not is_of_library(kind)):
             inside = value
-        elif not isinstance(value, _OPAQUE) and not is_of_library(type(value)):
+        elif not isinstance(value, _OPAQUE) and not is_of_library(kind):
             inside = getattr(value, "__dict__", None)
         if not isinstance(inside, _CONTAINERS):
             return
         self._seen.add(id(value))
-        start, end = (f"{path}{{", "}") if type(value) in (set, deque) else (f"{path}[", "]")
+        start, end = (f"{path}[", "]") if kind in _BY_KEY else (f"{path}{{", "}")
         start, end = (start, end) if inside is value else (f"{path}.", "")
-        self.holders.append(_Holder(inside, copy.copy(inside), start, end))
+        self.holders.append(_Holder(inside, _copied(inside), start, end))
         for key, item in _items(inside):
             if type(item) not in _LEAVES:  # of which a table may have a million
                 self._note(item, f"{start}{key}{end}")
@@ -123,6 +126,12 @@ class Held:
             for key in inside.keys() - holder.left:
                 del inside[key]
             inside.update(holder.before)
+
+
+def _copied(container: Any) -> Any:
+    if isinstance(container, dict):
+        return dict(container)
+    return set(container) if isinstance(container, set) else list(container)
 
 
 def _items(container: Any) -> Iterator[tuple[Any, Any]]:

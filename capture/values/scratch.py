@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -123,7 +123,7 @@ class _Kept:
         cls,
         model: nn.Module,
         others: Mapping[str, Any],
-        fresh: Container[str],
+        fresh: Iterable[str],
         hooks: Container[str],
     ) -> _Kept:
         """Find it in what each run makes anew; what `hooks` make is made once more by them.
@@ -137,12 +137,10 @@ class _Kept:
         leaves = (leaf for path in whole for leaf in leaves_in(anew[path], path))
         inside = [path for path, value in leaves if is_small(value)]
         items = tuple(p for p in (*whole, *single) if is_item(p))
-        holders = values_at(model, dict.fromkeys(p.rpartition("[")[0] for p in items)).items()
-        grown = {path.rpartition("[")[0] for path in items if path in fresh}
-        filled = [p for p, v in holders if _is_filled(v, p, items) or p in grown]
+        filled = [*_filled(model, items, fresh)]
         inner = tuple(f"{path}[" for path in filled)
-        containers = [f"{p}[:]" for p in filled] + [p for p in whole if not p.startswith(inner)]
-        return cls((*single, *inside), tuple(containers), items)
+        containers = (*(f"{path}[:]" for path in filled), *whole)
+        return cls((*single, *inside), tuple(p for p in containers if not _is_in(p, inner)), items)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -171,9 +169,26 @@ def _unlike(tensor: Tensor, number: int) -> Tensor:
     return ~tensor if tensor.dtype is torch.bool else torch.full_like(tensor, number)
 
 
-def _is_filled(held: Any, path: str, items: Container[str]) -> bool:
-    """Tell whether all that a list holds was put there."""
-    return type(held) is list and all(f"{path}[{i}]" in items for i in range(len(held)))
+def _filled(model: nn.Module, items: Iterable[str], fresh: Iterable[str]) -> Iterator[str]:
+    """Yield the lists that a step fills, and the dicts that it puts something into in order."""
+    grown = {_holder(path) for path in items if path in fresh}
+    for path, held in values_at(model, dict.fromkeys(map(_holder, items))).items():
+        whole = type(held) is list and all(f"{path}[{i}]" in items for i in range(len(held)))
+        if whole or path in grown:
+            yield path
+    anew = dict.fromkeys(_holder(path) for path in fresh if is_item(path))  # of plain values, too
+    for path, held in values_at(model, anew).items():
+        if type(held) is list and is_container(held) and path not in grown:
+            yield path
+
+
+def _holder(item: str) -> str:
+    return item.rpartition("[")[0]
+
+
+def _is_in(path: str, inner: tuple[str, ...]) -> bool:
+    """Tell whether a container is in others that are made anew."""
+    return path.removesuffix("[:]").startswith(inner)
 
 
 def _is_property(model: nn.Module, path: str) -> bool:

@@ -28,11 +28,18 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
             if is_literal(value):
                 found[path] = value
 
+    def take(owner: nn.Module, name: str) -> None:
+        plain_take(owner, name)
+        found.pop(f"{names.get(id(owner), '')}.{name}".lstrip("."), None)
+
+    plain_take = nn.Module.__delattr__
     nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
+    nn.Module.__delattr__ = take  # type: ignore[method-assign, assignment]
     try:
         yield found
     finally:
         nn.Module.__setattr__ = plain  # type: ignore[method-assign]
+        nn.Module.__delattr__ = plain_take  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

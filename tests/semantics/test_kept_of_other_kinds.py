@@ -36,6 +36,8 @@ KINDS = {
     "pairs in a list": f"self.kept.clear()\nself.kept.append(({MEAN}, {TOP}))",
     "defaultdict": f'self.kept.clear()\nself.kept["y"].append({MEAN})',
     "ordered dict that stays": f'self.kept["y"] = {MEAN}',
+    "plain values in a list": "self.kept.clear()\nself.kept.insert(0, 1.5)\nself.kept.append(None)",
+    "one that is put and taken": "self.kept = 1.5\ndel self.kept\nself.kept = 2",
     "size": "self.kept = x.shape[1:]",
     "dtype": "self.kept = y.dtype",
     "device": "self.kept = x.device",
@@ -43,6 +45,7 @@ KINDS = {
 }
 STAYS = {
     "pairs in a list": "[]",
+    "plain values in a list": "[]",
     "defaultdict": "defaultdict(list)",
     "ordered dict that stays": "OrderedDict()",
 }
@@ -101,4 +104,33 @@ def test_a_pair_that_the_next_step_goes_on_from_is_refused(zeros: str, tmp_path:
     )
     path.write_text(model_source(forward, init="self.kept = None"), encoding="utf-8")
     with pytest.raises(TraceError, match=r"forward \w+ .*self\.kept"):
+        remat_gen.generate(path, budget="100%", device="cpu")
+
+
+def test_an_attribute_that_is_put_and_taken_is_not_there(tmp_path: Path) -> None:
+    """It was left there: only what is put was heard of."""
+    original, planned = make_pair_of(
+        source("self.other = 1.5\ndel self.other"), "lowest", "per-layer"
+    ).models()
+    x = torch.randn(6, 8)
+    for model in (original, planned):
+        model(x)
+        assert not hasattr(model, "other")
+
+
+def test_a_list_of_what_varies_holds_none(tmp_path: Path) -> None:
+    """`clear()`, then `append()` of a length: each step ended in an IndexError."""
+    _, planned = make_pair_of(
+        source("self.kept.clear()\nself.kept.append(x.shape[0])", "[]"), "lowest", "per-layer"
+    ).models()
+    for rows in (6, 4):
+        planned(torch.randn(rows, 8))
+        assert planned.kept == [None]
+
+
+def test_a_list_of_the_users_own_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    text = source("self.kept.clear()\nself.kept.append(y.detach().mean())", "Losses()")
+    path.write_text(text.replace("State =", "class Losses(list): pass\nState =", 1), "utf-8")
+    with pytest.raises(TraceError, match=r"forward changes self\.kept\{0\}"):
         remat_gen.generate(path, budget="100%", device="cpu")

@@ -1,0 +1,60 @@
+"""What a trace passes by without a word: functions on the way to a view, `.data` set in forward."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Container, Iterator
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from remat_gen.capture.process.libraries import acts_for_user
+from remat_gen.ir.errors import TraceError
+
+
+def refuse_functions_of_views(outputs: list[Any], given: Container[int | None]) -> None:
+    """Refuse outputs that an autograd function made as views of what the step was `given`.
+
+    AOTAutograd makes such a view anew from the input, past the function and its backward.
+
+    Raises:
+        TraceError: there is one.
+    """
+    for output in outputs:
+        node = output.grad_fn if isinstance(output, torch.Tensor) else None
+        there = output.layout is torch.strided if node is not None else False
+        while node is not None and there and output.untyped_storage()._cdata in given:
+            if isinstance(node, BackwardCFunction):
+                name = type(node).__name__.removesuffix("Backward")
+                raise TraceError(
+                    f"forward returns what the autograd function {name} makes of an input or a "
+                    "parameter without a copy of it, and its backward would not run: return a "
+                    "clone() of that"
+                )
+            node = next((before for before, _ in node.next_functions if before), None)
+
+
+@contextlib.contextmanager
+def refused_data() -> Iterator[None]:
+    """Refuse to set the `.data` of a tensor in a file of the user's: no operation tells of it.
+
+    Raises:
+        TraceError: forward does.
+    """
+    descriptor: Any = torch._C.TensorBase.data  # type: ignore[attr-defined]
+
+    def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        if acts_for_user(sys._getframe(1)):
+            raise TraceError(
+                "forward sets the .data of a tensor, which no operation tells of: give what it "
+                "makes a name of its own, or write into it by copy_()"
+            )
+        descriptor.__set__(tensor, value)
+
+    torch.Tensor.data = property(descriptor.__get__, put)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del torch.Tensor.data
