@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
 from remat_gen.capture.values.held import GONE, Held, files_of
 
 _SEED = 0x5EED_0F_A
+_OF_CODE = (types.ModuleType, types.FunctionType, type)
 
 
 @contextlib.contextmanager
@@ -69,12 +71,16 @@ def _changed(held: Held) -> str:
 
 
 def _shared(model: nn.Module) -> dict[str, dict[str, Any]]:
-    """Return the class attributes and global variables of the user's own code, by owner."""
+    """Return the class attributes and global variables of the user's own code, by owner.
+
+    Not what code makes on its first use: an imported module, a function, a class.
+    """
     classes = {c for module in model.modules() for c in type(module).__mro__}
     spaces: dict[str, Mapping[str, Any]] = {f.__name__: vars(f) for f in user_files(model)}
     spaces |= {c.__qualname__: vars(c) for c in classes if not is_of_library(c)}
     return {
-        owner: {k: v for k, v in space.items() if k[:2] != "__"} for owner, space in spaces.items()
+        owner: {k: v for k, v in space.items() if k[:2] != "__" and not isinstance(v, _OF_CODE)}
+        for owner, space in spaces.items()
     }
 
 

@@ -47,7 +47,7 @@ def test_a_function_that_returns_a_view_of_what_was_given(tmp_path: Path, of: st
     "forward",
     [
         "h = self.lin(x)\nh.data = h.data * 2\nreturn h.sum()",
-        "with torch.no_grad():\n    self.lin.bias.data = self.lin.bias.data * 0.9\nreturn self.lin(x)",
+        "b = self.lin.bias\nb.data = b.data * 0.9\nreturn self.lin(x)",
     ],
 )
 def test_data_that_is_set(tmp_path: Path, forward: str) -> None:
