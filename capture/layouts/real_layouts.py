@@ -203,7 +203,8 @@ def _convolved(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
 def _convolved_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
     """Return the strides of the gradients of a convolution's input and weight."""
     _, x, weight, bias_sizes, *rest = args
-    bias = torch.empty(bias_sizes, dtype=x.dtype, device="meta") if bias_sizes else None
+    has_bias = bias_sizes and bias_sizes[0]  # [0] says that there is none, too
+    bias = torch.empty(bias_sizes, dtype=x.dtype, device="meta") if has_bias else None
     return _convolved(result, [x, weight, bias, *rest])
 
 

@@ -25,6 +25,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {
     "batch_norm of images": (4, nn.BatchNorm2d(4)),
     "batch_norm of volumes": (5, nn.BatchNorm3d(4)),
     "convolution of images": (4, nn.Conv2d(4, 6, 3)),
+    "convolution without bias": (4, nn.Conv2d(4, 6, 3, bias=False)),
     "convolution of volumes": (5, nn.Conv3d(4, 6, 1)),
     "transposed convolution of volumes": (5, nn.ConvTranspose3d(4, 2, (1, 2, 2), (1, 2, 2))),
     "layer_norm": (3, nn.LayerNorm(6)),
