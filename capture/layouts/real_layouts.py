@@ -191,13 +191,14 @@ def _convolved(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
     if result.ndim not in _CHANNELS_LAST:
         return result.stride()
     with FakeTensorMode():  # of the example's lengths
-        x, weight, bias = (
-            t if t is None else torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
-            for t in args[:3]
-        )
+        x, weight, bias = pytree.tree_map_only(Tensor, _on_cpu, args[:3])
         backend = torch._C._select_conv_backend(x, weight, bias, *args[3:9])
         layout = torch._C._conv_determine_backend_memory_format(x, weight, backend)
     return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+
+
+def _on_cpu(t: Tensor) -> Tensor:
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
 
 
 def _convolved_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:

@@ -94,9 +94,7 @@ def watched_saving() -> Iterator[Saving]:
                 refuse(_OTHER_VALUES)
         enter(hooks)
 
-    def watched_call(
-        function: torch.jit.ScriptFunction[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
+    def watched_call(function: Any, *args: Any, **kwargs: Any) -> Any:
         saving.note(_SCRIPTED)
         return call(function, *args, **kwargs)
 

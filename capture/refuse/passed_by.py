@@ -43,7 +43,7 @@ def refused_data() -> Iterator[None]:
     Raises:
         TraceError: forward does.
     """
-    descriptor: Any = torch._C.TensorBase.data  # type: ignore[attr-defined]
+    descriptor: Any = torch._C.TensorBase.data
 
     def put(tensor: torch.Tensor, value: torch.Tensor) -> None:
         if acts_for_user(sys._getframe(1)):

@@ -84,7 +84,7 @@ def _with(held: Any, keys: list[int | str], value: Any) -> Any:
         item = _with(items.get(key), rest, value)
         if not isinstance(held, dict | list):
             return made_of(held, {**items, key: item})
-        held[key] = item  # type: ignore[call-overload]
+        held[key] = item  # type: ignore[index]
     return held
 
 

@@ -34,7 +34,7 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
 
     plain_take = nn.Module.__delattr__
     nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
-    nn.Module.__delattr__ = take  # type: ignore[method-assign, assignment]
+    nn.Module.__delattr__ = take  # type: ignore[method-assign]
     try:
         yield found
     finally:

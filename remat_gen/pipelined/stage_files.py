@@ -68,9 +68,13 @@ def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
     modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
     mode = modes[0] if modes else contextlib.nullcontext()
     doing = UserCode(loaded.path, f"{loaded.builder} on {loaded.inputs_name}")
-    nothing_saved = saved_tensors_hooks(lambda _: None, lambda _: None)  # for no backward
-    with loaded.importable(), kept_generators(), nothing_saved, mode, doing:
+    with loaded.importable(), kept_generators(), _nothing_saved(), mode, doing:
         return _tensors(forward_step(loaded.model, loaded.args, loaded.kwargs))
+
+
+def _nothing_saved() -> saved_tensors_hooks:
+    """Save no values for a backward that does not come."""
+    return saved_tensors_hooks(lambda t: t.new_empty(0), lambda t: t)
 
 
 def _tensors(value: object) -> tuple[torch.Tensor, ...]:
