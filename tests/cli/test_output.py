@@ -124,10 +124,12 @@ def test_a_file_edited_by_hand_is_kept_unless_forced(existing: Path, remat: Rema
         ("out.txt", "Python module"),
         ("package.py", "is a folder"),
         ("small.py/out.py", "there is no folder"),
+        ("dangling.py", "there is no folder"),
     ],
 )
 def test_bad_outputs_are_refused(output: str, phrase: str, folder: Path, remat: Remat) -> None:
     (folder / "package.py").mkdir()
+    (folder / "dangling.py").symlink_to("missing/out.py")
     before = (folder / "small.py").read_text()
     ended = remat("small.py", "--budget", "90%", "-o", output, "--force")
     assert ended.code == 2
