@@ -140,6 +140,12 @@ def _items(container: Any) -> Iterator[tuple[Any, Any]]:
     return enumerate(container) if isinstance(container, _ORDERED) else ((i, i) for i in container)
 
 
+def shown(path: str) -> str:
+    """Return a path as a user writes it."""
+    path = path.translate(str.maketrans("{}", "[]"))
+    return path.lstrip(":") if path[:1] == ":" else f"self.{path}"
+
+
 @contextlib.contextmanager
 def kept_as_it_is(model: nn.Module) -> Iterator[Held]:
     """Run a forward, and take back what it leaves on the model and in its files."""

@@ -26,7 +26,7 @@ from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.values.compared import Compared, NumberError
-from remat_gen.capture.values.held import GONE, Held, files_of
+from remat_gen.capture.values.held import GONE, Held, files_of, shown
 from remat_gen.capture.values.kept_places import (
     is_attribute,
     is_container,
@@ -211,7 +211,7 @@ def _made_by_hooks(model: nn.Module) -> set[str]:
 
 
 def _refuse(path: str) -> NoReturn:
-    name = path.lstrip(":") if path[:1] == ":" else f"self.{path}"
+    name = shown(path)
     raise KeptError(
         f"forward changes {name}, and goes on otherwise where it was changed, which a planned "
         "forward would not do: make it a buffer, return it, or pass it as an argument",

@@ -15,7 +15,7 @@ from torch import nn
 
 from remat_gen.capture.process.libraries import is_of_library, user_files
 from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
-from remat_gen.capture.values.held import GONE, Held, files_of
+from remat_gen.capture.values.held import GONE, Held, files_of, shown
 
 _SEED = 0x5EED_0F_A
 _OF_CODE = (types.ModuleType, types.FunctionType, type)
@@ -66,7 +66,7 @@ def _changed(held: Held) -> str:
     """Return what is the first that is not as it was, or ""."""
     for path, (old, new) in held.changed().items():
         if not path.endswith("training") and _differs(None if old is GONE else old, new):
-            return path[1:] if path[:1] == ":" else f"self.{path}"
+            return shown(path)
     return ""
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from remat_gen.verification.report import Report
 
 _NAMED = 3  # of what a line lists
+_AS_WRITTEN = str.maketrans("{}", "[]")  # what stands in a set or a deque
 
 
 def summary_lines(generated: Generated) -> list[str]:
@@ -181,7 +182,8 @@ def _as_in_example(generated: Generated) -> list[str]:
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
     made, turned, unset = map(_listed, (generated.made, generated.turned, generated.unset))
-    caches = _listed([p.lstrip(":") for p in generated.left if p not in generated.unset])
+    left = (path for path in generated.left if path not in generated.unset)
+    caches = _listed([path.lstrip(":").translate(_AS_WRITTEN) for path in left])
     if made:
         lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
     if turned:

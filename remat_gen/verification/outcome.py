@@ -147,7 +147,8 @@ def _change_parameters(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.mul_(_CHANGE).masked_fill_(parameter == 0, _CHANGE - 1)
+                zero = parameter.abs() < torch.finfo(parameter.dtype).tiny  # and those next to it
+                parameter.mul_(_CHANGE).masked_fill_(zero, _CHANGE - 1)
 
 
 def evaluate(

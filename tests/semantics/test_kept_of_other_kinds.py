@@ -132,5 +132,5 @@ def test_a_list_of_the_users_own_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     text = source("self.kept.clear()\nself.kept.append(y.detach().mean())", "Losses()")
     path.write_text(text.replace("State =", "class Losses(list): pass\nState =", 1), "utf-8")
-    with pytest.raises(TraceError, match=r"forward changes self\.kept\{0\}"):
+    with pytest.raises(TraceError, match=r"forward changes self\.kept\[0\]"):
         remat_gen.generate(path, budget="100%", device="cpu")
