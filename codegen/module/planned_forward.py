@@ -168,8 +168,11 @@ class ForwardWriter:
         """Yield what makes of these dicts and lists what forward makes: a tuple, a dataclass."""
 
         def named(value: Any, path: str) -> Any:
+            held = self._attribute(path)
+            if isinstance(value, tuple) and all(item is ... for item in value):
+                return tuple.__new__(type(value), (f"*{held}",))  # as if that were one item
             items = {key: named(item, f"{path}[{key}]") for key, item in items_of(value)}
-            return self._attribute(path) if value is ... else made_of(value, items)
+            return held if value is ... else made_of(value, items)
 
         for path, value in containers_in(self.traced.put).items():
             if not is_of_dicts_and_lists(value):

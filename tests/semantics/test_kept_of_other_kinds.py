@@ -74,6 +74,20 @@ def test_it_is_what_eager_leaves(kind: str) -> None:
         assert left(original, x) == left(planned, x) != "None"
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("pair", "self.kept = (*self.kept,)"),
+        ("namedtuple", "self.kept = State(*self.kept)"),
+        ("pairs in a list", "self.kept[:] = [(*self.kept[0],)]"),
+        ("dataclass", 'self.kept = Told(mean=self.kept["mean"], rest=(*self.kept["rest"],))'),
+    ],
+)
+def test_how_it_reads(kind: str, line: str) -> None:
+    text = make_pair_of(source(KINDS[kind], STAYS.get(kind, "None")), "lowest", "per-layer").text
+    assert f"        {line}\n" in text
+
+
 NOT_KEPT = {
     "a function": "self.kept = lambda: 3",
     "an object": "self.kept = type('Seen', (), {'mean': y.detach().mean()})()",
