@@ -11,14 +11,12 @@ Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 
 from remat_gen.ask.choice import chosen
@@ -60,19 +58,20 @@ def _plainly() -> Iterator[None]:
     import torch
 
     from remat_gen.capture.device.kinds import TYPES
+    from remat_gen.capture.process.generators import kept_host_generators
 
     if any(torch.is_autocast_enabled(kind) for kind in TYPES):
         raise UsageError(
             "called inside of torch.autocast: call it outside, and let the model's file say what "
             "a step runs in, by a function step_context() that returns the autocast"
         )
-    with _ONE_AT_A_TIME, torch.inference_mode(mode=False), torch.enable_grad():
-        of_python, of_numpy = random.getstate(), np.random.get_state()
-        try:
-            yield
-        finally:
-            random.setstate(of_python)
-            np.random.set_state(of_numpy)
+    with (
+        _ONE_AT_A_TIME,
+        kept_host_generators(),
+        torch.inference_mode(mode=False),
+        torch.enable_grad(),
+    ):
+        yield
 
 
 @_plainly()

@@ -327,7 +327,7 @@ def _returned(
 ) -> Returned:
     register_containers(value)
     returned = Returned(value, (), replaced, seeded, kept=kept)
-    refuse_functions_of_views(returned.tensors, given.storages)
+    refuse_functions_of_views(t for t in returned.tensors if storage_of(t) in given.storages)
     leaves = [*_leaves(returned.tensors, given)]
     outputs = len(leaves) - len(kept)
     behind = (replace(leaf, kept=p) for p, leaf in zip(kept, leaves[outputs:], strict=True))

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.autograd.function import BackwardCFunction
 
 from remat_gen.capture.process.libraries import acts_for_user
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError
 
 
-def refuse_functions_of_views(outputs: list[Any], given: Container[int | None]) -> None:
-    """Refuse outputs that an autograd function made as views of what the step was `given`.
+def refuse_functions_of_views(views: Iterable[torch.Tensor]) -> None:
+    """Refuse outputs, `views` of what the step was given, that an autograd function made.
 
     AOTAutograd makes such a view anew from the input, past the function and its backward.
 
     Raises:
         TraceError: there is one.
     """
-    for output in outputs:
-        node = output.grad_fn if isinstance(output, torch.Tensor) else None
-        there = output.layout is torch.strided if node is not None else False
-        while node is not None and there and output.untyped_storage()._cdata in given:
+    for view in views:
+        node = view.grad_fn
+        while node is not None:
             if isinstance(node, BackwardCFunction):
                 name = type(node).__name__.removesuffix("Backward")
                 raise TraceError(
@@ -53,8 +53,5 @@ def refused_data() -> Iterator[None]:
             )
         descriptor.__set__(tensor, value)
 
-    torch.Tensor.data = property(descriptor.__get__, put)  # type: ignore[assignment]
-    try:
+    with replaced(torch.Tensor, "data", property(descriptor.__get__, put)):
         yield
-    finally:
-        del torch.Tensor.data

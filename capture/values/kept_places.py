@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ def is_small(value: Any) -> bool:
 
 def is_attribute(path: str) -> bool:
     """Tell whether a path is that of an attribute of a module."""
-    return set(":[").isdisjoint(path)
+    return set(":[{").isdisjoint(path)
 
 
 def is_item(path: str) -> bool:
@@ -163,12 +163,8 @@ def _is_key(key: Any) -> bool:
 
 
 def copied_containers(value: Any) -> Any:
-    """Return the same dicts, lists and tuples anew, with what they hold."""
-    if type(value) is dict:
-        return {key: copied_containers(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(copied_containers, value))
-    return value
+    """Return the same containers anew, with what they hold."""
+    return _anew(value, lambda held: held)
 
 
 def containers_in(put: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,9 +174,13 @@ def containers_in(put: Mapping[str, Any]) -> dict[str, Any]:
 
 def blank(value: Any) -> Any:
     """Return the same containers with `...` for all they hold."""
+    return _anew(value, lambda _: ...)
+
+
+def _anew(value: Any, leaf: Callable[[Any], Any]) -> Any:
     if not _is_followed(value) or is_literal(value):
-        return ...
-    return made_of(value, {key: blank(item) for key, item in items_of(value)})
+        return leaf(value)
+    return made_of(value, {key: _anew(item, leaf) for key, item in items_of(value)})
 
 
 def is_of_dicts_and_lists(value: Any) -> bool:

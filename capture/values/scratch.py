@@ -193,7 +193,7 @@ def _is_in(path: str, inner: tuple[str, ...]) -> bool:
 
 def _is_property(model: nn.Module, path: str) -> bool:
     """Tell whether whoever reads an attribute first fills it, with what its class says."""
-    if not set(":[").isdisjoint(path):
+    if not is_attribute(path):
         return False
     *parts, name = path.split(".")
     owner: Any = model

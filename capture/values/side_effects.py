@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from remat_gen.capture.process.generators import kept_host_generators
 from remat_gen.capture.process.libraries import is_of_library, user_files
 from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
 from remat_gen.capture.values.held import GONE, Held, files_of, shown
@@ -65,7 +66,8 @@ def _refuse(changed: str, drew: bool) -> None:
 def _changed(held: Held) -> str:
     """Return what is the first that is not as it was, or ""."""
     for path, (old, new) in held.changed().items():
-        if not path.endswith("training") and _differs(None if old is GONE else old, new):
+        is_mode = path.rpartition(".")[2] == "training"
+        if not is_mode and _differs(None if old is GONE else old, new):
             return shown(path)
     return ""
 
@@ -119,14 +121,10 @@ def _own_random_states() -> Iterator[tuple[object, object]]:
 
     Where forward sets the seed itself, and ran before, it would leave them as it found them.
     """
-    of_python, of_numpy = random.getstate(), np.random.get_state()
-    random.seed(_SEED)
-    np.random.seed(_SEED)
-    try:
+    with kept_host_generators():
+        random.seed(_SEED)
+        np.random.seed(_SEED)
         yield _random_states()
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
 
 
 def _random_states() -> tuple[object, object]:

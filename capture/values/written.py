@@ -76,7 +76,7 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
 
 
 def is_literal(value: object) -> bool:
-    """Tell whether code can say a value without its numbers being anyone's: none of a GPU."""
+    """Tell whether code can say a value: a plain one, a shape, a dtype, a device without number."""
     if type(value) in (tuple, torch.Size):
         return all(map(is_literal, cast(tuple[object, ...], value)))
     if type(value) is torch.device:

@@ -67,6 +67,8 @@ _TAIL = """
   on with what it was. So it does with what it asks of a tensor that it is given beside its layout
   (`is_leaf`, `_version`, `.grad`, own attributes), and what it reads of `.grad` of its parameters
   (`verify` tells).
+- `functools.singledispatch` on a length that varies, in a model that keeps something on itself: it
+  goes as for no number (`verify` tells).
 - Objects in a set, attributes of a `threading.local`, the numbers behind a `torch.finfo` of the
   model's: another one in their place is not seen. Nor is what `forward` finds by `dir(self)` or
   `vars(self).values()`, in a descriptor of the user's own, by `dict.get(self.d, …)`, behind a weak

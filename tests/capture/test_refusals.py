@@ -523,6 +523,15 @@ def test_an_attribute_that_stays_is_no_side_effect() -> None:
     assert model.scale == 3
 
 
+def test_a_mode_is_none_but_what_is_called_like_one_is() -> None:
+    model = nn.Linear(2, 2)
+    with refused_side_effects(model):
+        model.training = False
+    model.pretraining = True  # type: ignore[assignment]
+    with pytest.raises(TraceError, match=r"self\.pretraining"), refused_side_effects(model):
+        model.pretraining = False  # type: ignore[assignment]
+
+
 _LOG = "import logging, warnings\nLOG = logging.getLogger('x')\n"
 
 

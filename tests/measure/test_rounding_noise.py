@@ -223,3 +223,33 @@ def test_nudged_parameters_are_the_next_numbers() -> None:
     weight, moved = (s.tensors["up.weight"] for s in (before, after))
     assert torch.equal(moved, torch.nextafter(weight, torch.tensor(torch.inf)))
     assert torch.equal(before.tensors["norm.running_var"], after.tensors["norm.running_var"])
+
+
+class Zeros(nn.Module):
+    """Ends in a layer that begins as zeros: no gradient comes to `up` in the first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.scaled(self.up(x).relu())).square().mean()
+
+    def scaled(self, h: Tensor) -> Tensor:
+        return h
+
+
+class ScaledBehindZeros(Zeros):
+    """The gradients of `up` are one in a thousand too large."""
+
+    def scaled(self, h: Tensor) -> Tensor:
+        return h + 1e-3 * (h - h.detach())
+
+
+def test_a_gradient_behind_zeros_is_found() -> None:
+    """Between the steps zeros are changed, too: else both steps would be the same to the bit."""
+    torch.manual_seed(0)
+    found = different(compared(Zeros(), ScaledBehindZeros(), torch.randn(64, WIDTH)))
+    assert "up.weight, step 2" in found
+    assert "up.weight, step 1" not in found

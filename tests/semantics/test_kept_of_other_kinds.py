@@ -148,3 +148,13 @@ def test_a_list_of_the_users_own_is_refused(tmp_path: Path) -> None:
     path.write_text(text.replace("State =", "class Losses(list): pass\nState =", 1), "utf-8")
     with pytest.raises(TraceError, match=r"forward changes self\.kept\[0\]"):
         remat_gen.generate(path, budget="100%", device="cpu")
+
+
+def test_an_ordered_dict_that_is_returned_as_well() -> None:
+    """What the model holds is put back behind a run: what was returned is no part of that."""
+    text = source('self.kept["y"] = y.detach().mean()', "OrderedDict()")
+    text = text.replace("return y\n", "return y, self.kept\n")
+    for model in make_pair_of(text, "lowest", "per-layer").models():
+        torch.manual_seed(3)
+        _, told = model(torch.ones(6, 8))
+        assert (type(told).__name__, [*told]) == ("OrderedDict", ["y"])
