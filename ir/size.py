@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from remat_gen.ir.errors import GraphError
 
@@ -25,6 +25,12 @@ class Size:
     operator: str
     operands: tuple[Operand, ...]
     value: int | float
+
+
+class Shape(tuple["Size | int", ...]):
+    """A `torch.Size` of which some numbers follow from lengths."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,13 @@ def evaluate(operand: Operand, lengths: Mapping[str, int]) -> int | float:
     for number in rest:
         result = _INFIX[operand.operator](result, number)
     return result
+
+
+def evaluate_all(value: Any, lengths: Mapping[str, int]) -> Any:
+    """Return a plain value, or a tuple of some, for given lengths."""
+    if isinstance(value, tuple):
+        return tuple(evaluate_all(item, lengths) for item in value)
+    return evaluate(value, lengths) if isinstance(value, Size) else value
 
 
 def may_fall(operand: object) -> bool:

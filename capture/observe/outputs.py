@@ -135,11 +135,11 @@ def run_on_fakes(
     Looks at values are answered from those of a real run. A `watch` sees each operation.
     """
     state = dict(model.named_parameters()) | dict(model.named_buffers())
-    mode = _mode_of(state.values())
+    mode = _mode_of([*state.values(), *pytree.tree_leaves((args, kwargs))])
 
     def fake(leaf: Any) -> Any:
         real = isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor)
-        return mode.from_tensor(leaf) if real else leaf
+        return mode.from_tensor(leaf, static_shapes=True) if real else leaf
 
     fakes = {name: fake(tensor) for name, tensor in state.items()}
     args, kwargs = pytree.tree_map(fake, (args, kwargs))
@@ -265,9 +265,9 @@ def _refuse_put_hooks(before: Iterable[tuple[object, int]]) -> None:
         )
 
 
-def _mode_of(state: Iterable[torch.Tensor]) -> FakeTensorMode:
-    """Return the mode of a model that is fake already, else a new one."""
-    modes = (tensor.fake_mode for tensor in state if isinstance(tensor, FakeTensor))
+def _mode_of(leaves: Iterable[object]) -> FakeTensorMode:
+    """Return the mode of a model or a call that is fake already, else a new one."""
+    modes = (leaf.fake_mode for leaf in leaves if isinstance(leaf, FakeTensor))
     return next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True)
 
 

@@ -40,8 +40,8 @@ from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
+from remat_gen.capture.trace.lengths_as_numbers import lengths_as_numbers
 from remat_gen.capture.trace.ties import merge_ties
-from remat_gen.capture.trace.types_of_numbers import types_of_numbers
 from remat_gen.capture.values.answered import Answering
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.kept_places import values_at
@@ -225,7 +225,7 @@ def _looking(step: _Separated, call: Call, given: Arguments) -> Joint:
 
 
 def _export_itself(step: _Separated, given: Arguments) -> torch.fx.GraphModule:
-    with told_lines.backward_told(), types_of_numbers(step.model):
+    with told_lines.backward_told(), lengths_as_numbers(step.model):
         joint = _export(step, *_without_values(step.model, given))
     told_lines.name_items(joint)
     return joint

@@ -78,11 +78,8 @@ def trace_lengths(
         TraceError: it cannot be traced so, or is right for the example's lengths alone.
     """
     args, kwargs = marked(call, lengths)
-    shapes_config: Any = torch.fx.experimental._config
-    with shapes_config.patch(backed_size_oblivious=True), _all_guards(), _texts():
-        fakes = fakes_of(call, lengths)  # told so, or a length would be taken for 2 at least
-        with _state_in(model, fakes.mode):
-            joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
+    with fakes_in_place(model, call, lengths) as fakes:
+        joint = trace_joint(model, args, kwargs, differentiated, fakes.arguments, options)
     squeezes = fakes.are_parts or squeezes_a_length(joint.graph_module.graph)
     if joint.captured is not None:  # first: its guards know the user's lines
         shapes = joint.captured.meta["fake_mode"].shape_env
@@ -90,6 +87,16 @@ def trace_lengths(
     lengths = settled(lengths, fakes.shapes, fakes.symbols, squeezes)
     nodes = inline_numbers(joint.graph_module.graph)
     return joint, Sizes(fakes.symbols, {n.name: n for n in lengths}, nodes), fakes.shapes
+
+
+@contextlib.contextmanager
+def fakes_in_place(model: nn.Module, call: Call, lengths: tuple[Length, ...]) -> Iterator[Fakes]:
+    """Yield the call on fakes of these lengths, of one mode with the model's where it has some."""
+    shapes_config: Any = torch.fx.experimental._config
+    with shapes_config.patch(backed_size_oblivious=True), _all_guards(), _texts():
+        fakes = fakes_of(call, lengths)  # told so, or a length would be taken for 2 at least
+        with _state_in(model, fakes.mode):
+            yield fakes
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
 from remat_gen.capture.load.arguments import Call, describe_call, with_fixed
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.load.shorter_call import at_lengths, shortened
+from remat_gen.capture.load.shorter_call import at_lengths
 from remat_gen.capture.load.stand_in import on_gpu, refused_autocast, say_on_gpu
 from remat_gen.capture.load.step_context import Autocast, autocast_of, context_of
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
@@ -74,21 +74,19 @@ from remat_gen.capture.repeated.same_operations import lists_used_alike, refuse_
 from remat_gen.capture.trace.joint import Joint, TraceOptions, trace_joint
 from remat_gen.capture.trace.lengths import asked_lengths, found_lengths, why_none_found
 from remat_gen.capture.trace.observed_forward import observed
+from remat_gen.capture.trace.plain_values import PlainValues
 from remat_gen.capture.trace.symbolic import trace_lengths
 from remat_gen.capture.values.cached import refuse_stale
-from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.kept_places import containers_in
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.side_effects import refused_side_effects
 from remat_gen.capture.values.where_done import told_where
-from remat_gen.capture.values.written import first_reads
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.ir.size import Length
 
 Dynamic: TypeAlias = Iterable[str] | Length | None
-_GONE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,34 +384,21 @@ class _Step:
         """
         read = {*self.reads.paths, *(self.looks.kept if self.looks else ())}
         put = {p: v for p, v in self.returned.put.items() if read.isdisjoint((p, p.split("[")[0]))}
-        varying, _ = self._varying(graph.lengths) if put and graph.lengths else ([], set())
-        steady = {path: value for path, value in put.items() if path not in varying}
-        return steady, [path for path in put if path not in steady]
+        return self._plain(put).by_lengths(graph.lengths)
 
-    def _varying(self, lengths: Iterable[Length]) -> tuple[list[str], set[str]]:
-        """Return which plain values on modules are others in a shorter step, and which it reads.
+    def _plain(self, put: Mapping[str, Any]) -> PlainValues:
+        return PlainValues(self.model, self.call, put, self.looks)
 
-        Reads before it puts them there, that is: as the step before has left them. Where it does
-        not run, which the trace tells, all may be others.
-        """
-        call, put = shortened(self.call, lengths), self.returned.put
-        try:
-            with quiet(), kept_as_it_is(self.model) as held, first_reads(self.model, put) as read:
-                again = dict(run_on_fakes(self.model, call.args, call.kwargs, self.looks).put)
-                again |= held.literals()
-        except Exception:  # the user's own
-            return [*put], set()
-        return [path for path in put if again.get(path, _GONE) != put[path]], read
-
-    def _refuse_carried(self, lengths: Iterable[Length]) -> None:
+    def _refuse_carried(self, lengths: tuple[Length, ...]) -> None:
         """Refuse lengths by which a step goes on otherwise than the one before has said.
 
         Raises:
             TraceError: forward reads what it sets by them.
         """
-        if not self.returned.put:
+        plain = self._plain(self.returned.put)
+        if not plain.put:
             return
-        varying, read = self._varying(lengths)
+        varying, read = plain.varying(lengths)
         if path := next((path for path in varying if path in read), ""):
             raise TraceError(
                 f"forward reads self.{path} as the step before has left it, and sets it by the "

@@ -11,6 +11,9 @@ import torch
 from torch import nn
 
 from remat_gen.capture.process.libraries import acts_for_user
+from remat_gen.ir.size import Shape, Size
+
+_PLAIN = (bool, int, float, str, torch.dtype, Size, torch.SymInt, torch.SymFloat)
 
 
 @contextlib.contextmanager
@@ -76,9 +79,12 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
 
 
 def is_literal(value: object) -> bool:
-    """Tell whether code can say a value: a plain one, a shape, a dtype, a device without number."""
-    if type(value) in (tuple, torch.Size):
+    """Tell whether code can say a value: a plain one, a shape, a dtype, a device without number.
+
+    A plain one may follow from lengths.
+    """
+    if type(value) in (tuple, torch.Size, Shape):
         return all(map(is_literal, cast(tuple[object, ...], value)))
     if type(value) is torch.device:
         return value.index is None
-    return value is None or type(value) in (bool, int, float, str, torch.dtype)
+    return value is None or type(value) in _PLAIN

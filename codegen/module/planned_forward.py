@@ -39,7 +39,7 @@ from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 from remat_gen.ir.rung import Rung
-from remat_gen.ir.size import Length, Size, lengths_in, write
+from remat_gen.ir.size import Length, Shape, Size, lengths_in, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class ForwardWriter:
         result = writer.write(value)
         if type(value) is tuple and len(value) > 1:
             result = result[1:-1]
-        stored = [*self._stored(frame.step, leaves), *self._rebuilt(writer)]
+        stored = [*self._stored(frame, leaves), *self._rebuilt(writer)]
         own = [name for output, name in outputs.items() if not output.kept]
         typed = _typed(own, result, frame.returns)
         names = {*frame.taken, *outputs.values()}
@@ -128,12 +128,12 @@ class ForwardWriter:
             calls=tuple(looped([*self._calls(frame.step, typed)], free("i", names))),
             watched=", ".join(outputs[o] for o in read_on(self.traced.graph)),
             stored=tuple(looped(stored, free("i", names))),
-            containers=tuple(looped([*self._containers()], free("i", names))),
+            containers=tuple(looped([*self._containers(frame.lengths)], free("i", names))),
             result=result,
             imports=writer.imports,
         )
 
-    def _stored(self, step: str, leaves: Iterator[str]) -> Iterator[str]:
+    def _stored(self, frame: _Frame, leaves: Iterator[str]) -> Iterator[str]:
         """Yield what puts on the model what forward keeps there, where a block has not."""
         for path in self.traced.returned.kept:
             leaf = next(leaves)
@@ -143,11 +143,11 @@ class ForwardWriter:
         made = tuple(f"{path.removesuffix('[:]')}[" for path in containers)
         for path, value in self.traced.put.items():
             if path not in containers and not path.startswith(made):
-                yield f"{self._attribute(path)} = {_written(value)}"
+                yield f"{self._attribute(path)} = {_written(value, frame.lengths)}"
         unset = (path for path in self.traced.unset if not path.startswith(made))
-        yield from (f"{step}.put({quoted(path)}, None)" for path in unset)
+        yield from (f"{frame.step}.put({quoted(path)}, None)" for path in unset)
 
-    def _containers(self) -> Iterator[str]:
+    def _containers(self, lengths: Mapping[str, str]) -> Iterator[str]:
         """Yield what makes the containers that forward makes anew, with its plain values.
 
         Those are dicts and lists until all of their tensors are there.
@@ -156,10 +156,10 @@ class ForwardWriter:
         def written(value: Any, path: str) -> str:
             items = {key: written(item, f"{path}[{key}]") for key, item in items_of(value)}
             if value is ...:
-                return _written(self.traced.put.get(path))
+                return _written(self.traced.put.get(path), lengths)
             if isinstance(value, list | tuple):
                 return f"[{', '.join(items.values())}]"
-            return f"{{{', '.join(f'{_written(key)}: {text}' for key, text in items.items())}}}"
+            return f"{{{', '.join(f'{_written(key, {})}: {text}' for key, text in items.items())}}}"
 
         for path, value in containers_in(self.traced.put).items():
             yield self._made(path, written(value, path.removesuffix("[:]")), value)
@@ -251,7 +251,8 @@ class ForwardWriter:
         used = {name for writer in every for name in writer.lengths}
         used.update(name for rung, _ in self.others for name in rung.limits)
         outputs = self.traced.graph.outputs
-        used.update(name for output in outputs for name in lengths_in(output.constant))
+        said = (*(output.constant for output in outputs), *self.traced.put.values())
+        used.update(name for value in said for name in lengths_in(value))
         used.update(mark.name for o in outputs for mark in self._marks(o) if mark.kind == "length")
         return [length for length in self.traced.graph.lengths if length.name in used]
 
@@ -296,11 +297,7 @@ class ForwardWriter:
 
     def _leaf(self, output: Output, names: dict[Output, str], lengths: dict[str, str]) -> str:
         if output.tensor is None:
-            if isinstance(output.constant, Size):
-                return write(output.constant, lengths.__getitem__)
-            if isinstance(output.constant, str):
-                return quoted(output.constant)
-            return repr(output.constant)
+            return _written(output.constant, lengths)
         if output in names:
             return names[output]
 
@@ -379,10 +376,12 @@ def _nowhere(storage: str) -> Mark:
     raise EmitError(f"{storage} does not leave the last block")
 
 
-def _written(value: object) -> str:
+def _written(value: object, lengths: Mapping[str, str]) -> str:
     if isinstance(value, tuple):
-        items = ", ".join(map(_written, value)) + "," * (len(value) == 1)
-        return f"torch.Size(({items}))" if isinstance(value, torch.Size) else f"({items})"
+        items = ", ".join(_written(item, lengths) for item in value) + "," * (len(value) == 1)
+        return f"torch.Size(({items}))" if isinstance(value, torch.Size | Shape) else f"({items})"
+    if isinstance(value, Size):
+        return write(value, lengths.__getitem__)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, torch.device):

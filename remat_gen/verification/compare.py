@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from remat_gen.verification.outcome import ATTRIBUTES, Outcome
+from remat_gen.verification.outcome import ATTRIBUTES, HELD, Outcome
 from remat_gen.verification.tensor_difference import difference
 
 _BY_IDENTITY: Any = object.__eq__
@@ -87,10 +87,12 @@ def compare_step(
     """Compare what a step leaves behind, thing by thing; tensors that differ on the device `at`."""
     for key in dict.fromkeys([*wanted, *got]):
         kind, name = key
-        if kind == ATTRIBUTES and key not in got:  # a plan may leave out what forward keeps
-            continue
-        label = at_step(name, number)
-        if key not in wanted or key not in got:
+        if kind == HELD or (kind == ATTRIBUTES and key not in got):
+            continue  # a plan may leave out what forward keeps
+        label, there = at_step(name, number), (HELD, name)
+        if kind == ATTRIBUTES and there in wanted:
+            yield key, compare(kind, label, wanted[there], got[key])
+        elif key not in wanted or key not in got:
             side = "the original" if key in wanted else "the planned model"
             detail = f"only {side} has it"
             yield key, Comparison(kind, label, Match.DIFFERENT, detail=detail)

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.device.kinds import KINDS
 from remat_gen.capture.values.holding import first_step_undone, held_as_before
 from remat_gen.capture.values.kept_places import held_on
+from remat_gen.capture.values.written import is_literal
 from remat_gen.ir.errors import TraceError
 from remat_gen.verification.peak import PeakMeasurement, watched_peak
 from remat_gen.verification.step import clear_gradients, leaves_of, structure_of, training_step
@@ -25,7 +26,8 @@ Outcome: TypeAlias = Mapping[tuple[str, str], object]
 EVALUATION = "evaluation"  # the kind of what a model returns in that mode
 BEHIND = "step behind an evaluation"
 _CHANGE = 1 + 2**-10
-ATTRIBUTES = "attributes"  # tensors that forward has kept on the model
+ATTRIBUTES = "attributes"  # tensors and plain values that forward has put on the model
+HELD = "held"  # all plain values that are there: the step before may have put the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,9 @@ def run_steps(
         for step in range(steps):
             torch.manual_seed(seed + step)
             outputs = training_step(model, args, kwargs)
-            left = {(ATTRIBUTES, path): _copy(t) for path, t in _new_ones(model, before)}
-            outcomes.append(dict(_observe(model, outputs, (args, kwargs))) | left)
+            left = {(ATTRIBUTES, path): _copy_leaf(v) for path, v in _new_ones(model, before)}
+            held = {(HELD, path): v for path, v in _attributes(model).items() if is_literal(v)}
+            outcomes.append(dict(_observe(model, outputs, (args, kwargs))) | left | held)
             del outputs
             _change_parameters(model)
     return outcomes
@@ -270,21 +273,22 @@ def _outputs(outputs: object) -> Iterator[tuple[str, object]]:
         yield f"output {i}", _copy_leaf(output)
 
 
-def _attributes(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the tensors that are plain attributes of modules, or in dicts and lists, by path."""
+def _attributes(model: nn.Module) -> dict[str, object]:
+    """Return tensors and plain values that modules hold, also in dicts and lists, by path."""
     return {
         path: value
         for path, value in held_on(model)
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided
+        if is_literal(value) or (isinstance(value, torch.Tensor) and value.layout is torch.strided)
     }
 
 
-def _new_ones(
-    model: nn.Module, before: Mapping[str, torch.Tensor]
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the attributes that are other tensors than before."""
+def _new_ones(model: nn.Module, before: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the attributes that are others than before: other tensors, other values but None."""
     for path, value in _attributes(model).items():
-        if value is not before.get(path):
+        old = before.get(path)
+        if value is old or value is None:
+            continue
+        if isinstance(value, torch.Tensor) or isinstance(old, torch.Tensor) or value != old:
             yield path, value
 
 

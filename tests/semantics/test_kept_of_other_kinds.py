@@ -92,7 +92,6 @@ NOT_KEPT = {
     "a function": "self.kept = lambda: 3",
     "an object": "self.kept = type('Seen', (), {'mean': y.detach().mean()})()",
     "more than small tensors": "self.kept = (x.detach() + y.new_zeros(5000)[0], y.new_zeros(5000))",
-    "a size that varies": "self.kept = x.shape",
 }
 
 
@@ -130,16 +129,6 @@ def test_an_attribute_that_is_put_and_taken_is_not_there(tmp_path: Path) -> None
     for model in (original, planned):
         model(x)
         assert not hasattr(model, "other")
-
-
-def test_a_list_of_what_varies_holds_none(tmp_path: Path) -> None:
-    """`clear()`, then `append()` of a length: each step ended in an IndexError."""
-    _, planned = make_pair_of(
-        source("self.kept.clear()\nself.kept.append(x.shape[0])", "[]"), "lowest", "per-layer"
-    ).models()
-    for rows in (6, 4):
-        planned(torch.randn(rows, 8))
-        assert planned.kept == [None]
 
 
 def test_a_list_of_the_users_own_is_refused(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def test_a_smaller_batch(logits: Pair) -> None:
 
 @pytest.mark.limit(
     "what `forward` keeps on the model and is no small tensor (4,096 numbers), plain value (a "
-    "shape, a dtype) or container of such, or is another value in a smaller batch",
+    "shape, a dtype) or container of such, or follows from lengths by more than arithmetic "
+    "(`n > 4`, a set of them)",
     "None behind a planned step; the summary names it: return it, or keep less of it",
 )
 def test_what_is_not_kept_is_none_behind_a_planned_step(logits: Pair) -> None:
