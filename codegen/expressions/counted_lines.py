@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 _LEAST = 3  # times
 _LONGEST = 8  # lines that are repeated together
-_PATH = re.compile(r'"[\w.@]+"')
-NUMBER = re.compile(r'(?<=[".@])\d+(?=[."@])')  # of a member of a list, in its path
+_PATH = re.compile(r'"[\w.@]+"|\bself(?:\.[^\W\d]\w*|\[\d+\])+')  # quoted, or as code has it
+NUMBER = re.compile(r'(?<=[".@\[])\d+(?=[."@\]])')  # of a member of a list, in its path
 
 Line: TypeAlias = tuple[str, tuple[int, ...]]
 """What a line says but for the numbers in its paths, and these."""
@@ -36,7 +36,7 @@ class Repeat:
 
 
 def _line_of(text: str) -> Line:
-    """Take a line apart: its paths are in quotes, and the numbers are members of lists."""
+    """Take a line apart: the numbers in its paths are members of lists."""
     numbers = [int(n) for path in _PATH.findall(text) for n in NUMBER.findall(path)]
     return _PATH.sub(lambda path: NUMBER.sub("<number>", path[0]), text), tuple(numbers)
 
@@ -93,10 +93,12 @@ def _in_loop(call: str, rises: Iterator[int], variable: str, start: int) -> str:
 
     def number(found: re.Match[str]) -> str:
         above = int(found[0]) - start
-        return f"{{{variable}{f' + {above}' if above else ''}}}" if next(rises) else found[0]
+        text = f"{variable}{f' + {above}' if above else ''}"
+        quoted = found.string[0] == '"'
+        return (f"{{{text}}}" if quoted else text) if next(rises) else found[0]
 
     def path(found: re.Match[str]) -> str:
         text = NUMBER.sub(number, found[0])
-        return f"f{text}" if text != found[0] else text
+        return f"f{text}" if text != found[0] and text[0] == '"' else text
 
     return _PATH.sub(path, call)

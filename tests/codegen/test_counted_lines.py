@@ -38,6 +38,15 @@ def ran(lines: list[str]) -> list[tuple[str, ...]]:
         (['run("core.0")'] * 5, ["for i in range(5):", '    run("core.0")']),
         ([f'run("h.{i}", "0.{i}")' for i in (5, 3, 1, 0)], None),
         ([f"run({i}.5)" for i in range(5)], None),
+        (
+            [f"self.h[{i}].rows = batch" for i in range(4)],
+            ["for i in range(4):", "    self.h[i].rows = batch"],
+        ),
+        (
+            [f'self.h[{i}].kept["1"] = self.of[{i + 1}]' for i in range(1, 5)],
+            ["for i in range(1, 5):", '    self.h[i].kept["1"] = self.of[i + 1]'],
+        ),
+        ([f"self.rows = (batch, {i})" for i in range(4)], None),
     ],
 )
 def test_what_is_a_loop(calls: list[str], written: list[str] | None) -> None:
