@@ -97,7 +97,7 @@ class PlainValues:
 
 
 def _sized(value: Any, sizes: Sizes) -> Any:
-    if isinstance(value, tuple):
-        kind = Shape if isinstance(value, torch.Size) else tuple
+    if type(value) in (tuple, torch.Size):
+        kind = tuple if type(value) is tuple else Shape
         return kind(_sized(item, sizes) for item in value)
     return sizes.size(value) if isinstance(value, torch.SymInt | torch.SymFloat) else value
