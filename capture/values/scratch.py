@@ -9,9 +9,7 @@ what are no tensors a planned step leaves out.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -21,7 +19,6 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
-from remat_gen.capture.process.libraries import acts_for_user
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.refusals import made_by
@@ -81,7 +78,7 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         first = run_recorded(model, call, looks)
         made = before.changed()
         between = Held.by(model, files_of(model))
-        with _first_reads(model, made) as carried, first_reads(model, made) as read:
+        with first_reads(model, made) as read:
             second = run_recorded(model, call, looks)
         again = between.changed()
         others = {path: pair[1] for path, pair in again.items() if not _is_same(*pair)}
@@ -90,10 +87,10 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         steady = second is not None and found.is_steady(model, call, looks, second)
     finally:
         before.put_back()
-    for path in sorted(made.keys() | again.keys(), key=lambda p: (p not in carried, p)):
+    for path in sorted(made.keys() | again.keys(), key=lambda p: (p not in read, p)):
         new = again.get(path, made.get(path))
         settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
-        unread = path in others and path in carried.of_modules - carried
+        unread = path in others and path in read.there - read
         unread |= path in found.items and path in made
         unread &= steady or path not in found.paths
         if not (settled or unread) or first is None or second is None:
@@ -217,40 +214,6 @@ def _refuse(path: str) -> NoReturn:
         "forward would not do: make it a buffer, return it, or pass it as an argument",
         path,
     )
-
-
-class _Carried(set[str]):
-    """The attributes of modules that a run reads as the run before has left them."""
-
-    of_modules: frozenset[str] = frozenset()
-
-
-@contextlib.contextmanager
-def _first_reads(model: nn.Module, made: dict[str, Any]) -> Iterator[_Carried]:
-    carried = _Carried()
-    watched: dict[tuple[int, str], tuple[str, Any]] = {}
-    for name, module in model.named_modules():
-        for attribute, value in vars(module).items():
-            path = f"{name}.{attribute}".lstrip(".")
-            if path in made:
-                watched[id(module), attribute] = path, value
-    carried.of_modules = frozenset(path for path, _ in watched.values())
-    plain = object.__getattribute__
-
-    def ask_and_tell(owner: nn.Module, name: str) -> Any:
-        value = plain(owner, name)
-        path, left = watched.get((id(owner), name), ("", None))
-        if path and value is left:
-            carried.add(path)
-        if name == "__dict__" and acts_for_user(sys._getframe(1)):  # whatever it looks up there
-            carried.update(p for (key, _), (p, _) in watched.items() if key == id(owner))
-        return value
-
-    nn.Module.__getattribute__ = ask_and_tell  # type: ignore[method-assign, assignment]
-    try:
-        yield carried
-    finally:
-        del nn.Module.__getattribute__
 
 
 def _is_same(old: Any, new: Any) -> bool:

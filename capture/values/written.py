@@ -13,6 +13,7 @@ from torch import nn
 from remat_gen.capture.process.libraries import acts_for_user
 from remat_gen.ir.size import Shape, Size
 
+_NONE = object()
 _PLAIN = (bool, int, float, str, torch.dtype, Size, torch.SymInt, torch.SymFloat)
 
 
@@ -45,26 +46,37 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
         nn.Module.__delattr__ = plain_take  # type: ignore[method-assign]
 
 
+class FirstReads(set[str]):
+    """The attributes of modules that a run reads as they were before it; which were there."""
+
+    there: frozenset[str] = frozenset()
+
+
 @contextlib.contextmanager
-def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[set[str]]:
+def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[FirstReads]:
     """Note which attributes of modules a forward reads before it puts others in their place."""
     owners = dict(model.named_modules())
     parts = {path: path.rpartition(".") for path in paths}
-    known = {path: part for path, part in parts.items() if part[0] in owners}
-    waiting = {(id(owners[owner]), name): path for path, (owner, _, name) in known.items()}
-    found: set[str] = set()
+    waiting = {
+        (id(owners[owner]), name): (path, vars(owners[owner]).get(name, _NONE))
+        for path, (owner, _, name) in parts.items()
+        if owner in owners
+    }
+    found = FirstReads()
+    found.there = frozenset(path for path, before in waiting.values() if before is not _NONE)
     get, plain = nn.Module.__getattribute__, nn.Module.__setattr__
     own = "__getattribute__" in vars(nn.Module)
 
     def ask_and_tell(owner: nn.Module, name: str) -> Any:
-        if path := waiting.pop((id(owner), name), ""):
+        path, before = waiting.get((id(owner), name), ("", None))
+        if path and (before is _NONE or get(owner, name) is before):  # else put past `setattr`
             found.add(path)
         if name == "__dict__" and acts_for_user(sys._getframe(1)):  # whatever it looks up there
-            found.update(path for (of, _), path in waiting.items() if of == id(owner))
+            found.update(path for (of, _), (path, _) in waiting.items() if of == id(owner))
         return get(owner, name)
 
     def put(owner: nn.Module, name: str, value: Any) -> None:
-        waiting.pop((id(owner), name), "")
+        waiting.pop((id(owner), name), None)
         plain(owner, name, value)
 
     nn.Module.__getattribute__ = ask_and_tell  # type: ignore[method-assign, assignment]
