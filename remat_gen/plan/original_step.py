@@ -162,7 +162,7 @@ def besides_graph(traced: Traced) -> int:
     return traced.waiting_bytes if isinstance(traced, UnitStep) else 0
 
 
-def _filled_in(traced: Traced) -> tuple[str, ...]:
+def filled_in(traced: Traced) -> tuple[str, ...]:
     """Return the buffers that the original's first step fills."""
     first = None if isinstance(traced, UnitStep) else traced.first
     return first.filled if first else ()
@@ -208,7 +208,7 @@ def _asks_share(request: Request) -> bool:
 
 def _run(request: Request, loaded: Loaded, traced: Traced, replayed: int) -> Runs:
     """Run the step here; on a GPU once after another, for its peak alone."""
-    filled, flight = _filled_in(traced), request.in_flight
+    filled, flight = filled_in(traced), request.in_flight
     if request.target:
         return Runs()
     if not kind_of(loaded.device).is_accelerator:

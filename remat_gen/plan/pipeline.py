@@ -72,6 +72,7 @@ class Generated:
     made: tuple[str, ...]
     turned: tuple[str, ...]
     original: str
+    checked: str
     unplanned: tuple[str, ...]
     waiting_bytes: int
     pinned: Pinned
@@ -126,6 +127,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
     with stages("emit"), loaded.importable():
         written = tuple(rung.written() for rung in rungs)
         plan, plan_text, text = _emit(measured, planned, written)
+    checked = "" if original.said else _check_step(measured, text, stages)
     with stages("write"):
         plan_file = _write(request, loaded, text, plan_text)
     return Generated(
@@ -145,6 +147,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         made=traced.first.made if traced.first else (),
         turned=tuple(traced.turned),
         original=original.said,
+        checked=checked,
         unplanned=tuple(unplanned_outputs(traced.graph)),
         waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
         pinned=planned.pinned,
@@ -293,6 +296,18 @@ def _emit(
     output = request.output or default_output(request.model_file)
     text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
     return plan, plan_text(plan), text
+
+
+def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
+    """Run a step of what was planned on the CPU, beside eager's."""
+    request, traced = measured.request, measured.traced
+    if request.target or request.compiled or request.units:
+        return ""
+    with stages("check"):
+        from remat_gen.review.first_step import refuse_unlike
+
+        peak = measured.eager.nbytes if measured.eager else 0
+        return refuse_unlike(request, measured.loaded, traced, text, peak)
 
 
 def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:

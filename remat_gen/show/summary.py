@@ -57,6 +57,8 @@ def summary_lines(generated: Generated) -> list[str]:
         )
     if generated.original:
         lines.append(f"original    {generated.original}")
+    if generated.checked:
+        lines.append(f"check       a step of what was planned {generated.checked}")
     lines += _not_measured(plan)
     if generated.pinned.pins:
         lines.append(f"pins        {generated.pinned}")

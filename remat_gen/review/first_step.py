@@ -1,0 +1,108 @@
+"""A step of the module that is about to be written, beside one of its original's.
+
+What a trace takes otherwise than Python does (a comparison of lengths that `is True`) is an error
+nowhere, and a wrong number in every step. It shows here: on the CPU, where there is memory for it,
+both run a step on the model itself, with the example's inputs and with about half of their lengths.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from torch import nn
+
+from remat_gen.ask.request import Request, default_output
+from remat_gen.capture.load.load import Loaded, import_file
+from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.values.held import kept_as_it_is
+from remat_gen.ir.errors import EmitError, said
+from remat_gen.plan.original_step import filled_in, kept_original, need_to_run
+from remat_gen.verification.compare import Comparison, Match, compare_steps
+from remat_gen.verification.outcome import Outcome, State, run_steps
+from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
+from remat_gen.verification.step import told_free
+
+_FAR = 1000  # times the tolerance: no sum in another order is off by that
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The model that both run on, and the module whose classes it becomes."""
+
+    model: nn.Module
+    name: str
+    module: ModuleType
+    state: State
+
+    def compared(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Comparison]:
+        """Return what a step of each leaves behind, compared; nothing where eager's own fails."""
+        try:
+            wanted = self._step(args, kwargs)
+        except Exception:  # of the user's own, with fewer rows
+            return []
+        with self._as_planned():
+            found = self._step(args, kwargs)
+        return [*compare_steps(wanted, found, [{}])]
+
+    def _step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Outcome]:
+        with kept_as_it_is(self.model):
+            return run_steps(self.model, self.state, args, kwargs, steps=1, seed=0)
+
+    @contextlib.contextmanager
+    def _as_planned(self) -> Iterator[None]:
+        original = type(self.model)
+        self.model.__class__ = getattr(self.module, self.name)
+        try:
+            with told_free(self.model, 0):
+                yield
+        finally:
+            self.model.__class__ = original
+
+
+def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, peak: int) -> str:
+    """Compare a step of the module's `text` with the original's; say what there is to say, "" all.
+
+    Raises:
+        EmitError: it fails, or is off by more than sums in another order explain.
+    """
+    need = need_to_run(loaded, peak)
+    if need is None or not need.fits:
+        return ""
+    output = request.output or default_output(request.model_file)
+    with kept_original(loaded, filled_in(traced)) as state:
+        subject = _Subject(loaded.model, loaded.model_name, import_file(output, text), state)
+        steps = [SmallerStep("the example", loaded.args, loaded.kwargs)]
+        if lengths := traced.graph.lengths:
+            planned = [range(length.minimum, length.maximum + 1) for length in lengths]
+            given = loaded.model, loaded.args, loaded.kwargs
+            steps.append(smaller_step(*given, traced.dynamic, planned))
+        found = [(step.name, one) for step in steps for one in _compared(subject, step, traced)]
+    unlike = [(at, c) for at, c in found if c.match is not Match.BITWISE and c.difference != 0]
+    for at, one in unlike:
+        if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
+            raise _refused(f"{one.kind}: {one.name}: {_off(one)}", at, traced)
+    return f"is off in the last bits: {unlike[0][1].name}: {_off(unlike[0][1])}" if unlike else ""
+
+
+def _compared(subject: _Subject, step: SmallerStep, traced: Traced) -> list[Comparison]:
+    try:
+        return subject.compared(step.args, step.kwargs)
+    except Exception as error:
+        reason = f"it fails: {type(error).__name__}: {said(error)}"
+        raise _refused(reason, step.name, traced) from error
+
+
+def _off(comparison: Comparison) -> str:
+    return comparison.detail or f"off by {comparison.difference:.3g}"
+
+
+def _refused(reason: str, at: str, traced: Traced) -> EmitError:
+    advice = "--static may help; " * bool(traced.graph.lengths)
+    return EmitError(
+        f"a step of what was planned is not the model's ({at}): {reason}. Nothing was written: "
+        f"this is a defect of remat-gen; {advice}please report it with the model"
+    )
