@@ -78,5 +78,16 @@ class EmitError(RematError):
     """A schedule could not be printed: a defect of remat-gen, please report it."""
 
 
+class UnlikeStepError(EmitError):
+    """A step of what was planned is not the model's; `reason` says where, and by how much."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"a step of what was planned is not the model's: {reason}. Nothing was written: this "
+            "is a defect of remat-gen, please report it with the model"
+        )
+        self.reason = reason
+
+
 class GraphError(RematError):
     """A graph, costs or plan that contradict themselves."""

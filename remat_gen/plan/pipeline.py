@@ -14,7 +14,7 @@ from remat_gen.ask.budget import Breakdown, Budget
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
 from remat_gen.ask.rung_texts import refuse_unknown_lengths
-from remat_gen.ir.errors import TraceError, UsageError
+from remat_gen.ir.errors import TraceError, UnlikeStepError, UsageError
 from remat_gen.plan.output import (
     check_imports,
     check_module,
@@ -96,9 +96,22 @@ class Generated:
 def generate(request: Request, progress: Progress, live: Loaded | None = None) -> Generated:
     """Plan the request's model, or one that was built already, and write the module and its plan.
 
+    Where lengths were found that may vary, and a step is not the model's with them, it is planned
+    for the example's alone.
+
     Raises:
         RematError: anything a user can act on; nothing is written then.
     """
+    try:
+        return _generate(request, progress, live)
+    except UnlikeStepError as error:
+        if request.dynamic is not None:
+            raise
+        fixed = _generate(replace(request, dynamic=()), progress, live)
+        return replace(fixed, checked=f"goes by the example's lengths: with others, {error.reason}")
+
+
+def _generate(request: Request, progress: Progress, live: Loaded | None) -> Generated:
     _refuse_unprintable(request)
     _check_output(request)
     stages = Stages(progress)

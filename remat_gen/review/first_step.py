@@ -19,7 +19,7 @@ from remat_gen.ask.request import Request, default_output
 from remat_gen.capture.load.load import Loaded, import_file
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.values.held import kept_as_it_is
-from remat_gen.ir.errors import EmitError, said
+from remat_gen.ir.errors import UnlikeStepError, said
 from remat_gen.plan.original_step import filled_in, kept_original, need_to_run
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.outcome import Outcome, State, run_steps
@@ -67,7 +67,7 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
     """Compare a step of the module's `text` with the original's; say what there is to say, "" all.
 
     Raises:
-        EmitError: it fails, or is off by more than sums in another order explain.
+        UnlikeStepError: it fails, or is off by more than sums in another order explain.
     """
     need = need_to_run(loaded, peak)
     if need is None or not need.fits:
@@ -75,34 +75,26 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
     output = request.output or default_output(request.model_file)
     with kept_original(loaded, filled_in(traced)) as state:
         subject = _Subject(loaded.model, loaded.model_name, import_file(output, text), state)
-        steps = [SmallerStep("the example", loaded.args, loaded.kwargs)]
+        steps = [SmallerStep("as the example", loaded.args, loaded.kwargs)]
         if lengths := traced.graph.lengths:
             planned = [range(length.minimum, length.maximum + 1) for length in lengths]
             given = loaded.model, loaded.args, loaded.kwargs
             steps.append(smaller_step(*given, traced.dynamic, planned))
-        found = [(step.name, one) for step in steps for one in _compared(subject, step, traced)]
+        found = [(step.name, one) for step in steps for one in _compared(subject, step)]
     unlike = [(at, c) for at, c in found if c.match is not Match.BITWISE and c.difference != 0]
     for at, one in unlike:
         if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
-            raise _refused(f"{one.kind}: {one.name}: {_off(one)}", at, traced)
+            raise UnlikeStepError(f"{one.kind}, {at}: {one.name}: {_off(one)}")
     return f"is off in the last bits: {unlike[0][1].name}: {_off(unlike[0][1])}" if unlike else ""
 
 
-def _compared(subject: _Subject, step: SmallerStep, traced: Traced) -> list[Comparison]:
+def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:
     try:
         return subject.compared(step.args, step.kwargs)
     except Exception as error:
-        reason = f"it fails: {type(error).__name__}: {said(error)}"
-        raise _refused(reason, step.name, traced) from error
+        reason = f"{step.name}: it fails: {type(error).__name__}: {said(error)}"
+        raise UnlikeStepError(reason) from error
 
 
 def _off(comparison: Comparison) -> str:
     return comparison.detail or f"off by {comparison.difference:.3g}"
-
-
-def _refused(reason: str, at: str, traced: Traced) -> EmitError:
-    advice = "--static may help; " * bool(traced.graph.lengths)
-    return EmitError(
-        f"a step of what was planned is not the model's ({at}): {reason}. Nothing was written: "
-        f"this is a defect of remat-gen; {advice}please report it with the model"
-    )
