@@ -12,7 +12,7 @@ import os
 import sys
 import types
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +136,7 @@ class Reached:
 
     def reach(self, value: Any, path: str) -> Any:
         """Note a value and listen to what is read of it; return what stands for it."""
-        if type(value) is dict and self._stand_ins:
+        if type(value) in (dict, defaultdict) and self._stand_ins:
             _, stands = self._reached.setdefault(id(value), (value, ReadDict(value, self)))
             stands.paths[path] = None
             return stands

@@ -6,6 +6,7 @@ longer one of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -45,6 +46,8 @@ class ReadDict(dict[Any, Any]):
 
     def _item(self, key: Any) -> Any:
         value = stands = self.held.get(key, NOT_SET)
+        if value is NOT_SET and isinstance(self.held, defaultdict):
+            return value  # whoever looks there makes it
         for path in self.paths:
             if is_key(key):
                 stands = self.hearer.reach(value, self._place(path, key))

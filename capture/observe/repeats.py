@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from remat_gen.capture.observe.as_good import as_good
-from remat_gen.capture.observe.assumed import File, describe, fetch
+from remat_gen.capture.observe.assumed import File, describe, fetch, is_plain
 from remat_gen.capture.observe.outputs import name_places, places_of
 from remat_gen.capture.observe.recorder import Recorder, unheard
 from remat_gen.capture.observe.states import State, words_of
@@ -87,7 +87,9 @@ class Reads:
             owner = first.get(id(fetch(model, owner, File(self.file))), owner) if first else owner
             return f"{owner}{mark}{key}" in gone or f"{owner}{mark}{key}".startswith(inside)
 
-        paths = tuple(path for path in self.paths if not is_kept(path))
+        lists = ((p, fetch(model, p, File(self.file))) for p in self.paths if is_kept(p))
+        items = (f"{path}[{i}]" for path, held in lists for i in _plain_items(held))
+        paths = tuple(path for path in (*self.paths, *items) if not is_kept(path))
         changed = {path: both for path, both in self.changed.items() if path in paths}
         return replace(self, paths=paths, changed=changed)
 
@@ -431,3 +433,8 @@ def _users_line() -> str:
         return ""
     file, line = frame.f_code.co_filename, frame.f_lineno
     return f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
+
+
+def _plain_items(held: Any) -> list[int]:
+    """Return which items of a list are plain values: those that forward does not write are read."""
+    return [i for i, item in enumerate(held) if is_plain(item)] if type(held) is list else []

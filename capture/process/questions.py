@@ -52,9 +52,23 @@ def watched_questions() -> Iterator[Asked]:
     """Watch who asks while a model runs on fake tensors."""
     asked = Asked()
     with ExitStack() as stack:
-        for module, name in QUESTIONS:
+        for module, name in _places():
             stack.enter_context(replaced(module, name, _noting(asked, getattr(module, name))))
         yield asked
+
+
+def _places() -> list[tuple[ModuleType, str]]:
+    """Return where the questions stand: in torch, and where files have imported them from there."""
+    own = {id(getattr(module, name)) for module, name in QUESTIONS}
+    files = [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
+    others = [
+        (file, name)
+        for file in files
+        if file.__name__.partition(".")[0] != "torch"
+        for name, value in list(vars(file).items())
+        if id(value) in own
+    ]
+    return [*QUESTIONS, *others]
 
 
 def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
@@ -98,7 +112,7 @@ def _answered_as_eager() -> Iterator[None]:
     """
     dynamo_graph_capture_for_export(_asks)(torch.zeros(()))
     with ExitStack() as stack:
-        for module, name in QUESTIONS:
+        for module, name in _places():
             stack.enter_context(replaced(module, name, _no))
         yield
 

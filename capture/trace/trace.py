@@ -52,6 +52,7 @@ from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns
 from remat_gen.capture.refuse.library_hooks import removed_afterwards
 from remat_gen.capture.refuse.places import built_in
+from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_data_parallel,
@@ -298,6 +299,8 @@ class _Step:
             return self.varying(lengths)
         except TraceError as refused:
             return replace(self.fixed(), pinned=str(refused))
+        except Exception as error:  # of torch's symbols: the example's numbers may do
+            return replace(self.fixed(), pinned=f"no trace with others: {explain(error)}")
 
     def fixed(self) -> _Found:
         """Trace it for the example's shapes alone."""

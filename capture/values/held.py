@@ -22,6 +22,7 @@ from remat_gen.capture.values.kept_places import is_attribute, is_item, is_small
 from remat_gen.capture.values.written import is_literal
 
 _OF_TORCH = (frozenset(vars(nn.Module())) - {"training"}) | {INSTALLED}
+_HOOKS = frozenset(name for name in vars(nn.Module()) if name.endswith("_hooks"))
 _OPAQUE = (torch.Tensor, nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _ORDERED = (list, deque)
 _CONTAINERS = (dict, set, *_ORDERED)
@@ -53,6 +54,8 @@ class Held:
     """
 
     holders: list[_Holder] = field(default_factory=list)
+    hooks: list[tuple[dict[int, Any], dict[int, Any]]] = field(default_factory=list)
+    grads: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
 
     @classmethod
@@ -63,6 +66,10 @@ class Held:
             own = {k: v for k, v in vars(module).items() if k not in _OF_TORCH}
             start = f"{name}." if name else ""
             held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
+            state = (*module._parameters.values(), *module._buffers.values())
+            held.grads += [(t, t.requires_grad) for t in state if t is not None]
+            hooks = (vars(module)[name] for name in _HOOKS & vars(module).keys())
+            held.hooks += [(there, dict(there)) for there in hooks]
             for attribute in own.keys() - OF_PARAMETERS:
                 held._note(own[attribute], f"{start}{attribute}")
         for name, value in list(file.items()):
@@ -116,7 +123,14 @@ class Held:
         return {p: now for p, (_, now) in changed if is_item(p) and is_literal(now)}
 
     def put_back(self) -> None:
-        """Let everything hold what it held."""
+        """Let everything hold what it held, with the hooks and gradients that there were."""
+        for tensor, required in self.grads:
+            if tensor.is_leaf and tensor.requires_grad != required:
+                tensor.requires_grad_(required)
+        for there, before in self.hooks:
+            for key in there.keys() - before.keys():
+                del there[key]
+            there.update(before)
         for holder in self.holders:
             inside = holder.inside
             if not isinstance(inside, dict):

@@ -152,7 +152,7 @@ def same_bits(one: Any, other: Any) -> bool:
     first, second = (pytree.tree_leaves(value) for value in (one, other))
     pairs = zip(first, second, strict=False)
     return len(first) == len(second) and all(
-        torch.equal(a.nan_to_num(), b.nan_to_num())
+        torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
         for a, b in pairs
         if isinstance(a, Tensor) and isinstance(b, Tensor)
     )

@@ -76,6 +76,8 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
     before = Held.by(model, files_of(model))
     try:
         first = run_recorded(model, call, looks)
+        if first is None:  # it fails, and whoever has seen that says so
+            return looks
         made = before.changed()
         between = Held.by(model, files_of(model))
         with first_reads(model, made) as read:
@@ -89,13 +91,13 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         before.put_back()
     for path in sorted(made.keys() | again.keys(), key=lambda p: (p not in read, p)):
         new = again.get(path, made.get(path))
-        settled = path not in others and first and all(map(first.is_constant, _tensors(new)))
+        settled = path not in others and all(map(first.is_constant, _tensors(new)))
         unread = path in others and path in read.there - read
         unread |= path in found.items and path in made
         unread &= steady or path not in found.paths
-        if not (settled or unread) or first is None or second is None:
+        if not (settled or unread) or second is None:
             _refuse(path)
-    if made and first and second and not same_bits(first.value, second.value):
+    if made and second and not same_bits(first.value, second.value):
         _refuse(min(made))
     return replace(
         looks,

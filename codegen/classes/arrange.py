@@ -142,7 +142,7 @@ class _Joining:
         for block_class in classes:
             for body in block_class.bodies:
                 self.roles.add(kept_marks(body))
-                self.roles.unite(block_class.body, body)
+            self.roles.unite(*block_class.bodies)
             alike = found.setdefault(_outline(block_class.body), [])
             tried = enumerate(self._one(other, block_class) for other in alike)
             place, one = next(((i, one) for i, one in tried if one), (len(alike), block_class))
@@ -160,7 +160,7 @@ class _Joining:
         first, other = bodies[0], bodies[len(ours.bodies)]
         if self.given(first) != self.given(other) or len(together(bodies)) > 1:
             return None
-        if not self.roles.unite(first, other):
+        if not self.roles.unite(*in_order):
             return None
         return BlockClass(tuple(in_order), owners)
 

@@ -43,8 +43,8 @@ class KeptNames:
                 marks = kept_marks(body)
                 owners.update((mark.name, mark.owner) for mark in marks)
                 self.roles.add(marks)
-                if not self.roles.unite(block_class.body, body):
-                    raise EmitError(f"blocks {block_class.body.block} and {body.block} differ")
+            if not self.roles.unite(*block_class.bodies):
+                raise EmitError(f"blocks like {block_class.body.block} differ")
         self._assign(owners)
 
     def _sent(self) -> set[str]:

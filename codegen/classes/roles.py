@@ -30,14 +30,14 @@ class Roles:
         for mark in marks:
             self.kept.setdefault(self.of(mark.name), {})[mark.owner] = mark.name
 
-    def unite(self, one: Body, other: Body) -> bool:
-        """Give the values of two bodies that read the same the same roles.
+    def unite(self, *bodies: Body) -> bool:
+        """Give the values of bodies that read the same the same roles.
 
         False, and nothing is changed, where a block would keep two values of one role: such bodies
         are no class, as where two halves change places from one layer to the next.
         """
         trial = Roles(dict(self.parent), {role: dict(kept) for role, kept in self.kept.items()})
-        if not all(trial._united(*pair) for pair in _pairs(one, other)):
+        if not all(trial._united(*pair) for pair in _pairs(bodies)):
             return False
         self.parent, self.kept = trial.parent, trial.kept
         return True
@@ -65,11 +65,12 @@ def kept_by_others(body: Body) -> list[Mark]:
     return [mark for mark in kept_marks(body) if mark.owner != body.block]
 
 
-def _pairs(one: Body, other: Body) -> Iterator[tuple[Mark, Mark]]:
-    """Yield what is kept in the same place of two bodies, where both of them run it."""
-    for row, other_row in zip(_rows(one), _rows(other), strict=True):
-        if row is not None and other_row is not None:
-            yield from zip(row, other_row, strict=True)
+def _pairs(bodies: Iterable[Body]) -> Iterator[tuple[Mark, Mark]]:
+    """Yield what is kept in the same place of those bodies that run it: of the first, another."""
+    for rows in zip(*map(_rows, bodies), strict=True):
+        first, *others = [row for row in rows if row is not None] or [[]]
+        for row in others:
+            yield from zip(first, row, strict=True)
 
 
 def _rows(body: Body) -> Iterator[list[Mark] | None]:

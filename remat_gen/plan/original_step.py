@@ -31,6 +31,7 @@ from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
+from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.holding import Holding
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
@@ -79,6 +80,7 @@ def kept_original(loaded: Loaded, filled: Sequence[str]) -> Iterator[State]:
     """Run the model's step, and have all that it changes as it was: its `filled` buffers, too."""
     with (
         left_as_it_was(loaded.model, filled) as state,
+        kept_as_it_is(loaded.model),
         loaded.importable(),
         kept_generators(),
         quiet(),

@@ -40,6 +40,17 @@ def test_the_branch_is_eagers(question: str) -> None:
     assert_right(make_pair_of(model_source(forward), "1GB", "per-layer"))
 
 
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_one_that_the_file_has_imported_by_itself(question: str) -> None:
+    """Nobody saw it asked there, and the plan was of the other branch, silently."""
+    forward = "x = self.body(x)\nif ask():\n    x = x * 2\nreturn self.head(x.sin())"
+    source = model_source(forward)
+    module, _, name = question.removesuffix("()").rpartition(".")
+    imported = f"from {module} import {name} as ask"
+    source = source.replace("import torch\n", f"import torch\n{imported}\n", 1)
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
+
+
 def test_dynamo_knows_the_questions_afterwards(tmp_path: Path) -> None:
     """It notes once in a process which functions they are: not those that stood in their place."""
     forward = f"x = self.body(x)\nif {QUESTIONS[0]}:\n    x = x * 2\nreturn self.head(x)"
