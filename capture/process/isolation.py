@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import os
 import re
 import sys
 import traceback
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
+
+import torch
 
 from remat_gen.capture.process.libraries import is_of_library
 from remat_gen.ir.errors import Interruption, RematError, UsageError, said
@@ -40,7 +43,7 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
     isolation = Isolation()
     folder = folder.resolve()
     root, package = package_of(folder)
-    path, before = list(sys.path), dict(sys.modules)
+    path, before, here = list(sys.path), dict(sys.modules), Path.cwd()
     sys.path[:0] = [str(folder), *([str(root)] if package else [])]
     callers = _shadowed_by(folder)
     for name in callers:
@@ -53,12 +56,25 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
             yield isolation
     finally:
         sys.path[:] = path
+        os.chdir(here)  # relative paths of the command are meant from here
         isolation.siblings = _of_folder(folder, package.partition(".")[0], before)
         for name in isolation.siblings:
             del sys.modules[name]
             if name in before:
                 sys.modules[name] = before[name]
         sys.modules.update(callers)
+
+
+@contextlib.contextmanager
+def as_if_alone() -> Iterator[None]:
+    """Have settings of the process back that a model's file makes: the next file may not."""
+    dtype, environment = torch.get_default_dtype(), dict(os.environ)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        os.environ.clear()
+        os.environ.update(environment)
 
 
 class _Unclosed:

@@ -50,12 +50,14 @@ def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError
     results: dict[Path, Checked | RematError] = {}
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         step = progress.stage("check")
+        from remat_gen.capture.process.isolation import as_if_alone
         from remat_gen.review.checking import check_file
 
         for number, path in enumerate(files):
             step(str(path), number + 1, len(files))
             try:
-                results[path] = check_file(path)
+                with as_if_alone():
+                    results[path] = check_file(path)
             except RematError as error:
                 results[path] = error
     return results

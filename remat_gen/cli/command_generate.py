@@ -54,6 +54,8 @@ def generate(
 
 def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> None:
     """Write every target of pyproject.toml, also after one that cannot be written."""
+    from remat_gen.capture.process.isolation import as_if_alone
+
     results: list[dict[str, object]] = []
     code = 0
     for target in read_targets(Path()):
@@ -61,7 +63,8 @@ def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> No
             target.request, force=options.force, reprofile=options.reprofile, fresh=options.fresh
         )
         try:
-            generated = _run(request, quiet=quiet)
+            with as_if_alone():
+                generated = _run(request, quiet=quiet)
         except RematError as error:
             code = code or error.exit_code
             results.append({"target": target.name, "error": str(error)})

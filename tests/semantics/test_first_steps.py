@@ -1,0 +1,94 @@
+"""Planning runs a step of what it planned: where a trace goes another way, nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sources import model_source
+from torch import Tensor, nn
+
+import remat_gen
+from remat_gen.ir.errors import UnlikeStepError
+from remat_gen.plan import pipeline
+from remat_gen.plan.pipeline import Generated
+
+# What torch's symbols answer otherwise than numbers do, by what is asked of x.shape[0].
+BY_SYMBOLS = {
+    "identity": "2 if (x.shape[0] > 1) is True else 3",
+    "of two": "2 if x.shape[0] is y.shape[0] else 3",
+    "digits": "round(x.shape[0], -1)",
+    "text": "len(str(x.shape[0] > 3))",
+}
+
+
+def planned(tmp_path: Path, factor: str) -> Generated:
+    path = tmp_path / "net.py"
+    text = model_source(f"y = self.head(self.body(x))\nreturn y * ({factor})")
+    path.write_text(text.replace("\n\nclass Model", f"\n{SUM}\n\nclass Model"), "utf-8")
+    return remat_gen.generate(path, budget="100%", device="cpu")
+
+
+SUM = """
+def total(*numbers):
+    return float(sum(numbers))
+"""
+
+
+@pytest.mark.parametrize("kind", BY_SYMBOLS)
+def test_the_examples_lengths_are_planned_where_others_go_another_way(
+    kind: str, tmp_path: Path
+) -> None:
+    """Each was planned for all batches, with other numbers in every step, and nothing said."""
+    generated = planned(tmp_path, BY_SYMBOLS[kind])
+    assert not generated.lengths
+    assert "goes by the example's lengths" in repr(generated)
+    assert generated.output
+    assert remat_gen.verify(generated.output).bitwise
+
+
+def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> None:
+    """Dynamo of torch 2.13 hands `*range(8)` on as 0, 8 and 1."""
+    with pytest.raises(UnlikeStepError, match=r"outputs, as the example: output 0.* off by \d"):
+        planned(tmp_path, "total(*range(8))")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
+
+
+def test_a_step_that_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emit = pipeline._emit
+    line = "    def backward(self, step: list[Any], p: Any, g: Any) -> None:\n"
+
+    def broken(*given: Any) -> tuple[Any, ...]:
+        plan, plan_text, text = emit(*given)
+        assert line in text
+        return plan, plan_text, text.replace(line, f"{line}        no_such\n")
+
+    monkeypatch.setattr(pipeline, "_emit", broken)
+    with pytest.raises(UnlikeStepError, match=r"it fails: NameError: name 'no_such'"):
+        planned(tmp_path, "2")
+    assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
+
+
+def test_the_model_is_as_it_was() -> None:
+    """Both steps run on the caller's own model."""
+    model = Net()
+    before = [t.clone() for t in model.state_dict().values()]
+    remat_gen.generate(model, inputs=(torch.randn(6, 8),), budget="100%", device="cpu")
+    assert type(model) is Net
+    assert vars(model).keys() == vars(Net()).keys()
+    assert model.rows == 0
+    assert all(p.grad is None for p in model.parameters())
+    assert all(map(torch.equal, model.state_dict().values(), before))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = 0
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows = x.shape[0]
+        return self.norm(x).sin()
