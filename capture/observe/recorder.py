@@ -6,8 +6,11 @@ names for. Of libraries the version counts.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import copy
 import functools
+import importlib
 import inspect
 import os
 import re
@@ -39,9 +42,11 @@ from remat_gen.capture.process.libraries import (
     is_of_library,
     reads_for_forward,
 )
+from remat_gen.capture.process.replaced import replaced
 
 _ENVIRONMENT = type(os.environ).__getitem__.__code__
 _IDENTIFIER = uuid.uuid4.__code__
+_COPIES = {copy.copy.__code__, copy.deepcopy.__code__}
 _CALL = nn.Module._call_impl.__code__
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _MATERIALIZE = torch.autograd.function.FunctionCtx.set_materialize_grads.__code__
@@ -92,6 +97,9 @@ class Recorder(Reached):
         """Note what is read; everything is put back at the end."""
         with self._telling.undo as undo:
             self._telling.listen(nn.Module)
+            for owner, name in ((builtins, "__import__"), (importlib, "import_module")):
+                importing = self._importing(getattr(owner, name))
+                undo.enter_context(replaced(owner, name, importing))
             undo.callback(sys.setprofile, sys.getprofile())
             sys.setprofile(self._called)
             yield
@@ -99,6 +107,17 @@ class Recorder(Reached):
             self._note_members()
             self._note_forwards()
             self._note_answers()
+
+    def _importing(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Listen to the files that forward imports itself, before it reads them."""
+
+        def imported(*args: Any, **kwargs: Any) -> Any:
+            module = plain(*args, **kwargs)
+            if isinstance(module, types.ModuleType) and acts_for_user(sys._getframe(1)):
+                self._enter(module, f"{module.__name__}:")
+            return module
+
+        return imported
 
     # -- code that runs --------------------------------------------------------------------------
 
@@ -127,6 +146,8 @@ class Recorder(Reached):
             return self._note_plain_question
         if code is _ENVIRONMENT:
             return self._note_variable
+        if code in _COPIES:
+            return self._note_copied
         if code is _APPLY:
             return self._note_apply
         if code is _CALL:
@@ -198,6 +219,15 @@ class Recorder(Reached):
             paths = [path for path, m in self._modules.items() if m is module]
             for path in paths:
                 self._note(f"{path}._modules".lstrip("."), module._modules)
+
+    def _note_copied(self, frame: types.FrameType) -> None:
+        """Note all of an object that a file of the user's copies: the copy tells nobody."""
+        value = frame.f_locals["x"]
+        path, held = self._paths.get(id(value)), getattr(value, "__dict__", None)
+        of_python = isinstance(value, nn.Module | type | types.ModuleType)
+        if path and type(held) is dict and not of_python and acts_for_user(frame):
+            for name, item in held.items():
+                self._hold(item, f"{path}.{name}")
 
     def _note_variable(self, frame: types.FrameType) -> None:
         """Note a variable of the environment that a file of the user's asks for."""

@@ -71,11 +71,13 @@ def test_a_step_that_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
 
 
-def test_the_model_is_as_it_was() -> None:
+def test_the_model_is_as_it_was(tmp_path: Path) -> None:
     """Both steps run on the caller's own model."""
     model = Net()
     before = [t.clone() for t in model.state_dict().values()]
-    remat_gen.generate(model, inputs=(torch.randn(6, 8),), budget="100%", device="cpu")
+    given = torch.randn(6, 8)
+    output = tmp_path / "net_remat.py"
+    remat_gen.generate(model, inputs=(given,), budget="100%", device="cpu", output=output)
     assert type(model) is Net
     assert vars(model).keys() == vars(Net()).keys()
     assert model.rows == 0

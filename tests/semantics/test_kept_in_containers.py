@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,38 @@ def test_more_of_them_in_longer_steps_are_planned_for_the_example(tmp_path: Path
     assert generated.output is not None
     assert "self.rows = [None, None, None, None, None, None]" in generated.output.read_text("utf-8")
     assert "forward keeps more in self.rows in longer steps" in generated.lengths
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda m: m.gains.update(e=2.0), r"gains\[e\] is 2\.0, planned for 1\.25"),
+        (lambda m: m.box.__setitem__(0, 2.0), r"box\[0\] is 2\.0, planned for 1\.25"),
+    ],
+    ids=["defaultdict", "list"],
+)
+@pytest.mark.parametrize("after_a_step", [False, True])
+def test_items_beside_those_that_forward_writes_are_compared(
+    change: Callable[[Any], None], told: str, beside: Pair, *, after_a_step: bool
+) -> None:
+    """A container into which forward writes was not looked at any more."""
+    _, planned = beside.models()
+    args, _ = beside.inputs()
+    if after_a_step:
+        planned(*args)
+    change(planned)
+    with pytest.raises(ValueError, match=told):
+        planned(*args)
+
+
+@pytest.fixture(scope="module")
+def beside() -> Pair:
+    init = (
+        "self.gains, self.box = __import__('collections').defaultdict(float, e=1.25), [1.25, None]"
+    )
+    forward = """
+    x = self.body(x) * self.gains["e"] + self.gains["other"]
+    self.box[1] = x.detach().mean()
+    return self.head(x) * self.box[0]
+    """
+    return make_pair_of(model_source(forward, init=init), "lowest", "per-layer")

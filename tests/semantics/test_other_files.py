@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -149,4 +150,38 @@ def test_a_file_that_forward_imports(tmp_path: Path, monkeypatch: pytest.MonkeyP
     built(*module.example_inputs()).backward()
     monkeypatch.setattr(sys.modules["late_layers"], "HALF", 3.0)
     with pytest.raises(ValueError, match=r"late_layers:HALF is 3\.0, planned for 2\.0"):
+        built(*module.example_inputs())
+
+
+@pytest.mark.parametrize(
+    ("reads", "name"),
+    [
+        ("import late_settings as s; x = x * s.SCALE", "SCALE"),
+        ("from late_settings import SCALE; x = x * SCALE", "SCALE"),
+        ("import importlib; x = x * importlib.import_module('late_settings').SCALE", "SCALE"),
+        ("from late_settings import OF; x = x * OF['n']", "OF[n]"),
+    ],
+)
+def test_numbers_of_a_file_that_forward_imports(
+    reads: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one at the top of the file were compared, those of this one nowhere."""
+    (tmp_path / "late_settings.py").write_text("SCALE, OF = 1.5, {'n': 1.5}\n", encoding="utf-8")
+    model = MODEL.replace("from layers import Gated, halved\n", "").replace(
+        "halved(layer", "(layer"
+    )
+    model = model.replace("Gated()", "nn.Linear(8, 8)").replace(
+        "    def forward(self, x):\n", f"    def forward(self, x):\n        {reads}\n"
+    )
+    (tmp_path / "net_late.py").write_text(model, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "net_late_remat", raising=False)
+    monkeypatch.delitem(sys.modules, "late_settings", raising=False)
+    generate(tmp_path / "net_late.py", budget="90%", static=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module: Any = importlib.import_module("net_late_remat")
+    settings: Any = importlib.import_module("late_settings")
+    built = module.build_model()
+    built(*module.example_inputs()).backward()
+    settings.SCALE, settings.OF["n"] = 2.0, 2.0
+    with pytest.raises(ValueError, match=rf"late_settings:{re.escape(name)} is 2\.0, planned"):
         built(*module.example_inputs())

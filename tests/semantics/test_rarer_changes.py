@@ -159,6 +159,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, f, p: setattr(next(iter(m.hooked._forward_pre_hooks.values())), "dim", 1),
         r"hooked is Linear.*'dim': 1\}, planned for Linear.*'dim': 0\}",
     ),
+    "an object that is copied": (
+        lambda m, f, p: setattr(m, "copied", f.Frozen(scale=9.0)),
+        r"copied\.scale is 9\.0, planned for 1\.5",
+    ),
     "another namespace": (
         lambda m, f, p: setattr(m, "space", types.SimpleNamespace(scale=9.0)),
         r"space\.scale is 9\.0, planned for 1\.25",

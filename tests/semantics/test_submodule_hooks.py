@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pairs import Pair, make_pair_of
+from sources import model_source
 from steps import assert_right, assert_same, run_steps
 
 from remat_gen.ir.errors import TraceError
@@ -137,3 +138,29 @@ def test_checkpointing_of_transformers(grad: bool) -> None:
     pair = make_pair_of(CHECKPOINTED.format(grad=grad, enable=enable), "1GB", "per-layer")
     torch.manual_seed(0)
     assert_right(pair)
+
+
+LAZY = """
+if not self.registered:
+    self.layers[0].up.register_forward_hook(lambda m, i, o: setattr(self, "hidden", o))
+    self.registered = True
+y = self.head(self.body(x))
+hidden, self.hidden = self.hidden, None
+return y.square().mean() + hidden.tanh().mean()
+"""
+
+
+def test_hooks_that_forward_puts_on_in_its_first_step() -> None:
+    """Each run of planning left one more, which every step was then compared with."""
+    source = model_source(LAZY, init="self.registered, self.hidden = False, None")
+    assert_right(make_pair_of(source, "1GB", "per-layer"))
+
+
+def test_a_buffer_that_forward_lets_require_a_gradient() -> None:
+    """It did so after planning, and no step of a fresh model was as planned."""
+    forward = "self.zero.requires_grad_()\nreturn self.head(self.body(x)) + self.zero"
+    pair = make_pair_of(
+        model_source(forward, init='self.register_buffer("zero", torch.zeros(4))'), "1GB", "none"
+    )
+    for model in pair.models():
+        model(*pair.inputs()[0]).sum().backward()

@@ -1,5 +1,6 @@
 """Reads values in the ways that are easily overlooked; each changes the loss or a gradient."""
 
+import copy
 import functools
 import os
 import types
@@ -113,6 +114,7 @@ class ReadsRarely(nn.Module):
         self.prior = torch.distributions.Normal(torch.zeros(8), torch.full((8,), 2.0))
         self.plain = [nn.BatchNorm1d(8, affine=False).eval(), nn.Dropout(0.25)]
         self.frozen, self.fraction, self.made = Frozen(), Fraction(3, 2), Descriptors()
+        self.copied = Frozen()
         self.held = [types.SimpleNamespace(scale=1.5), {"of": [Shift()]}]
         self.user, self.clip = UserDict(scale=0.5, unread=0.0), 0.5
         self.by_dtype = {torch.float32: 0.5, "a].b": 1.25, 2.5: 0.75}
@@ -138,6 +140,7 @@ class ReadsRarely(nn.Module):
         x = x * self.frozen.scale + float(self.fraction) + self.made.total
         x = self.held[1]["of"][0].add(x) * self.held[0].scale * self.user["scale"]
         x = x * self.by_dtype[x.dtype] + self.by_dtype["a].b"] + self.by_dtype[2.5]
+        x = x * copy.copy(self.copied).scale
         x = x * self.slope * self.table["scale"]
         x = x * (2.0 if self.order is torch.channels_last else 1.5)
         return (
