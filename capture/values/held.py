@@ -129,7 +129,8 @@ class Held:
                 tensor.requires_grad_(required)
         for there, before in self.hooks:
             for key in there.keys() - before.keys():
-                del there[key]
+                if not is_of_library(there[key]):  # transformers' stay, and so does what says so
+                    del there[key]
             there.update(before)
         for holder in self.holders:
             inside = holder.inside

@@ -8,8 +8,12 @@ both run a step on the model itself, with the example's inputs and with about ha
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import linecache
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -55,6 +59,9 @@ class _Subject:
     @contextlib.contextmanager
     def _as_planned(self) -> Iterator[None]:
         original = type(self.model)
+        for name, value in vars(sys.modules.get(original.__module__, self.module)).items():
+            if _is_of_fields(value) and hasattr(self.module, name):
+                setattr(self.module, name, value)  # what is returned is of one class
         self.model.__class__ = getattr(self.module, self.name)
         try:
             with told_free(self.model, 0):
@@ -73,8 +80,8 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
     if need is None or not need.fits:
         return ""
     output = request.output or default_output(request.model_file)
-    with kept_original(loaded, filled_in(traced)) as state:
-        subject = _Subject(loaded.model, loaded.model_name, import_file(output, text), state)
+    with kept_original(loaded, filled_in(traced)) as state, _imported(output, text) as module:
+        subject = _Subject(loaded.model, loaded.model_name, module, state)
         steps = [SmallerStep("as the example", loaded.args, loaded.kwargs)]
         if lengths := traced.graph.lengths:
             planned = [range(length.minimum, length.maximum + 1) for length in lengths]
@@ -86,6 +93,22 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
         if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
             raise UnlikeStepError(f"{one.kind}, {at}: {one.name}: {_off(one)}")
     return f"is off in the last bits: {unlike[0][1].name}: {_off(unlike[0][1])}" if unlike else ""
+
+
+def _is_of_fields(value: object) -> bool:
+    plain = isinstance(value, type) and not issubclass(value, nn.Module)
+    return plain and (dataclasses.is_dataclass(value) or hasattr(value, "_fields"))
+
+
+@contextlib.contextmanager
+def _imported(output: Path, text: str) -> Iterator[ModuleType]:
+    """Run a text as the file that it will be; TorchScript looks for its lines."""
+    place = str(output.resolve())
+    linecache.cache[place] = len(text), None, text.splitlines(keepends=True), place
+    try:
+        yield import_file(output, text)
+    finally:
+        linecache.cache.pop(place, None)
 
 
 def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:

@@ -38,13 +38,15 @@ def test_numbers_are_those_of_the_step(numbers: Pair) -> None:
         assert (model.width, model.head.mode) == (8, "train")
 
 
-def test_what_varies_with_the_batch_is_none_behind_a_planned_step(numbers: Pair) -> None:
+def test_what_varies_with_the_batch_is_that_of_the_step(numbers: Pair) -> None:
+    """It was that of the last evaluation, or None."""
     _, planned = numbers.models()
     (x,) = numbers.inputs()[0]
     planned.eval()(x[:2])
     assert (planned.rows, planned.sizes) == (2, (2, 8))
-    planned.train()(x)
-    assert (planned.rows, planned.sizes) == (None, None)
+    for rows in (6, 5):
+        planned.train()(x[:rows])
+        assert (planned.rows, planned.sizes) == (rows, (rows, 8))
 
 
 def test_with_one_batch_all_of_them_are_known(tmp_path: Path) -> None:
