@@ -108,7 +108,7 @@ def generate(request: Request, progress: Progress, live: Loaded | None = None) -
         if request.dynamic is not None:
             raise
         fixed = _generate(replace(request, dynamic=()), progress, live)
-        return replace(fixed, checked=f"goes by the example's lengths: with others, {error.reason}")
+        return replace(fixed, lengths=f"with others a step is not the model's: {error.reason}")
 
 
 def _generate(request: Request, progress: Progress, live: Loaded | None) -> Generated:

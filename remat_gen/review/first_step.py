@@ -30,6 +30,7 @@ from remat_gen.verification.outcome import Outcome, State, run_steps
 from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
 from remat_gen.verification.step import told_free
 
+_NO_MEMORY = "can't allocate memory"  # torch's words, in a RuntimeError
 _FAR = 1000  # times the tolerance: no sum in another order is off by that
 
 
@@ -82,7 +83,7 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
     output = request.output or default_output(request.model_file)
     with kept_original(loaded, filled_in(traced)) as state, _imported(output, text) as module:
         subject = _Subject(loaded.model, loaded.model_name, module, state)
-        steps = [SmallerStep("as the example", loaded.args, loaded.kwargs)]
+        steps = [SmallerStep("", loaded.args, loaded.kwargs)]
         if lengths := traced.graph.lengths:
             planned = [range(length.minimum, length.maximum + 1) for length in lengths]
             given = loaded.model, loaded.args, loaded.kwargs
@@ -91,8 +92,8 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
     unlike = [(at, c) for at, c in found if c.match is not Match.BITWISE and c.difference != 0]
     for at, one in unlike:
         if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
-            raise UnlikeStepError(f"{one.kind}, {at}: {one.name}: {_off(one)}")
-    return f"is off in the last bits: {unlike[0][1].name}: {_off(unlike[0][1])}" if unlike else ""
+            raise UnlikeStepError(_told(one, at))
+    return f"is off in the last bits: {_told(unlike[0][1], unlike[0][0])}" if unlike else ""
 
 
 def _is_of_fields(value: object) -> bool:
@@ -115,9 +116,12 @@ def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:
     try:
         return subject.compared(step.args, step.kwargs)
     except Exception as error:
-        reason = f"{step.name}: it fails: {type(error).__name__}: {said(error)}"
-        raise UnlikeStepError(reason) from error
+        words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
+        if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
+            return []
+        raise UnlikeStepError(f"it fails{at}: {words.splitlines()[0]}") from error
 
 
-def _off(comparison: Comparison) -> str:
-    return comparison.detail or f"off by {comparison.difference:.3g}"
+def _told(one: Comparison, at: str) -> str:
+    off = f": {one.detail}" if one.detail else f" is off by {one.difference:.3g}"
+    return f"{one.kind}: {one.name.partition(', step')[0]}{off}{f' ({at})' if at else ''}"

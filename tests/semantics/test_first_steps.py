@@ -43,15 +43,15 @@ def test_the_examples_lengths_are_planned_where_others_go_another_way(
 ) -> None:
     """Each was planned for all batches, with other numbers in every step, and nothing said."""
     generated = planned(tmp_path, BY_SYMBOLS[kind])
-    assert not generated.lengths
-    assert "goes by the example's lengths" in repr(generated)
+    assert not generated.plan.dynamic
+    assert "as in the example only: with others a step is not the model's" in repr(generated)
     assert generated.output
     assert remat_gen.verify(generated.output).bitwise
 
 
 def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> None:
     """Dynamo of torch 2.13 hands `*range(8)` on as 0, 8 and 1."""
-    with pytest.raises(UnlikeStepError, match=r"outputs, as the example: output 0.* off by \d"):
+    with pytest.raises(UnlikeStepError, match=r"outputs: output 0 is off by \d"):
         planned(tmp_path, "total(*range(8))")
     assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
 
