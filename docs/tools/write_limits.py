@@ -84,10 +84,10 @@ _TAIL = """
 - `p.data = …` and `p.data.mul_(…)` between a step's forward and its backward: backward, and what it
   runs again, read the new numbers, eager's some of the old ones. (Parameters that are changed in
   place by themselves raise, as in eager.)
-- A mode that `forward` itself sets (`self.norm.eval()`): the step computes as eager's, and behind it
-  the module is in the mode that it was in.
-- What `copy.deepcopy` makes of a library's function that holds a tensor (x-transformers' tied head):
-  eager's copy goes on with the original's, a planned one with its own.
+- A mode that `forward` itself sets (`self.norm.eval()`): the step computes as eager's, and behind
+  it the module is in the mode that it was in.
+- What `copy.deepcopy` makes of a library's function that holds a tensor (x-transformers' tied
+  head): eager's copy goes on with the original's, a planned one with its own.
 - `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward, and such writes
   into an input (an array that `torch.from_numpy` was given, refilled before backward): PyTorch's
   version check sees neither; what a plan runs again reads what was written, so that gradients

@@ -164,7 +164,8 @@ def test_what_forward_asks_of_a_tensor() -> None:
     assert eager is not None and planned is not None and not torch.equal(eager, planned)
 
 
-def test_data_that_is_replaced_before_backward() -> None:
+@pytest.mark.parametrize("in_place", [False, True])
+def test_data_that_is_replaced_before_backward(*, in_place: bool) -> None:
     """It stands in docs/limits.md: backward reads the new numbers, eager's some of the old ones."""
     pair = make_pair_of(model_source("return self.head(self.body(x)).square().mean()"))
     args, _ = pair.inputs()
@@ -172,10 +173,28 @@ def test_data_that_is_replaced_before_backward() -> None:
     for model in pair.models():
         torch.manual_seed(0)
         loss = model(*args)
-        model.layers[0].down.weight.data = 2 * model.layers[0].down.weight.data
+        layer = model.layers[0]
+        if in_place:
+            layer.up.weight.data.mul_(2)
+        else:
+            layer.down.weight.data = 2 * layer.down.weight.data
         loss.backward()
         gradients.append(model.layers[0].up.weight.grad)
     assert not torch.equal(*gradients)
+
+
+def test_a_mode_that_forward_sets() -> None:
+    """It stands in docs/limits.md: the step is eager's, the mode stays as it was."""
+    forward = "self.norm.eval()\nreturn self.head(self.norm(self.body(x)))"
+    pair = make_pair_of(model_source(forward, init="self.norm = nn.BatchNorm1d(8)"))
+    args, _ = pair.inputs()
+    outputs, modes = [], []
+    for model in pair.models():
+        torch.manual_seed(0)
+        outputs.append(model(*args))
+        modes.append(model.norm.training)
+    assert torch.equal(*outputs)
+    assert modes == [False, True]
 
 
 def test_hooks_for_all_modules() -> None:
