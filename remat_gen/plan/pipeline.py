@@ -314,7 +314,7 @@ def _emit(
 def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
     """Run a step of what was planned on the CPU, beside eager's."""
     request, traced = measured.request, measured.traced
-    if request.target or request.compiled or request.units:
+    if request.target or request.compiled or request.fsdp:
         return ""
     with stages("check"):
         from remat_gen.review.first_step import refuse_unlike

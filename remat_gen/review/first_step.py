@@ -42,6 +42,7 @@ class _Subject:
     name: str
     module: ModuleType
     state: State
+    of_units: bool
 
     def compared(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Comparison]:
         """Return what a step of each leaves behind, compared; nothing where eager's own fails."""
@@ -49,7 +50,7 @@ class _Subject:
             wanted = self._step(args, kwargs)
         except Exception:  # of the user's own, with fewer rows
             return []
-        with self._as_planned():
+        with kept_as_it_is(self.model), self._as_planned():
             found = self._step(args, kwargs)
         return [*compare_steps(wanted, found, [{}])]
 
@@ -59,16 +60,21 @@ class _Subject:
 
     @contextlib.contextmanager
     def _as_planned(self) -> Iterator[None]:
+        classes = [(part, type(part)) for part in self.model.modules()]
         original = type(self.model)
         for name, value in vars(sys.modules.get(original.__module__, self.module)).items():
             if _is_of_fields(value) and hasattr(self.module, name):
                 setattr(self.module, name, value)  # what is returned is of one class
-        self.model.__class__ = getattr(self.module, self.name)
+        if self.of_units:
+            self.module.plan_units(self.model)
+        else:
+            self.model.__class__ = getattr(self.module, self.name)
         try:
             with told_free(self.model, 0):
                 yield
         finally:
-            self.model.__class__ = original
+            for part, kind in classes:
+                part.__class__ = kind
 
 
 def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, peak: int) -> str:
@@ -82,7 +88,8 @@ def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, p
         return ""
     output = request.output or default_output(request.model_file)
     with kept_original(loaded, filled_in(traced)) as state, _imported(output, text) as module:
-        subject = _Subject(loaded.model, loaded.model_name, module, state)
+        of_units = bool(request.units)
+        subject = _Subject(loaded.model, loaded.model_name, module, state, of_units)
         steps = [SmallerStep("", loaded.args, loaded.kwargs)]
         if lengths := traced.graph.lengths:
             planned = [range(length.minimum, length.maximum + 1) for length in lengths]
