@@ -56,19 +56,40 @@ def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
 
 
-def test_a_step_that_fails_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    emit = pipeline._emit
-    line = "    def backward(self, step: list[Any], p: Any, g: Any) -> None:\n"
+@pytest.mark.parametrize("units", [None, ["layers.*"]])
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("F.gelu(", "F.relu(", r"outputs: output 0 is off by \d"),
+        (
+            "def backward(self, step: list[Any], p: Any, g: Any) -> None:",
+            "{}\n        no_such",
+            "no_such",
+        ),
+    ],
+    ids=["other numbers", "an error"],
+)
+def test_what_is_emitted_otherwise_is_not_written(
+    units: list[str] | None,
+    old: str,
+    new: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    emit, path = pipeline._emit, tmp_path / "net.py"
 
     def broken(*given: Any) -> tuple[Any, ...]:
         plan, plan_text, text = emit(*given)
-        assert line in text
-        return plan, plan_text, text.replace(line, f"{line}        no_such\n")
+        user, block, planned = text.partition("class PlannedBlock")
+        assert old in planned
+        return plan, plan_text, user + block + planned.replace(old, new.replace("{}", old))
 
     monkeypatch.setattr(pipeline, "_emit", broken)
-    with pytest.raises(UnlikeStepError, match=r"it fails: NameError: name 'no_such'"):
-        planned(tmp_path, "2")
-    assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
+    path.write_text(model_source("return self.head(self.body(x))"), encoding="utf-8")
+    with pytest.raises(UnlikeStepError, match=told):
+        remat_gen.generate(path, budget="100%", units=units, device="cpu")
+    assert [file.name for file in tmp_path.iterdir()] == ["net.py"]
 
 
 def test_the_model_is_as_it_was(tmp_path: Path) -> None:
