@@ -61,11 +61,7 @@ def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> 
     ("old", "new", "told"),
     [
         ("F.gelu(", "F.relu(", r"outputs: output 0 is off by \d"),
-        (
-            "def backward(self, step: list[Any], p: Any, g: Any) -> None:",
-            "{}\n        no_such",
-            "no_such",
-        ),
+        ("aten.gelu_backward", "no_such", "it fails: NameError: name 'no_such'"),
     ],
     ids=["other numbers", "an error"],
 )
