@@ -60,14 +60,12 @@ def watched_questions() -> Iterator[Asked]:
 def _places() -> list[tuple[ModuleType, str]]:
     """Return where the questions stand: in torch, and where files have imported them from there."""
     own = {id(getattr(module, name)) for module, name in QUESTIONS}
-    files = [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
-    others = [
-        (file, name)
-        for file in files
-        if file.__name__.partition(".")[0] != "torch"
-        for name, value in list(vars(file).items())
-        if id(value) in own
+    files = [
+        (file, object.__getattribute__(file, "__dict__"))  # a lazy module's own would be heard
+        for name, file in list(sys.modules.items())
+        if name.partition(".")[0] != "torch" and isinstance(file, ModuleType)
     ]
+    others = [(f, name) for f, held in files for name, v in list(held.items()) if id(v) in own]
     return [*QUESTIONS, *others]
 
 
