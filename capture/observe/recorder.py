@@ -224,8 +224,8 @@ class Recorder(Reached):
         """Note all of an object that a file of the user's copies: the copy tells nobody."""
         value = frame.f_locals["x"]
         path, held = self._paths.get(id(value)), getattr(value, "__dict__", None)
-        of_python = isinstance(value, nn.Module | type | types.ModuleType)
-        if path and type(held) is dict and not of_python and acts_for_user(frame):
+        has_rows = isinstance(value, nn.Module | type | types.ModuleType)
+        if path and type(held) is dict and not has_rows and acts_for_user(frame):
             for name, item in held.items():
                 self._hold(item, f"{path}.{name}")
 
