@@ -55,7 +55,7 @@ class Held:
 
     holders: list[_Holder] = field(default_factory=list)
     hooks: list[tuple[dict[int, Any], dict[int, Any]]] = field(default_factory=list)
-    grads: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
+    flags: list[tuple[torch.Tensor, bool]] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
 
     @classmethod
@@ -67,7 +67,7 @@ class Held:
             start = f"{name}." if name else ""
             held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
             state = (*module._parameters.values(), *module._buffers.values())
-            held.grads += [(t, t.requires_grad) for t in state if t is not None]
+            held.flags += [(t, t.requires_grad) for t in state if t is not None]
             hooks = (vars(module)[name] for name in _HOOKS & vars(module).keys())
             held.hooks += [(there, dict(there)) for there in hooks]
             for attribute in own.keys() - OF_PARAMETERS:
@@ -123,8 +123,8 @@ class Held:
         return {p: now for p, (_, now) in changed if is_item(p) and is_literal(now)}
 
     def put_back(self) -> None:
-        """Let everything hold what it held, with the hooks and gradients that there were."""
-        for tensor, required in self.grads:
+        """Let everything hold what it held, with the flags and hooks that it had."""
+        for tensor, required in self.flags:
             if tensor.is_leaf and tensor.requires_grad != required:
                 tensor.requires_grad_(required)
         for there, before in self.hooks:

@@ -317,10 +317,10 @@ def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
     if request.target or request.compiled or request.fsdp:
         return ""
     with stages("check"):
-        from remat_gen.review.first_step import refuse_unlike
+        from remat_gen.review.written_step import compare_written
 
         peak = measured.eager.nbytes if measured.eager else 0
-        return refuse_unlike(request, measured.loaded, traced, text, peak)
+        return compare_written(request, measured.loaded, traced, text, peak)
 
 
 def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:

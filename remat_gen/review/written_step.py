@@ -77,7 +77,7 @@ class _Subject:
                 part.__class__ = kind
 
 
-def refuse_unlike(request: Request, loaded: Loaded, traced: Traced, text: str, peak: int) -> str:
+def compare_written(request: Request, loaded: Loaded, traced: Traced, text: str, peak: int) -> str:
     """Compare a step of the module's `text` with the original's; say what there is to say, "" all.
 
     Raises:
