@@ -357,7 +357,8 @@ class _Step:
             say_on_gpu(self.model, self.call, self.stands_for)
         graph = with_dtypes_of_norms(seeds_on_host(graph))
         graph = replace(graph, layers=layers_of(self.model, graph))
-        assumed = (*joint.assumed, *[DEFAULT_DTYPE] * takes_default_dtype(graph))
+        numbers = [self._numbers_of(name) for name in joint.assumed]
+        assumed = (*numbers, *[DEFAULT_DTYPE] * takes_default_dtype(graph))
         unset = [p for p in (*looks.kept, *looks.unset) if p not in kept]
         put, varying = self._put(graph)
         inside = tuple(f"{path.removesuffix('[:]')}[" for path in containers_in(put))
@@ -379,6 +380,10 @@ class _Step:
             first=self.first,
             looks=self.looks,
         )
+
+    def _numbers_of(self, name: str) -> str:
+        """Return the path of a buffer, or of a frozen parameter's numbers: it has a row without."""
+        return f"{name}.data" if name in dict(self.model.named_parameters()) else name
 
     def _put(self, graph: Graph) -> tuple[dict[str, Any], list[str]]:
         """Return the plain values that forward puts on modules; the paths of those that vary.

@@ -134,9 +134,10 @@ def _answered_looks(model: nn.Module, call: Call, looks: Looks) -> tuple[dict[Ke
         run = run_recorded(model, call, looks)
         if run is None:
             return {}, None
-        found = {key: _answered(look, run.outside) for key, look in run.found.items()}
-        changing = frozenset(name for name in run.outside if name in run.state)
-        own = {k: look for k, look in found.items() if look.reads & run.outside <= changing}
+        outside = run.outside - run.frozen
+        found = {key: _answered(look, outside) for key, look in run.found.items()}
+        changing = outside & run.state.keys()
+        own = {k: look for k, look in found.items() if look.reads & outside <= changing}
         own = {k: look for k, look in own.items() if look.answer is Answer.CHECKED}
         next_run = run_recorded(model, call, looks, run.state) if own else None
     for key, look in own.items():
@@ -163,13 +164,15 @@ class Recorded:
     """A real run: what it returned, its looks, and its parameters and buffers behind it.
 
     `outside` names what may be another in the next step: inputs, parameters, and buffers that
-    forward writes into, though it may have written the same numbers there.
+    forward writes into, though it may have written the same numbers there. Of these parameters are
+    `frozen` whose numbers can be compared instead.
     """
 
     value: Any
     found: Mapping[Key, Look]
     state: Mapping[str, Tensor]
     outside: frozenset[str]
+    frozen: frozenset[str]
     followed: Followed
 
     def is_constant(self, tensor: object) -> bool:
@@ -221,12 +224,14 @@ def run_recorded(
         if recording.found:  # or else it is not for looks that no trace was made
             raise TraceError(explain(error)) from error
         return None
-    outside = frozenset(
-        [*arguments, *dict(model.named_parameters())]
-        + [name for name, tensor in state.items() if not _is_same(tensor, copies[name])]
+    parameters = dict(model.named_parameters())
+    written = frozenset(
+        [name for name, tensor in state.items() if not _is_same(tensor, copies[name])]
         + [name for name, version in versions.items() if copies[name]._version != version]
     )
-    return Recorded(value, recording.found, copies, outside, recording.followed)
+    frozen = frozenset(name for name, p in parameters.items() if not p.requires_grad) - written
+    outside = written.union(arguments, parameters)
+    return Recorded(value, recording.found, copies, outside, frozen, recording.followed)
 
 
 def _run(

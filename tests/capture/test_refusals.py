@@ -136,7 +136,8 @@ LINES_TOLD = {
         "refused with your line; set its rate to 0",
     ),
     "item": (
-        "`.item()`: a tensor's value as a Python number",
+        "`.item()`: a tensor's value as a Python number (but a buffer's that stays, or that of a "
+        "frozen parameter, which each step compares)",
         "refused with your line; keep it a tensor",
     ),
     "int": ("`int(tensor)`, `float(tensor)`", "refused with your line; keep it a tensor"),

@@ -12,6 +12,8 @@ from sources import model_source
 from steps import assert_right
 from torch import Tensor, nn
 
+from remat_gen.ir.errors import TraceError
+
 HEAD = "x = self.body(x)\n"
 SIX = "(torch.randn(6, 8), torch.arange(6) % 4)"
 Spoil = Callable[[nn.Module, list[Tensor]], None]
@@ -159,3 +161,25 @@ def test_a_buffer_in_which_each_step_writes_the_same_until_weights_change() -> N
                     parameter.sub_(0.1 * parameter.grad)
         left.append(model.low)
     assert torch.equal(*left)
+
+
+FROZEN = "self.gamma = nn.Parameter(torch.tensor([12.0]), requires_grad=False)"
+SCALED = HEAD + "return self.gamma.item() - self.head(x) / float(self.gamma)"
+
+
+def test_a_frozen_parameters_number_is_compared() -> None:
+    """RotatE's margin: a number while it is not trained, and an error where it is another."""
+    pair = make_pair_of(model_source(SCALED, init=FROZEN), "lowest", "per-layer")
+    assert_right(pair)
+    _, model = pair.models()
+    args, _ = pair.inputs()
+    model(*args)
+    model.gamma.data.fill_(9.0)
+    with pytest.raises(ValueError, match=r"gamma\.data is float32\[1\] \[9\.0\], planned for .*12"):
+        model(*args)
+
+
+def test_a_trained_parameters_number_is_none() -> None:
+    text = model_source(SCALED, init=FROZEN.replace("False", "True"))
+    with pytest.raises(TraceError, match="becomes a Python number"):
+        make_pair_of(text, "lowest", "per-layer")
