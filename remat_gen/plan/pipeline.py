@@ -312,9 +312,9 @@ def _emit(
 
 
 def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
-    """Run a step of what was planned on the CPU, beside eager's."""
+    """Run a step of what was planned beside eager's: on the CPU, in the parameters' own dtype."""
     request, traced = measured.request, measured.traced
-    if request.target or request.compiled or request.fsdp:
+    if request.target or request.compiled or request.fsdp.parameters:
         return ""
     with stages("check"):
         from remat_gen.review.written_step import compare_written

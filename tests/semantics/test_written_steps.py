@@ -56,7 +56,12 @@ def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["net.py"]
 
 
-@pytest.mark.parametrize("units", [None, ["layers.*"]])
+SHARDED = {"units": ["layers.*"], "fsdp": "2"}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"units": ["layers.*"]}, SHARDED], ids=["whole", "units", "fsdp"]
+)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -66,7 +71,7 @@ def test_what_goes_another_way_at_all_lengths_is_not_written(tmp_path: Path) -> 
     ids=["other numbers", "an error"],
 )
 def test_what_is_emitted_otherwise_is_not_written(
-    units: list[str] | None,
+    options: dict[str, Any],
     old: str,
     new: str,
     told: str,
@@ -84,7 +89,7 @@ def test_what_is_emitted_otherwise_is_not_written(
     monkeypatch.setattr(pipeline, "_emit", broken)
     path.write_text(model_source("return self.head(self.body(x))"), encoding="utf-8")
     with pytest.raises(UnlikeStepError, match=told):
-        remat_gen.generate(path, budget="100%", units=units, device="cpu")
+        remat_gen.generate(path, budget="100%", device="cpu", **options)
     assert [file.name for file in tmp_path.iterdir()] == ["net.py"]
 
 
