@@ -16,6 +16,7 @@ from remat_gen.codegen.expressions.copied_matrices import copied_matrices, copie
 from remat_gen.codegen.expressions.in_place_forms import SLICE, gradient_form, method_of, part_of
 from remat_gen.codegen.expressions.kernel_functions import Kernel
 from remat_gen.codegen.expressions.marks import Mark, argument, written
+from remat_gen.codegen.expressions.reordered_dims import reordered
 from remat_gen.ir.errors import EmitError
 from remat_gen.ir.graph import (
     CHECK,
@@ -128,6 +129,10 @@ class Expressions:
         return f"as_result({self.tensor(self._viewed(view))}, {sizes})"
 
     def _view(self, view: View) -> str:
+        if found := reordered(self.graph, self.views, view):
+            base, order = found
+            moved = f".permute({', '.join(map(str, order))})" * (order != sorted(order))
+            return self.tensor(base) + moved
         index = "" if view.index is None else f"[{view.index}]"
         method = spelling.method(view.target)
         first, *rest = view.args

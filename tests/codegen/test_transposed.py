@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
+import torch
 from emitting import HEAD, assert_bitwise, emit
 
 MODEL = """
@@ -92,3 +95,43 @@ def test_a_product_of_what_is_transposed(tmp_path: Path, swapped: str) -> None:
     assert_bitwise(emit(tmp_path, text))
     text = HEAD + PRODUCT.format(one=swapped, other="rows.sigmoid()")
     assert_bitwise(emit(tmp_path, text))
+
+
+ORDERED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = self.lin(x).view(4, 6, 2, 4){views}
+        return torch.sin(y * y.sigmoid()).mean()
+
+
+def build_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.randn(4, 6, 8),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("views", "written"),
+    [
+        (".permute(0, 3, 1, 2).transpose(1, -1)", "permute(0, 2, 1, 3)"),
+        (".transpose(-1, 0).permute(1, 3, 0, 2).permute(-1, 1, 2, 0)", "permute(2, 0, 3, 1)"),
+    ],
+)
+def test_dimensions_that_are_reordered_twice(tmp_path: Path, views: str, written: str) -> None:
+    """An einsum takes a tensor to and fro: what comes of it is one `permute`."""
+    found = emit(tmp_path, HEAD + ORDERED.format(views=views))
+    _, _, planned = ast.unparse(ast.parse(found.text)).partition("class PlannedBlock")
+    assert written in planned
+    assert torch.equal(eval(f"NUMBERS{views}"), eval(f"NUMBERS.{written}"))
+    assert not re.search(r"\.(permute|transpose)\([^)]*\)\.(permute|transpose)", planned)
+    assert_bitwise(found)
+
+
+NUMBERS = torch.arange(192).view(4, 6, 2, 4)
