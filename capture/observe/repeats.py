@@ -27,13 +27,13 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from remat_gen.capture.observe.as_good import as_good
-from remat_gen.capture.observe.assumed import File, describe, fetch, is_plain
+from remat_gen.capture.observe.assumed import NOT_SET, File, describe, fetch, is_plain
 from remat_gen.capture.observe.outputs import name_places, places_of
 from remat_gen.capture.observe.recorder import Recorder, unheard
 from remat_gen.capture.observe.states import State, words_of
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import is_users
-from remat_gen.capture.refuse.kept_errors import DrawError, KeptError
+from remat_gen.capture.refuse.kept_errors import INSTEAD, ONCE, DrawError, KeptError
 from remat_gen.capture.refuse.library_hooks import INSTALLED
 from remat_gen.ir.errors import TraceError
 
@@ -305,9 +305,10 @@ def _refuse_advance(before: dict[str, State], after: dict[str, State]) -> None:
     path = max(changed, key=lambda p: (before[p].words != after[p].words, len(p)))
     old, new = before[path].words, after[path].words
     shown = f" (from {old} to {new})" if old != new else ""
+    made = old in (repr(None), repr(NOT_SET)) and new.endswith(" object")
+    instead = ONCE if made else INSTEAD
     raise KeptError(
-        f"forward changes {_name(path)}{shown}, which a planned forward would not do: "
-        "make it a buffer, return it, or pass it as an argument",
+        f"forward changes {_name(path)}{shown}, which a planned forward would not do: {instead}",
         path,
     )
 

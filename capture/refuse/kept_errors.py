@@ -9,6 +9,9 @@ DRAWS = (
     "would not do: draw them with torch"
 )
 
+INSTEAD = "make it a buffer, return it, or pass it as an argument"
+ONCE = "make it in __init__(), or run the model once in build_model(), under torch.no_grad()"
+
 
 class DrawError(TraceError):
     """Forward draws random numbers on the host."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ GONE = object()  # in place of what is not there
 class _Holder:
     """A container (a dict of attributes, too), what was in it, and how its items' paths begin.
 
-    Keys in `left` are no concern of it.
+    Keys in `left` are no concern of it, nor are values in `known`, by their `id`.
     """
 
     inside: Any
@@ -43,6 +43,7 @@ class _Holder:
     start: str
     end: str = ""
     left: frozenset[str] = frozenset()
+    known: Container[int] = ()
 
 
 @dataclass(slots=True)
@@ -61,11 +62,13 @@ class Held:
     @classmethod
     def by(cls, model: nn.Module, file: dict[str, Any]) -> Held:
         """Note all that a model holds, and containers of its file."""
-        held = cls()
+        held, modules = cls(), {*map(id, model.modules())}
         for name, module in model.named_modules():
             own = {k: v for k, v in vars(module).items() if k not in _OF_TORCH}
             start = f"{name}." if name else ""
             held.holders.append(_Holder(vars(module), own, start, left=_OF_TORCH))
+            children = module._modules
+            held.holders.append(_Holder(children, dict(children), start, known=modules))
             state = (*module._parameters.values(), *module._buffers.values())
             held.flags += [(t, t.requires_grad) for t in state if t is not None]
             hooks = (vars(module)[name] for name in _HOOKS & vars(module).keys())
@@ -108,7 +111,7 @@ class Held:
             keys = (old.keys() | new.keys()) - holder.left - OF_PARAMETERS
             for key in sorted(keys, key=repr):
                 pair = old.get(key, GONE), new.get(key, GONE)
-                if pair[0] is not pair[1]:
+                if pair[0] is not pair[1] and id(pair[1]) not in holder.known:
                     found[f"{holder.start}{key}{holder.end}"] = pair
         return found
 

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.values import lack_values
-from remat_gen.capture.refuse.kept_errors import KeptError
+from remat_gen.capture.refuse.kept_errors import INSTEAD, ONCE, KeptError
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.values.compared import Compared, NumberError
 from remat_gen.capture.values.held import GONE, Held, files_of, shown
@@ -90,15 +90,15 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
     finally:
         before.put_back()
     for path in sorted(made.keys() | again.keys(), key=lambda p: (p not in read, p)):
-        new = again.get(path, made.get(path))
-        settled = path not in others and all(map(first.is_constant, _tensors(new)))
+        _, new = pair = again.get(path) or made[path]
+        settled = path not in others and all(map(first.is_constant, _tensors(pair)))
         unread = path in others and path in read.there - read
         unread |= path in found.items and path in made
         unread &= steady or path not in found.paths
-        if not (settled or unread) or second is None:
-            _refuse(path)
+        if not (settled or unread) or _is_of_model(new) or second is None:
+            _refuse(path, new)
     if made and second and not same_bits(first.value, second.value):
-        _refuse(min(made))
+        _refuse(min(made), None)
     return replace(
         looks,
         left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
@@ -209,13 +209,16 @@ def _made_by_hooks(model: nn.Module) -> set[str]:
     }
 
 
-def _refuse(path: str) -> NoReturn:
-    name = shown(path)
+def _refuse(path: str, new: object) -> NoReturn:
     raise KeptError(
-        f"forward changes {name}, and goes on otherwise where it was changed, which a planned "
-        "forward would not do: make it a buffer, return it, or pass it as an argument",
+        f"forward changes {shown(path)}, and goes on otherwise where it was changed, which a "
+        f"planned forward would not do: {ONCE if _is_of_model(new) else INSTEAD}",
         path,
     )
+
+
+def _is_of_model(value: object) -> bool:
+    return isinstance(value, nn.Module | nn.Parameter)
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -299,6 +299,11 @@ WITHOUT_A_LINE = {
         "return self.lin(x)",
         r"lin has a hook \(.*<lambda>\)",
     ),
+    "a layer of the first step": (
+        LINEAR + "\nself.out = None",
+        "self.out = self.out or nn.Linear(8, 8).to(x.device)\nreturn self.out(self.lin(x))",
+        r"^net\.py:\d+: forward changes self\.out \(from None to Linear object\).* build_model\(\)",
+    ),
     "class attribute": (
         LINEAR + "\nNet.calls = 0",
         "Net.calls += 1\nreturn self.lin(x)",
@@ -440,6 +445,10 @@ TOLD = {
     "lazy": (
         "a lazy module that has not run (`nn.LazyLinear`)",
         "refused; run the model once in `build_model`, under `torch.no_grad()`",
+    ),
+    "a layer of the first step": (
+        "layers and parameters that `forward` makes in its first step",
+        "refused with its name; make them in `__init__`, or run the model once in `build_model()`",
     ),
     "data parallel": ("`nn.DataParallel`", "refused; plan what it wraps, train by DDP"),
     "frozen for a while": (
