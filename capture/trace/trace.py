@@ -38,6 +38,7 @@ from remat_gen.capture.observe.unread_numbers import unread
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.frames import in_large_chunk
 from remat_gen.capture.process.garbage import fewer_collections
+from remat_gen.capture.process.isolation import private_name
 from remat_gen.capture.process.questions import anomaly_as_outside, first_as_eager
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.graph_refusals import (
@@ -170,8 +171,9 @@ def trace(
     built = built_in(source_file, model)
     with built, removed_afterwards(model), hooks_aside(model), context_of(model), layouts:
         again = partial(run_on_fakes, model, call.args, call.kwargs)
+        file = _globals_of(source_file, model)
         with told_where(model, again), refused_autocast("forward", stands_for):
-            found, first = observed(model, call, _globals_of(source_file), settles=taken is None)
+            found, first = observed(model, call, file, settles=taken is None)
         returned, reads, looks = found
         returned = replace(returned, taken=taken)
         if stands_for:
@@ -430,11 +432,14 @@ def _refuse_host_draws(model: nn.Module, call: Call, looks: Looks | None) -> Non
         run_on_fakes(model, call.args, call.kwargs, looks, draws)
 
 
-def _globals_of(source_file: Path | None) -> dict[str, Any]:
-    """Return the globals of the user's file, which was imported."""
-    place = str(source_file.resolve()) if source_file else None
-    modules = (m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == place)
-    return next((vars(module) for module in modules if place), {})
+def _globals_of(source_file: Path | None, model: nn.Module) -> dict[str, Any]:
+    """Return the globals of the user's file as the model has it: others may have imported it."""
+    if source_file is None:
+        return {}
+    place = str(source_file.resolve())
+    classes = (type(module).__module__ for module in model.modules())
+    files = map(sys.modules.get, [*classes, private_name(source_file), *sys.modules])
+    return next((vars(file) for file in files if getattr(file, "__file__", None) == place), {})
 
 
 def _examples(

@@ -64,7 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "net_file.py").write_text(FILE, encoding="utf-8")
     (tmp_path / "net_live.py").write_text(NET, encoding="utf-8")
     yield tmp_path
-    for name in ("net_live", "net_live_remat", "net_file_remat"):
+    for name in ("net_live", "net_live_remat", "net_file", "net_file_remat"):
         sys.modules.pop(name, None)
 
 
@@ -92,6 +92,24 @@ def test_a_file_by_the_function_is_the_file_by_the_command(
     assert main(["net_file.py", *options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["costs_reused"]
     assert (folder / "net_file_remat.py").read_bytes() == first
+
+
+def test_a_file_that_was_imported_before_is_planned_as_any(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: the file's globals stood in the tables by a name of planning's own."""
+    text = FILE.replace("class Net", "SCALE = 1.5\n\n\nclass Net").replace("* scale", "* SCALE")
+    (folder / "net_file.py").write_text(text, encoding="utf-8")
+    importlib.import_module("net_file")
+    monkeypatch.delitem(sys.modules, "net_file_remat", raising=False)
+    planned = remat_gen.generate("net_file.py", budget="80%", strategy="rotor")
+    assert '":SCALE": 1.5' in planned.text
+    file = importlib.import_module("net_file_remat")
+    model, inputs = file.build_model(), file.example_inputs()
+    model(*inputs)
+    file.SCALE = 3.0
+    with pytest.raises(ValueError, match=r"SCALE is 3\.0, planned for 1\.5"):
+        model(*inputs)
 
 
 def test_a_built_model_is_planned_from_its_class_s_file(folder: Path) -> None:
