@@ -88,12 +88,16 @@ class Reached:
         if "tells" in getattr(member, "__dict__", ()):
             return value
         if hasattr(type(member), "__get__") and name not in getattr(owner, "__dict__", ()):
-            if isinstance(member, _METHODS) and is_of_library(member):
+            if _is_librarys_own(type(owner), name, member):
                 return value  # the library's version stands for it
             if isinstance(member, property) and not is_of_library(member.fget):
                 self._note(f"{path}.__class__.{name}".lstrip("."), member)
-            if isinstance(member, CACHED):
-                self._enter_cached(member, place)
+            cache = member.__func__ if isinstance(member, staticmethod) else member
+            if isinstance(cache, CACHED):
+                self._enter_cached(cache, place)
+                self._note(place, value)
+            elif isinstance(member, functools.partialmethod):
+                self._enter(value, place)
             if not isinstance(member, (*_METHODS, types.MemberDescriptorType)):
                 return value  # a property reads what it is made of
         if isinstance(member, functools.cached_property) and isinstance(value, torch.Tensor):
@@ -164,6 +168,10 @@ class Reached:
         if path not in self._noted:
             self._noted.add(path)
             self._tell(path, value)
+
+    def pass_over(self, path: str) -> None:
+        """Note no read of what forward itself has put there, unless it has been read before."""
+        self._noted.add(path)
 
     def note_whole(self, value: Any, path: str) -> None:
         """Note all that a container holds."""
@@ -265,9 +273,22 @@ class Reached:
         return "" if vars(sys.modules[name]) is self._file else name
 
 
-def is_librarys(value: Any) -> bool:
-    """Tell whether a value is a function that a library's version stands for."""
-    return isinstance(value, _FUNCTIONS) and is_of_library(value)
+def is_librarys(value: Any, name: str = "") -> bool:
+    """Tell whether a value is a function that a library's version stands for.
+
+    One that the user's file or class has by another `name` was chosen among others: `ACT = F.relu`.
+    """
+    is_function = isinstance(value, _FUNCTIONS) and is_of_library(value)
+    return is_function and name in ("", value.__name__)
+
+
+def _is_librarys_own(kind: type, name: str, member: Any) -> bool:
+    """Tell whether a method is a library's, and its class as well, or has it by its own name."""
+    if not (isinstance(member, _METHODS) and is_of_library(member)):
+        return False
+    function = getattr(member, "__func__", member)
+    holder = next(one for one in kind.__mro__ if name in vars(one))
+    return is_of_library(holder) or is_librarys(function, name)
 
 
 def _asks_mode(frame: types.FrameType, name: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
-from remat_gen.capture.observe.assumed import NOT_SET
+from remat_gen.capture.observe.assumed import NOT_SET, is_plain
 
 
 def is_key(key: object) -> bool:
@@ -31,6 +31,9 @@ class Hearer(Protocol):
 
     def note_whole(self, value: Any, path: str) -> None:
         """Note all that a container holds."""
+
+    def pass_over(self, path: str) -> None:
+        """Note no read of what forward itself has put there, unless it has been read before."""
 
 
 class ReadDict(dict[Any, Any]):
@@ -119,6 +122,8 @@ class ReadDict(dict[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, torch.Tensor):
             self._item(key)  # what there was: a step's tensor that is kept is a change
+        for path in self.paths if is_plain(value) else ():
+            self.hearer.pass_over(self._place(path, key))
         super().__setitem__(key, value)
         self.held[key] = value
 

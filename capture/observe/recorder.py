@@ -265,9 +265,8 @@ class Recorder(Reached):
         value = space[name]
         if isinstance(value, (type, types.ModuleType)):
             self._enter(value, path)
-        elif is_librarys(value):
-            if name != value.__name__:  # chosen among others: `ACT = F.relu`
-                self._note(path, value)
+        elif is_librarys(value, name):
+            return
         elif not isinstance(value, (ReadDict, ReadNamespace)):
             stands = self.reach(value, path)
             if stands is not value:
@@ -305,9 +304,10 @@ class Recorder(Reached):
     def _note_members(self) -> None:
         """Note what classes hold that the code which ran has names for."""
         for path, kind in list(self._classes.items()):
-            for _, name, value, hidden in members_named(kind, self.names):
-                if not (hidden or is_librarys(value)):
-                    self._hold(value, f"{path}.{name}")
+            for of in (kind, type(kind)):
+                for _, name, value, hidden in members_named(of, self.names):
+                    if not (hidden or is_librarys(value, name)):
+                        self._hold(value, f"{path}.{name}")
         for path, owner in self._owners() if self._asks_classes else ():
             for of, name, value, hidden in members_named(type(owner), self.names):
                 asked = callable(value) or f"{path}.{name}".lstrip(".") in self._noted

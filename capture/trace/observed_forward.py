@@ -24,6 +24,7 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced
 from remat_gen.capture.trace.joint import TraceOptions, trace_joint
 from remat_gen.capture.values.held import GONE, Held, files_of, kept_as_it_is
+from remat_gen.capture.values.kept_places import is_attribute
 from remat_gen.capture.values.recorded import Looks
 from remat_gen.capture.values.scratch import recorded
 from remat_gen.capture.values.side_effects import refused_side_effects
@@ -163,9 +164,10 @@ class _Forward:
         elif others and not reads.asks_containers:
             reads = replace(reads, keys=others.asked)
         if looks is not None:
-            left = tuple(path for path in looks.left if path not in looks.carried)
+            first = set(reads.paths) - reads.changed.keys()  # what is read before it is written
+            pairs = {p: both for p, both in looks.carried.items() if p in first}
+            left = tuple(path for path in looks.left if path not in pairs)
             reads = reads.without(left, self.model)
-            pairs = {p: both for p, both in looks.carried.items() if p in reads.paths}
             reads = replace(
                 reads, changed=reads.changed | {p: _words(*b) for p, b in pairs.items()}
             )
@@ -176,7 +178,7 @@ class _Forward:
 
         Such a one may be another behind the step: a condition that is cleared at the end.
         """
-        paths = sorted(returned.put.keys() & set(reads.paths))
+        paths = [path for path in returned.put if path in reads.paths and is_attribute(path)]
         if not paths:
             return reads
         try:

@@ -390,9 +390,10 @@ class _Step:
     def _put(self, graph: Graph) -> tuple[dict[str, Any], list[str]]:
         """Return the plain values that forward puts on modules; the paths of those that vary.
 
-        What it reads as well is compared, so that it is as it was.
+        What it reads as well is compared, so that it is as it was, or as it is behind a step.
         """
-        read = {*self.reads.paths, *(self.looks.kept if self.looks else ())}
+        same = self.reads.changed.keys()
+        read = {*self.reads.paths, *(self.looks.kept if self.looks else ())} - same
         put = {p: v for p, v in self.returned.put.items() if read.isdisjoint((p, p.split("[")[0]))}
         return self._plain(put).by_lengths(graph.lengths)
 

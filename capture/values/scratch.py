@@ -104,7 +104,12 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         left=tuple(p for p in sorted(made.keys() | again.keys()) if not _is_property(model, p)),
         kept=found.tensors,
         containers=found.containers,
-        carried={p: pair for p, pair in sorted(made.items()) if p in read and is_literal(pair[1])},
+        carried={
+            path: pair
+            for path, pair in sorted(made.items())
+            if is_literal(pair[1])
+            and (path in read if path in read.watched else path not in others)
+        },
         unset=tuple(p for p in others if p not in found.paths),
     )
 

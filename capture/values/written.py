@@ -47,8 +47,12 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
 
 
 class FirstReads(set[str]):
-    """The attributes of modules that a run reads as they were before it; which were there."""
+    """The attributes of modules that a run reads as they were before it.
 
+    Those are `watched`; which were `there`.
+    """
+
+    watched: frozenset[str] = frozenset()
     there: frozenset[str] = frozenset()
 
 
@@ -60,9 +64,10 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[FirstReads]:
     waiting = {
         (id(owners[owner]), name): (path, vars(owners[owner]).get(name, _NONE))
         for path, (owner, _, name) in parts.items()
-        if owner in owners
+        if owner in owners and name.isidentifier()
     }
     found = FirstReads()
+    found.watched = frozenset(path for path, _ in waiting.values())
     found.there = frozenset(path for path, before in waiting.values() if before is not _NONE)
     get, plain = nn.Module.__getattribute__, nn.Module.__setattr__
     own = "__getattribute__" in vars(nn.Module)

@@ -1,19 +1,22 @@
 """What classes of the file hold and forward reads there: objects, other classes, the one instance.
 
-And functions of a library that a name of the file stands for.
+And functions of a library that a name of the file, or of a class, stands for.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from pairs import Pair, make_pair_of
 from sources import model_source
 
 PRELUDE = """
+import functools
 import logging
 LOG = logging.getLogger(__name__)
 ACT = torch.tanh
@@ -32,11 +35,35 @@ class Single:
     def get(cls): return cls._instance
 
 Single._instance = Config()
+
+class Kind(type):
+    share = 0.5
+
+class Chosen(metaclass=Kind):
+    act = F.relu
 """
 FORWARD = """
 y = self.head(self.body(x)) * Registry.config.rate * Registry.Train.rate * Single.get().rate
 logging.getLogger(__name__).debug("a step")
+y = self.gate(Chosen.act(y) * Chosen.share) * self.power(2)
 return ACT(y * Registry.Train.table * self.Options.Inner.rate)
+"""
+MEMBERS = """
+    class Options:
+        class Inner:
+            rate = 2
+
+    act = staticmethod(F.gelu)
+
+    def _gate(self, k, x):
+        return self.act(x * k)
+
+    gate = functools.partialmethod(_gate, 2.0)
+
+    @staticmethod
+    @functools.lru_cache
+    def power(n):
+        return 2.0**n
 """
 CHANGES: dict[str, tuple[Callable[[Any], tuple[object, str]], Any, str]] = {
     "Registry.config.rate": (lambda file: (file.Registry.config, "rate"), 9, "9"),
@@ -49,16 +76,23 @@ CHANGES: dict[str, tuple[Callable[[Any], tuple[object, str]], Any, str]] = {
     ),
     "Options.Inner.rate": (lambda file: (file.Model.Options.Inner, "rate"), 9, "9"),
     "ACT": (lambda file: (file, "ACT"), torch.sin, "function"),
+    "Chosen.act": (lambda file: (file.Chosen, "act"), F.silu, "function silu"),
+    "Chosen.share": (lambda file: (file.Kind, "share"), 0.25, "0.25"),
+    "act": (lambda file: (file.Model, "act"), staticmethod(F.silu), "function silu"),
+    "gate.args": (
+        lambda file: (file.Model, "gate"),
+        functools.partialmethod(lambda self, k, x: x, 3.0),
+        "(3.0,)",
+    ),
+    "power": (lambda file: (file.Model, "power"), staticmethod(lambda n: 1.0), "function"),
 }
 
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
     text = model_source(FORWARD, prelude=PRELUDE)
-    options = (
-        "class Model(nn.Module):\n    class Options:\n        class Inner:\n            rate = 2\n"
-    )
-    return make_pair_of(text.replace("class Model(nn.Module):", options, 1), "1GB", "per-layer")
+    with_members = text.replace("class Model(nn.Module):", f"class Model(nn.Module):{MEMBERS}", 1)
+    return make_pair_of(with_members, "1GB", "per-layer")
 
 
 @pytest.mark.parametrize("later", [False, True])

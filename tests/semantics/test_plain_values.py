@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from pairs import make_pair_of
 from sources import model_source
-from steps import verified
+from steps import assert_right, verified
 from torch import nn
 
 import remat_gen
@@ -91,3 +92,62 @@ def test_verify_compares_them() -> None:
     hook.remove()
     assert not ok
     assert "kept" in detail
+
+
+MADE_ONCE = {
+    "where it is not in a dict": (
+        "if 'gain' not in self.cfg:\n    self.cfg['gain'] = 4.0\n",
+        "self.cfg['gain']",
+        "cfg[gain]",
+    ),
+    "by setdefault": ("", "self.cfg.setdefault('gain', 4.0)", "cfg[gain]"),
+    "where a dict has none": (
+        "self.cfg['gain'] = self.cfg.get('gain', 4.0)\n",
+        "self.cfg['gain']",
+        "cfg[gain]",
+    ),
+    "of an object": (
+        "if not hasattr(self.other, 'gain'):\n    self.other.gain = 4.0\n",
+        "self.other.gain",
+        "other.gain",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MADE_ONCE)
+def test_what_is_made_where_it_is_missing_is_compared(case: str) -> None:
+    """Set by the user it is read: a planned step went on with its own, and wrote that over it."""
+    forward, value, path = MADE_ONCE[case]
+    text = model_source(
+        f"{forward}return self.head(self.body(x)) * {value}",
+        init="self.cfg = {}\nself.other = Other()",
+    ).replace("\n\nclass Model", "\n\nclass Other:\n    pass\n\n\nclass Model")
+    pair = make_pair_of(text, "lowest", "per-layer")
+    assert_right(pair)
+    args, _ = pair.inputs()
+    for steps in (0, 2):
+        _, model = pair.models()
+        for _ in range(steps):
+            model(*args)
+        if path == "cfg[gain]":
+            assert model.cfg == ({"gain": 4.0} if steps else {})
+            model.cfg["gain"] = 9.0
+        else:
+            model.other.gain = 9.0
+        with pytest.raises(ValueError, match=rf"{re.escape(path)} is 9\.0, planned for not set"):
+            model(*args)
+
+
+def test_what_is_written_before_it_is_read_may_be_anything() -> None:
+    text = model_source(
+        "self.cfg['gain'] = 4.0\nreturn self.head(self.body(x)) * self.cfg['gain']",
+        init="self.cfg = {'gain': 3.0}",
+    )
+    pair = make_pair_of(text, "lowest", "per-layer")
+    assert_right(pair)
+    _, model = pair.models()
+    args, _ = pair.inputs()
+    for gain in (1.0, 2.0):
+        model.cfg["gain"] = gain
+        model(*args)
+        assert model.cfg == {"gain": 4.0}
