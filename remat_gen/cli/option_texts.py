@@ -14,6 +14,7 @@ import typer
 from remat_gen.ask.budget import Optimizer
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.ask.request import Strategy
+from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
 ModelFile = Annotated[
@@ -182,6 +183,7 @@ def with_generate_options(*names: str, **others: object) -> Callable[[Command], 
 
         @functools.wraps(command)
         def called(**given: Any) -> None:
+            _refuse_empty(given)
             asked = {name: _plain(given.pop(name)) for name in shared}
             command(**given, options=GenerateOptions(**asked))
 
@@ -202,6 +204,17 @@ def _spread(
     for name, (option, default) in shared.items():
         kind = inspect.Parameter.KEYWORD_ONLY
         yield inspect.Parameter(name, kind, default=default, annotation=option)
+
+
+def _refuse_empty(given: Mapping[str, Any]) -> None:
+    """Refuse an empty text, as of a shell's variable that is not set: a default is not meant.
+
+    Raises:
+        UsageError: one was given.
+    """
+    for name, value in given.items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise UsageError(f"--{name.replace('_', '-')}: an empty text was given")
 
 
 def _plain(value: Any) -> Any:
