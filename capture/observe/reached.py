@@ -22,7 +22,7 @@ from torch import nn
 from remat_gen.capture.observe.assumed import is_plain
 from remat_gen.capture.observe.read_code import member_of
 from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNamespace, is_key
-from remat_gen.capture.observe.telling import Telling
+from remat_gen.capture.observe.telling import Telling, is_librarys_container
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import (
     acts_for_forward,
@@ -78,6 +78,10 @@ class Reached:
         if path and id(owner) in self._own and _asks_mode(frame, name):
             self._note(f"{path}.training", self._modes[id(owner)])
         if not acts_for_forward(frame):
+            return value
+        if name[:1] == "_" and is_librarys_container(type(owner)):
+            if name[:2] != "__" or name == "__dict__":  # the library, for what asked for all
+                self.note_whole(owner, path)
             return value
         if name == "__dict__" and frame.f_globals.get("__name__") != "functools":  # for a cache
             return self._reach_attributes(value, path, of_module=isinstance(owner, nn.Module))
@@ -147,7 +151,12 @@ class Reached:
         if isinstance(value, types.ModuleType):
             self._enter(value, path)
             return value
-        derived = isinstance(value, dict) and type(value) is not dict
+        kind = type(value)
+        if is_librarys_container(kind) and self._telling.listen_to_container(kind):
+            self._reached.setdefault(id(value), (value, value))
+            self._paths.setdefault(id(value), path)
+            return value
+        derived = isinstance(value, dict) and kind is not dict
         if derived and self._stand_ins and self._telling.listen_to_items(type(value)):
             self._reached.setdefault(id(value), (value, value))
             self._paths.setdefault(id(value), path)
@@ -175,12 +184,17 @@ class Reached:
 
     def note_whole(self, value: Any, path: str) -> None:
         """Note all that a container holds."""
+        if is_librarys_container(type(value)):
+            for key in filter(is_key, self._telling.keys_of(value)):
+                self._hold(self._telling.item_of(value, key), f"{path}[{key}]")
+            self._note(f"{path}.__len__()", len(self._telling.keys_of(value)))
+            return
         self._note(path, value)
         self._enter_items(value, path)
 
     def _hold(self, value: Any, path: str) -> None:
         """Note a value that nothing can stand for: of a dict, all that it holds."""
-        if type(value) is dict:
+        if type(value) is dict or is_librarys_container(type(value)):
             self.note_whole(value, path)
         elif self.reach(value, path) is not value:  # a namespace
             self.note_whole(vars(value), f"{path}.__dict__")

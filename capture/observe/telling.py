@@ -1,19 +1,23 @@
 """Objects that tell which attributes they are asked for: through their classes, for a while.
 
-Those of classes derived from `dict` (configs, mostly) tell of their items as well.
+Those of classes derived from `dict` (configs, mostly) tell of their items as well, and so do a
+library's own mappings and sequences (OmegaConf's): of what they do for it among themselves nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from remat_gen.capture.observe.assumed import NOT_SET
+from remat_gen.capture.process.libraries import is_of_library
 
 Asked = Callable[[Any, str, Any, Any], Any]
 _KEYED = "__getitem__ get __contains__".split()
@@ -33,15 +37,17 @@ class Telling:
         self._asked, self._item, self._whole = asked, item, whole
         self.paths: dict[int, str] = {}  # by identity
         self.undo = ExitStack()
+        self._inside = 0  # a library's container
 
     def listen(self, kind: type) -> None:
         """Let a class tell which attributes its objects are asked for."""
+        inside = self._from_inside if is_librarys_container(kind) else _as_it_is
         for hook in ("__getattribute__", "__getattr__"):
             own, plain = vars(kind).get(hook), getattr(kind, hook, None)
             if plain is None or hasattr(plain, "tells"):
                 continue  # there is none, or that of a base tells
             try:
-                setattr(kind, hook, self._telling(plain, last=hook == "__getattr__"))
+                setattr(kind, hook, self._telling(inside(plain), last=hook == "__getattr__"))
             except TypeError:  # no class of Python's
                 return
             undo = (delattr, kind, hook) if own is None else (setattr, kind, hook, own)
@@ -60,6 +66,65 @@ class Telling:
             undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
             self.undo.callback(*undo)
         return True
+
+    def listen_to_container(self, kind: type) -> bool:
+        """Let a library's mapping or sequence tell what it is asked for; not C's: False."""
+        for name in (*_KEYED, *_WHOLE):
+            own, plain = vars(kind).get(name), getattr(kind, name, None)
+            if plain is None or hasattr(plain, "tells") or plain is getattr(object, name, None):
+                continue
+            try:
+                setattr(kind, name, self._telling_outside(plain, keyed=name in _KEYED))
+            except TypeError:
+                return False
+            undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
+            self.undo.callback(*undo)
+        self.listen(kind)
+        return True
+
+    def _telling_outside(self, plain: Any, *, keyed: bool) -> Any:
+        inside = self._from_inside(plain)
+
+        @functools.wraps(plain)
+        def ask(owner: Any, *args: Any) -> Any:
+            path = None if self._inside else self.paths.get(id(owner))
+            if path is not None and keyed:
+                self._item(owner, path, args[0], self.item_of(owner, args[0]))
+            elif path is not None:
+                self._whole(owner, path)
+            return inside(owner, *args)
+
+        ask.tells = True  # type: ignore[attr-defined]
+        return ask
+
+    def _from_inside(self, plain: Any) -> Any:
+        """Return a function that tells nothing of what it asks for."""
+
+        @functools.wraps(plain)
+        def from_inside(*args: Any) -> Any:
+            with self._untold():
+                return plain(*args)
+
+        return from_inside
+
+    @contextlib.contextmanager
+    def _untold(self) -> Iterator[None]:
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+    def item_of(self, container: Any, key: Any) -> Any:
+        """Return an item of a library's container, which may refuse to say it."""
+        with self._untold(), contextlib.suppress(Exception):
+            return container[key]
+        return NOT_SET
+
+    def keys_of(self, container: Any) -> list[Any]:
+        """Return the keys of a library's mapping, or the indices of a sequence."""
+        with self._untold():
+            return [*container] if isinstance(container, Mapping) else [*range(len(container))]
 
     def _telling_item(self, name: str, plain: Any) -> Any:
         def ask_whole(owner: Any, *args: Any) -> Any:
@@ -98,7 +163,7 @@ class Telling:
     def _telling(self, plain: Any, *, last: bool) -> Any:
         @functools.wraps(plain)
         def ask_and_tell(owner: Any, name: str) -> Any:
-            path = self.paths.get(id(owner))
+            path = None if self._inside else self.paths.get(id(owner))
             try:
                 value = plain(owner, name)
             except AttributeError:
@@ -109,3 +174,15 @@ class Telling:
 
         ask_and_tell.tells = True  # type: ignore[attr-defined]
         return ask_and_tell
+
+
+@functools.cache
+def is_librarys_container(kind: type) -> bool:
+    """Tell whether a class is a library's mapping or sequence, and none of Python's own kinds."""
+    plain = dict, list, tuple, str, bytes, range, torch.Tensor, torch.nn.Module, type(os.environ)
+    is_container = issubclass(kind, Mapping | Sequence) and not issubclass(kind, plain)
+    return is_container and is_of_library(kind)
+
+
+def _as_it_is(function: Any) -> Any:
+    return function

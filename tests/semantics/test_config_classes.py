@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -136,3 +137,104 @@ def test_the_classes_are_as_they_were(pair: Pair) -> None:
         "__static_attributes__",
     }
     assert pair.original.AttrDict.get is dict.get
+
+
+LIBRARY = '''
+from collections.abc import Mapping
+
+
+class Lazy(Mapping):
+    """As OmegaConf's: nodes, and flags that the first look at one finds out."""
+
+    def __init__(self, **items):
+        self.__dict__["_items"] = {
+            key: Lazy(**item) if isinstance(item, dict) else item for key, item in items.items()
+        }
+        self.__dict__["_flags"] = None
+
+    def __getitem__(self, key):
+        if self._flags is None:
+            self.__dict__["_flags"] = {"struct": None}
+        return self.__dict__["_items"][key]
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+    def __iter__(self):
+        return iter(self._items)
+
+    def __len__(self):
+        return len(self._items)
+'''
+OF_LIBRARY = """
+self.cfg = lazyconf.Lazy(scale=0.5, epoch=0, heads={"gain": 2.0, "seen": 0})
+self.table = collections.UserDict(rows=collections.UserList([1.5, 2.5]), all=lazyconf.Lazy(a=1.0))
+"""
+READS_LIBRARYS = """
+x = self.body(x) * self.cfg.scale * self.cfg["heads"].gain + self.table["rows"][1]
+x = x * sum(self.table["all"].values()) * self.cfg.get("late", 1.0)
+return self.head(x + 1 if "bias" in self.cfg else x)
+"""
+CHANGED_THERE: dict[str, tuple[Change, str]] = {
+    "an attribute": (lambda m: m.cfg._items.update(scale=1), r"cfg\.scale is 1, planned for 0\.5"),
+    "in one in it": (
+        lambda m: m.cfg.heads._items.update(gain=3),
+        r"cfg\[heads\]\.gain is 3, planned for 2\.0",
+    ),
+    "a key that was not there": (
+        lambda m: m.cfg._items.update(bias=1),
+        r"cfg\[bias\] is 1, planned for not set",
+    ),
+    "an element": (
+        lambda m: m.table["rows"].__setitem__(1, 3),
+        r"table\[rows\]\[1\] is 3, planned for 2\.5",
+    ),
+    "of all": (
+        lambda m: m.table["all"]._items.update(a=2),
+        r"table\[all\]\[a\] is 2, planned for 1\.0",
+    ),
+    "one more of all": (
+        lambda m: m.table["all"]._items.update(b=2),
+        r"table\[all\]\.__len__\(\) is 2, planned for 1",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def librarys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("there") / "site-packages"
+    folder.mkdir()
+    (folder / "lazyconf.py").write_text(LIBRARY, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        text = model_source(
+            READS_LIBRARYS, init=OF_LIBRARY, prelude="import collections\n\nimport lazyconf"
+        )
+        yield make_pair_of(text, "lowest", "per-layer")
+    sys.modules.pop("lazyconf", None)
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(("change", "told"), CHANGED_THERE.values(), ids=CHANGED_THERE)
+def test_what_a_librarys_container_is_asked_for_is_named(
+    librarys: Pair, change: Change, told: str, *, later: bool
+) -> None:
+    """How it finds that out is its own: OmegaConf's flags made a planned model refuse itself."""
+    assert "_items" not in librarys.text.partition("ASSUMED")[2].partition("HOOKS")[0]
+    (args, _), (_, model) = librarys.inputs(), librarys.models()
+    if later:
+        model(*args)
+    change(model)
+    with pytest.raises(ValueError, match=told):
+        model(*args)
+
+
+def test_what_a_librarys_container_is_not_asked_for_may_change(librarys: Pair) -> None:
+    assert_right(librarys)
+    (args, _), (_, model) = librarys.inputs(), librarys.models()
+    model.cfg._items.update(epoch=3, run="b")
+    model.cfg.heads._items.update(seen=1)
+    model(*args)
