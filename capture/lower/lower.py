@@ -45,7 +45,7 @@ from remat_gen.capture.refuse.untraceable import (
 )
 from remat_gen.capture.values.looks import Look
 from remat_gen.ir import graph as ir
-from remat_gen.ir.errors import TraceError
+from remat_gen.ir.errors import TraceError, UnwrittenSizeError
 from remat_gen.ir.size import Length
 
 
@@ -208,6 +208,8 @@ class _Lowering:
             nbytes = self._copied_bytes(node) if copies_storage(node) else None
             self.table.add(node, 0, value, name, hints[0], kind, nbytes)
             return (name,)
+        if isinstance(value, torch.SymBool):
+            raise UnwrittenSizeError("what is computed depends on several comparisons of lengths")
         outputs: list[str | None] = [None] * len(value)
         of = naming.made_by(node, self.storages)
         for user in sorted((u for u in node.users if is_getitem(u) and u.users), key=position):

@@ -192,13 +192,13 @@ class Watch:
             owner, value = path.replace(":", ":."), fetch(model, path, file)
             while owner not in owners:
                 owner = owner.rpartition(".")[0]
-            thing = f"{type(value).__name__} object"  # while it is the same object
-            steady = value is fetch(model, path, file) is not NOT_SET
-            steady = steady and (callable(value) or describe(value) in (repr(value), thing))
-            if steady and set("[(").isdisjoint(path) and ":" not in path[1:]:
+            there = value is fetch(model, path, file) is not NOT_SET  # and no other each time
+            same = callable(value) or describe(value) == f"{type(value).__name__} object"
+            plain = set("[(").isdisjoint(path) and ":" not in path[1:]
+            if there and plain and (same or describe(value) == repr(value)):
                 asked[owner].append(path.removeprefix(owner).removeprefix("."))
             else:
-                self.paths.append((path, steady and (callable(value) or describe(value) == thing)))
+                self.paths.append((path, there and (same or isinstance(value, Tensor))))
         self.asked = [(operator.attrgetter(*names), owners[p]) for p, names in asked.items()]
         self.objects, self.words = self.look()
 

@@ -202,6 +202,8 @@ class Reached:
     def _enter(self, value: Any, path: str) -> None:
         if isinstance(value, _LISTS):
             self._enter_items(value, path)
+            if hasattr(value, "__dict__"):  # of a class of the user's
+                self._enter_object(value, path)
         elif isinstance(value, functools.partial):
             for name in ("func", "args", "keywords"):
                 self._hold(getattr(value, name), f"{path}.{name}")
@@ -260,6 +262,8 @@ class Reached:
         owner = getattr(function, "__self__", None)
         if is_bound(function):
             self._hold_bound(owner, f"{path}.__self__", function.__name__)
+        elif isinstance(owner, type):
+            self._enter(owner, f"{path}.__self__")
         if is_of_library(function) or not hasattr(function, "__code__"):
             return
         held = {name: getattr(function, name) for name in ("__defaults__", "__kwdefaults__")}

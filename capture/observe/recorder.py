@@ -56,7 +56,9 @@ _CHILDREN = {  # what asks a module for those inside, one after the other
 }
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _LAYERS = "torch.nn.modules."
-_QUESTION = re.compile("(is|are|get|has)_")  # asked about the process: to ask again changes nothing
+_QUESTION = re.compile(
+    r"(is|are|get|has)_|\w+_enabled$"
+)  # asked about the process: to ask again changes nothing
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _Listener: TypeAlias = Callable[[types.FrameType], None]
 _NEW: Any = object()  # code that was not called before
@@ -100,6 +102,8 @@ class Recorder(Reached):
             for owner, name in ((builtins, "__import__"), (importlib, "import_module")):
                 importing = self._importing(getattr(owner, name))
                 undo.enter_context(replaced(owner, name, importing))
+            for ask in (getattr, hasattr):
+                undo.enter_context(replaced(builtins, ask.__name__, self._asking(ask)))
             undo.callback(sys.setprofile, sys.getprofile())
             sys.setprofile(self._called)
             yield
@@ -118,6 +122,31 @@ class Recorder(Reached):
             return module
 
         return imported
+
+    def _asking(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Note what forward asks classes and files for by a name that its code need not have."""
+
+        def ask(owner: Any, name: str, *default: Any) -> Any:
+            if isinstance(owner, type | types.ModuleType) and acts_for_user(sys._getframe(1)):
+                self._note_named(owner, name)
+            return plain(owner, name, *default)
+
+        return ask
+
+    def _note_named(self, owner: type | types.ModuleType, name: str) -> None:
+        if is_of_library(owner) or name[:2] == "__":
+            return
+        if isinstance(owner, types.ModuleType):
+            places = [f"{self._place_of(owner.__name__)}:{name}"]
+        else:
+            known = [path for path, kind in self._classes.items() if kind is owner]
+            of = (path for path, held in self._owners() if type(held) is owner)
+            known += (f"{path}.__class__".lstrip(".") for path in of)
+            places = [f"{path}.{name}" for path in known]
+        value = inspect.getattr_static(owner, name, NOT_SET)
+        if not (isinstance(value, type | types.ModuleType) or is_librarys(value, name)):
+            for place in places:
+                self._hold(value, place)
 
     # -- code that runs --------------------------------------------------------------------------
 
@@ -303,7 +332,10 @@ class Recorder(Reached):
 
     def _note_members(self) -> None:
         """Note what classes hold that the code which ran has names for."""
-        for path, kind in list(self._classes.items()):
+        noted = 0
+        while noted < len(self._classes):  # what one holds may be others
+            path, kind = [*self._classes.items()][noted]
+            noted += 1
             for of in (kind, type(kind)):
                 for _, name, value, hidden in members_named(of, self.names):
                     if not (hidden or is_librarys(value, name)):

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import torch
@@ -437,10 +438,14 @@ def _globals_of(source_file: Path | None, model: nn.Module) -> dict[str, Any]:
     """Return the globals of the user's file as the model has it: others may have imported it."""
     if source_file is None:
         return {}
-    place = str(source_file.resolve())
-    classes = (type(module).__module__ for module in model.modules())
-    files = map(sys.modules.get, [*classes, private_name(source_file), *sys.modules])
-    return next((vars(file) for file in files if getattr(file, "__file__", None) == place), {})
+    classes = dict.fromkeys(type(module).__module__ for module in model.modules())
+    files = map(sys.modules.get, (*classes, private_name(source_file)))
+    there = (vars(file) for file in files if file and _lies_at(file, source_file.resolve()))
+    return next(there, {})
+
+
+def _lies_at(file: ModuleType, place: Path) -> bool:
+    return Path(getattr(file, "__file__", None) or "").resolve() == place
 
 
 def _examples(

@@ -64,7 +64,7 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[FirstReads]:
     waiting = {
         (id(owners[owner]), name): (path, vars(owners[owner]).get(name, _NONE))
         for path, (owner, _, name) in parts.items()
-        if owner in owners and name.isidentifier()
+        if owner in owners and set("[{").isdisjoint(name)  # an item has no such watch
     }
     found = FirstReads()
     found.watched = frozenset(path for path, _ in waiting.values())

@@ -18,6 +18,7 @@ from sources import model_source
 PRELUDE = """
 import functools
 import logging
+import sys
 LOG = logging.getLogger(__name__)
 ACT = torch.tanh
 
@@ -41,11 +42,35 @@ class Kind(type):
 
 class Chosen(metaclass=Kind):
     act = F.relu
+
+class Kinds:
+    all = {}
+    def __init_subclass__(cls): Kinds.all[cls.__name__] = cls
+
+class First(Kinds):
+    rate = 1.5
+
+class Named(list):
+    share = 0.5
+
+class Holder:
+    late = 1.5
+    @classmethod
+    def get(kind): return kind.late
+
+SHARE = 2.0
+"""
+INIT = """
+self.named, self.holder = Named([1.0]), Holder()
 """
 FORWARD = """
 y = self.head(self.body(x)) * Registry.config.rate * Registry.Train.rate * Single.get().rate
 logging.getLogger(__name__).debug("a step")
 y = self.gate(Chosen.act(y) * Chosen.share) * self.power(2)
+y = y * Kinds.all["First"].rate * self.named.share * self.holder.get()
+y = y * getattr(Registry, "absent", 1.0) * getattr(type(self), "missing", 1.0)
+y = y * getattr(sys.modules[__name__], "SHARE")
+if hasattr(Single, "late"): y = y + 1
 return ACT(y * Registry.Train.table * self.Options.Inner.rate)
 """
 MEMBERS = """
@@ -84,13 +109,20 @@ CHANGES: dict[str, tuple[Callable[[Any], tuple[object, str]], Any, str]] = {
         functools.partialmethod(lambda self, k, x: x, 3.0),
         "(3.0,)",
     ),
+    "Kinds.all[First].rate": (lambda file: (file.First, "rate"), 9, "9"),
+    "named.share": (lambda file: (file.Named, "share"), 9, "9"),
+    "late": (lambda file: (file.Holder, "late"), 9, "9"),
+    "Registry.absent": (lambda file: (file.Registry, "absent"), 9, "9"),
+    "Single.late": (lambda file: (file.Single, "late"), 9, "9"),
+    "__class__.missing": (lambda file: (file.Model, "missing"), 9, "9"),
+    "SHARE": (lambda file: (file, "SHARE"), 9, "9"),
     "power": (lambda file: (file.Model, "power"), staticmethod(lambda n: 1.0), "function"),
 }
 
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    text = model_source(FORWARD, prelude=PRELUDE)
+    text = model_source(FORWARD, init=INIT, prelude=PRELUDE)
     with_members = text.replace("class Model(nn.Module):", f"class Model(nn.Module):{MEMBERS}", 1)
     return make_pair_of(with_members, "1GB", "per-layer")
 
@@ -105,7 +137,7 @@ def test_a_change_is_named(
     (args, _), model = pair.inputs(), pair.models()[1]
     if later:
         model(*args)
-    monkeypatch.setattr(*place(pair.planned), value)
+    monkeypatch.setattr(*place(pair.planned), value, raising=False)
     with pytest.raises(ValueError, match=r"planned for") as error:
         model(*args)
     assert f"{name} is {now}" in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import pytest
@@ -21,6 +22,9 @@ return y * self.scales[0] + self.other
 """
 CHANGES: dict[str, Callable[[nn.Module], object]] = {
     "scales[0]": lambda m: setattr(m, "scale", nn.Parameter(torch.full((4,), 2.0))),
+    "scales[0] itself": lambda m: operator.setitem(
+        m.scales, 0, nn.Parameter(torch.full((4,), 2.0))
+    ),
     "other": lambda m: setattr(m, "shift", torch.ones(4)),
 }
 
