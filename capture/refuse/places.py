@@ -17,6 +17,7 @@ from torch import nn
 
 from remat_gen.capture.process.libraries import is_library_file, is_of_library, is_pythons_file
 
+UNTRACED = "the model cannot be traced: "
 NOBODYS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<")
 """How files begin whose lines tell a user nothing: torch's, ours, and what is no file."""
 _ADVICE = re.compile(
@@ -48,7 +49,7 @@ class Place:
 
     def untraceable(self, reason: str) -> str:
         """Return the message that a model cannot be traced for a reason that lies here."""
-        return self.told(f"the model cannot be traced: {reason}")
+        return self.told(f"{UNTRACED}{reason}")
 
     def told(self, reason: str) -> str:
         """Return a message about what lies here; of a library's code, with what goes round it."""

@@ -53,7 +53,7 @@ from remat_gen.capture.refuse.graph_refusals import (
 from remat_gen.capture.refuse.host_draws import told_apart
 from remat_gen.capture.refuse.left_out import LeftOut, backward_of_rnns
 from remat_gen.capture.refuse.library_hooks import removed_afterwards
-from remat_gen.capture.refuse.places import built_in
+from remat_gen.capture.refuse.places import UNTRACED, built_in
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
@@ -301,7 +301,7 @@ class _Step:
         try:
             return self.varying(lengths)
         except TraceError as refused:
-            return replace(self.fixed(), pinned=str(refused))
+            return replace(self.fixed(), pinned=str(refused).replace(UNTRACED, ""))
         except Exception as error:  # of torch's symbols: the example's numbers may do
             return replace(self.fixed(), pinned=f"no trace with others: {explain(error)}")
 

@@ -28,6 +28,11 @@ REFUSED = {
         "if int(",
         "keep it a tensor",
     ),
+    "a number that numbers go up to": (
+        "n = x.abs().max().ceil().item()\nreturn y.sum() + torch.arange(0, n, dtype=y.dtype).sum()",
+        "n = x",
+        "keep it a tensor; or give --fix x",
+    ),
     "numbers in a list": ("return y.sum() * len(set(x[0].tolist()))", "return y.sum", "keep"),
     "a coin beside an input": (
         "if torch.rand(2)[0].item() < 0.5:\n    y = -y\nreturn y.sum()",
