@@ -69,17 +69,17 @@ _TAIL = """
   (`verify` tells).
 - `functools.singledispatch` on a length that varies, in a model that keeps something on itself: it
   goes as for no number (`verify` tells).
-- Objects in a set, or in a dict under a key that is no name (an `Enum`, a pair, `"0"`), attributes of
-  a `threading.local`, of an `Enum`'s member or of a module object made by hand, the numbers behind a
-  `torch.finfo` of the model's: another one in their place is not seen. Nor is what `forward` finds
-  by `dir(self)` or `vars(self).values()`, in a descriptor of the user's own, by
-  `dict.get(self.d, …)`, behind a weak reference, as an own attribute of a parameter, by
-  `"X" in globals()`, in a text that it evaluates, in `os.environ` as a whole, or in a file; nor a
-  global that is put over a function of Python's, what a `defaultdict` makes where a key is missing,
-  another function registered by `singledispatch`, another class of the same object, and what its
-  class is given as `__call__` or `__len__`.
-- `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at a length that is neither the
-  example's nor half of it: a plan goes on as elsewhere.
+- Objects in a set, or in a dict under a key that is no name (an `Enum`, a pair, `"0"`),
+  attributes of a `threading.local`, of an `Enum`'s member or of a module object made by hand, the
+  numbers behind a `torch.finfo` of the model's: another one in their place is not seen. Nor is
+  what `forward` finds by `dir(self)` or `vars(self).values()`, in a descriptor of the user's own,
+  by `dict.get(self.d, …)`, behind a weak reference, as an own attribute of a parameter, by `"X"
+  in globals()`, in a text that it evaluates, in `os.environ` as a whole, or in a file; nor a
+  global that is put over a function of Python's, what a `defaultdict` makes where a key is
+  missing, another function registered by `singledispatch`, another class of the same object, and
+  what its class is given as `__call__` or `__len__`.
+- `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at a length that is neither
+  the example's nor half of it: a plan goes on as elsewhere.
 - A table that `forward` makes where there is none and keeps on a module (`self.cos`), and another
   one that somebody puts there: a planned step computes its own.
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
