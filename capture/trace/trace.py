@@ -439,6 +439,3 @@ def _examples(
     values |= {(Kind.CONSTANT, path): copied(tensor) for path, tensor in attributes.items()}
     places = {i.tensor: (i.kind, i.path) for i in graph.inputs}
     return {tensor: values[place] for tensor, place in places.items() if place in values}
-
-
-__all__ = ["Joint", "Traced", "trace"]

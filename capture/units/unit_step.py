@@ -193,6 +193,3 @@ def _eager_costs(step: UnitStep) -> Iterator[tuple[str, Cost]]:
     for name in step.names:
         yield f"eager.{name}.enter", Cost(0.0, 0)
         yield f"eager.{name}.d_enter", Cost(0.0, 0)
-
-
-__all__ = ["EagerParts", "UnitStep", "joined_costs", "unit_step"]

@@ -286,6 +286,3 @@ def _rows(
     for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
         kind, program, method = words
         yield quoted(row), kind, program, method
-
-
-__all__ = ["UnitClass", "emit_units"]

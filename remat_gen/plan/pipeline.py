@@ -15,13 +15,13 @@ from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
 from remat_gen.ask.rung_texts import refuse_unknown_lengths
 from remat_gen.ir.errors import TraceError, UnlikeStepError, UsageError
+from remat_gen.ir.header import read_header
 from remat_gen.plan.output import (
     check_imports,
     check_module,
     check_plan,
     one_at_a_time,
     plan_path,
-    read_header,
     write_all,
 )
 from remat_gen.terminal.progress import Progress

@@ -10,9 +10,10 @@ from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
+from remat_gen.ir.header import read_header
 from remat_gen.ir.plan import plan_there
 from remat_gen.plan.costing import costs_of, load_for
-from remat_gen.plan.output import plan_path, read_header
+from remat_gen.plan.output import plan_path
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.terminal.progress import Progress
