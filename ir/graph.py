@@ -50,7 +50,6 @@ class Trait(Enum):
 
     RANDOM = "random"  # draws from the global generator of its device
     UPDATES_BUFFER = "updates-buffer"  # one of its results is written back into a buffer
-    INDEPENDENT = "independent"  # traced in backward, depends on no gradient
     HANDED_ON = "handed-on"  # another unit holds its result, which a second run would not be
 
 

@@ -301,7 +301,8 @@ def parse_plan(text: str) -> Plan:
     Raises:
         GraphError: it is no plan of this schema; the message names the key.
     """
-    schema = coding.peek(text, "schema")
+    plain = coding.parse(text)
+    schema = plain.get("schema") if isinstance(plain, dict) else None
     if schema != SCHEMA:
         raise GraphError(
             f"has schema {schema!r}, this remat-gen reads {SCHEMA}; generate the module again"

@@ -50,11 +50,6 @@ class TimelineView:
     measured: Curve | None = None
     rung: Rung | None = None
 
-    @property
-    def totals(self) -> list[int]:
-        """Return the bytes of all bands."""
-        return total_bytes(self.bands)
-
 
 def timeline_view(
     graph: Graph,

@@ -183,7 +183,6 @@ def module_text(
     """
     target = Target(
         source=loaded.source,
-        file_name=loaded.path.name,
         namespace=vars(loaded.module),
         model=(isinstance(traced, UnitStep) and traced.model) or loaded.model,
         builder=loaded.builder,
