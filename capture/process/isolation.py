@@ -18,6 +18,7 @@ from typing import Any, Self
 import torch
 
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.replaced import kept_dicts
 from remat_gen.ir.errors import Interruption, RematError, UsageError, said
 
 _PRIVATE = "_remat_gen_"
@@ -68,13 +69,12 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
 @contextlib.contextmanager
 def as_if_alone() -> Iterator[None]:
     """Have settings of the process back that a model's file makes: the next file may not."""
-    dtype, environment = torch.get_default_dtype(), dict(os.environ)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        os.environ.clear()
-        os.environ.update(environment)
+    dtype = torch.get_default_dtype()
+    with kept_dicts(os.environ):
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 class _Unclosed:

@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.replaced import kept_dicts
 from remat_gen.capture.refuse.library_hooks import collects_outputs
 from remat_gen.ir.errors import TraceError
 
@@ -197,14 +198,10 @@ def made_by(hook: object) -> str:
 @contextlib.contextmanager
 def hooks_aside(model: nn.Module) -> Iterator[None]:
     """Take the hooks of the model itself off while it is traced: a planned call runs them too."""
-    kept = [dict(table) for table in _tables(model)]
-    for table in _tables(model):
-        table.clear()
-    try:
+    with kept_dicts(*_tables(model)):
+        for table in _tables(model):
+            table.clear()
         yield
-    finally:
-        for table, hooks in zip(_tables(model), kept, strict=True):
-            table.update(hooks)
 
 
 def refuse_seeds(seeded: bool) -> None:
