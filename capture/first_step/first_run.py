@@ -19,9 +19,8 @@ from remat_gen.capture.first_step.compared_runs import Run, same_tensors, values
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.load.shorter_call import shortened
 from remat_gen.capture.observe.assumed import File, describe, described, layout_of
-from remat_gen.capture.observe.outputs import storage_of
 from remat_gen.capture.observe.repeats import Reads
-from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.process.operands import lack_values, storage_of
 from remat_gen.capture.refuse.refusals import ReplacedError
 from remat_gen.capture.values.holding import Holding, held_as_before
 from remat_gen.capture.values.recorded import Looks, run_recorded

@@ -19,8 +19,9 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.as_eager.causal_masks import Positions, answered_no, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
-from remat_gen.capture.observe.reading_outputs import read_on
+from remat_gen.capture.observe.gradient_graph import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
@@ -348,14 +349,6 @@ def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
             given=given.places.get(id(value)) if tensor else None,
             read_on=i in read,
         )
-
-
-def storage_of(value: object) -> int | None:
-    """Return the identity of a tensor's memory; a sparse one has none of its own."""
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return None
-    identity: int = value.untyped_storage()._cdata
-    return identity
 
 
 def register_containers(value: object) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Phase, Trait
 
@@ -78,10 +79,10 @@ def refuse_buffers_as_constants(
     """
     owners = _owners(model.named_buffers())
     constants = [n.meta["value"] for n in nodes.find_nodes(op="get_attr") if "value" in n.meta]
-    compared = {_memory(t) for t in attributes}
+    compared = {storage_of(t) for t in attributes}
     written = {mutation.target for mutation in graph.mutations}
     changing = {given.path for given in graph.inputs if given.tensor in written}
-    for name in (owners[m] for m in map(_memory, constants) if m in owners.keys() - compared):
+    for name in (owners[m] for m in map(storage_of, constants) if m in owners.keys() - compared):
         raise TraceError(
             f"backward reads the buffer self.{name} from the model, as a hook or an autograd "
             f"function may: read it in forward, as in `{name.rpartition('.')[2]} = self.{name}`, "
@@ -118,19 +119,13 @@ def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
     """
     owners = _owners((*model.named_parameters(), *model.named_buffers()))
     for path, tensor in attributes.items():
-        if _memory(tensor) in owners:
+        if storage_of(tensor) in owners:
             raise TraceError(
                 f"forward reads self.{path}, which has the memory of "
-                f"self.{owners[_memory(tensor)]}: read that one in forward"
+                f"self.{owners[storage_of(tensor)]}: read that one in forward"
             )
 
 
-def _owners(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+def _owners(named: Iterable[tuple[str, Tensor]]) -> dict[int | None, str]:
     """Return the name of the dense tensor that has each memory."""
-    return {_memory(t): name for name, t in named if t.layout is torch.strided}
-
-
-def _memory(tensor: Tensor) -> int:
-    """Return the identity of a tensor's memory."""
-    identity: int = tensor.untyped_storage()._cdata
-    return identity
+    return {storage_of(t): name for name, t in named if t.layout is torch.strided}

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.values.compared import Selected, refuse_number
 from remat_gen.capture.values.followed import RANDOM, Followed

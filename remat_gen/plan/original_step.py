@@ -27,8 +27,8 @@ from remat_gen.ask.request import Request
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.capture.values.held import kept_as_it_is

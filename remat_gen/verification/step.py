@@ -21,7 +21,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.step_context import context_of
-from remat_gen.capture.observe.outputs import is_loss, storage_of
+from remat_gen.capture.observe.outputs import is_loss
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.values.kept_places import held_on
 
 _ASKED = "free_bytes"  # a generated module asks this function of its own how much memory is free
