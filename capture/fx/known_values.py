@@ -42,13 +42,7 @@ class KnownValues(TorchDispatchMode):
         with _disable_current_modes():
             return condition(value)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and once more with values where all that it reads is known."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)

@@ -66,9 +66,7 @@ class _Inside(TorchDispatchMode):
         self._refuse, self._preserves, self._gives_gradients = refuse, preserves, gives_gradients
         self._made: dict[int | None, torch.Tensor] = {}  # by storage
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
         kwargs = kwargs or {}
         given = tensors_in((args, kwargs))

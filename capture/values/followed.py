@@ -56,13 +56,7 @@ class Followed(TorchDispatchMode):
             storage = StorageWeakRef(tensor.untyped_storage())
             self._from[storage.cdata] = storage, names | self.reads(tensor)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and note what its results follow from."""
         written = written_by(func, args, kwargs or {})
         if any(storage_of(tensor) in self._only_read for tensor in written):
