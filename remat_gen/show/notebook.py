@@ -36,33 +36,33 @@ def plan_html(plan: Plan, view: TimelineView | None = None) -> str:
 
 def plan_svg(view: TimelineView) -> str | None:
     """Return the timeline as SVG; None where matplotlib is not installed."""
-    from remat_gen.picture.timeline_picture import timeline_svg
+    from remat_gen.picture.timeline_picture import timeline_picture
 
     try:
-        return timeline_svg(view).decode()
+        return timeline_picture(view).decode()
     except UsageError:
         return None
 
 
 def fit_html(found: Fit) -> str:
     """Return what was fitted as HTML: the picture if it can be drawn, and the table."""
-    from remat_gen.best_batch.fit_picture import fit_svg
+    from remat_gen.best_batch.fit_picture import fit_picture
     from remat_gen.best_batch.fit_text import fit_lines, fit_rows
 
     parts = [_table(*fit_rows(found)), *(f"<p>{escape(line)}</p>" for line in fit_lines(found))]
     with contextlib.suppress(UsageError):
-        parts.insert(0, _image(fit_svg(found).decode(), found.title))
+        parts.insert(0, _image(fit_picture(found).decode(), found.title))
     return "\n".join(parts)
 
 
 def sweep_html(found: Sweep) -> str:
     """Return a sweep as HTML: the picture if it can be drawn, the trade-off, what people use."""
-    from remat_gen.trade_off.sweep_picture import sweep_svg
+    from remat_gen.trade_off.sweep_picture import sweep_picture
     from remat_gen.trade_off.sweep_text import rival_rows, trade_off_rows
 
     parts = [_table(*trade_off_rows(found)), _table(*rival_rows(found))]
     with contextlib.suppress(UsageError):
-        parts.insert(0, _image(sweep_svg(found).decode(), found.title))
+        parts.insert(0, _image(sweep_picture(found).decode(), found.title))
     return "\n".join(parts)
 
 

@@ -33,13 +33,13 @@ _TOP_OF_RIVALS = 1.2  # the axis ends this much above the slowest thing that peo
 _LABELLED = 0.045  # of the height: labels at least so far apart
 
 
-def sweep_svg(found: Sweep) -> bytes:
-    """Return the picture as SVG.
+def sweep_picture(found: Sweep, form: str = "svg") -> bytes:
+    """Return the picture, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    return _picture(found, "svg")
+    return picture_bytes(form, found.title, lambda figure: _draw(figure, found), height=_HEIGHT)
 
 
 def write_sweep(found: Sweep, output: Path) -> None:
@@ -48,11 +48,7 @@ def write_sweep(found: Sweep, output: Path) -> None:
     Raises:
         UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
     """
-    write_picture(output, _picture(found, picture_format(output)))
-
-
-def _picture(found: Sweep, form: str) -> bytes:
-    return picture_bytes(form, found.title, lambda figure: _draw(figure, found), height=_HEIGHT)
+    write_picture(output, sweep_picture(found, picture_format(output)))
 
 
 def _draw(figure: Figure, found: Sweep) -> None:
