@@ -45,11 +45,7 @@ class FirstRun:
     settled: Holding
 
     def refuse_shorter(self, model: nn.Module, call: Call, lengths: Iterable[Length]) -> None:
-        """Refuse lengths that vary where a shorter first step makes other buffers.
-
-        Raises:
-            TraceError: it does.
-        """
+        """Refuse lengths that vary where a shorter first step makes other buffers."""
         lengths = tuple(lengths)
         whole = self._described(dict(model.named_buffers()))
         with held_as_before(model):
@@ -112,9 +108,6 @@ class FirstRun:
         """Refuse a step that writes into what the first run makes, or into what it is given.
 
         A generated module's first run would do so once more.
-
-        Raises:
-            ReplacedError: it does.
         """
         written = {mutation.target for mutation in graph.mutations}
         for given in graph.inputs:

@@ -27,11 +27,7 @@ Called = TypeVar("Called", Operation, View)
 
 
 def refuse_elsewhere(tensors: Iterable[torch.Tensor], where: str) -> None:
-    """Refuse tensors that the user's code put on a device by itself.
-
-    Raises:
-        UsageError: one is not on the CPU.
-    """
+    """Refuse tensors that the user's code put on a device by itself."""
     for tensor in tensors:
         if tensor.device.type != "cpu":
             raise UsageError(

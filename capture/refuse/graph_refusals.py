@@ -13,11 +13,7 @@ from remat_gen.ir.graph import Graph, Kind, Phase, Trait
 
 
 def refuse_written(graph: Graph, fixed: Container[str]) -> None:
-    """Refuse a step that writes into an input that is the same in each step.
-
-    Raises:
-        TraceError: it does.
-    """
+    """Refuse a step that writes into an input that is the same in each step."""
     written = {mutation.target for mutation in graph.mutations}
     for given in graph.inputs:
         if given.kind is Kind.INPUT and given.tensor in written and given.path in fixed:
@@ -31,9 +27,6 @@ def refuse_draws_in_backward(graph: Graph) -> None:
     """Refuse a backward that draws where a gradient may come into some of several outputs alone.
 
     Eager draws only for what one came into, and a plan in each step: the stream would move.
-
-    Raises:
-        TraceError: there is such a draw.
     """
     tangents = {output.tangent for output in graph.outputs if output.tangent}
     for operation in graph.operations if len(tangents) > 1 else ():
@@ -50,11 +43,7 @@ _ANYWHERE = ("all_reduce", "broadcast", "wait_tensor")  # whose results are as l
 
 
 def refuse_collectives(graph: Graph) -> None:
-    """Refuse collectives that a plan has with the size of the group in which it was made.
-
-    Raises:
-        TraceError: there is one.
-    """
+    """Refuse collectives that a plan has with the size of the group in which it was made."""
     for operation in graph.operations:
         namespace, name, *_ = operation.target.split(".")
         if "c10d" in namespace and not name.startswith(_ANYWHERE):
@@ -112,11 +101,7 @@ def refuse_unmaterialised(graph: Graph, *, asked: bool) -> None:
 
 
 def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
-    """Refuse plain attributes that are parts of a parameter or buffer, which may be written into.
-
-    Raises:
-        TraceError: one is.
-    """
+    """Refuse plain attributes that are parts of a parameter or buffer: these may be written."""
     owners = _owners((*model.named_parameters(), *model.named_buffers()))
     for path, tensor in attributes.items():
         if storage_of(tensor) in owners:

@@ -393,11 +393,7 @@ class _Step:
         return PlainValues(self.model, self.call, put, self.looks)
 
     def _refuse_carried(self, lengths: tuple[Length, ...]) -> None:
-        """Refuse lengths by which a step goes on otherwise than the one before has said.
-
-        Raises:
-            TraceError: forward reads what it sets by them.
-        """
+        """Refuse lengths by which a step goes on otherwise than the one before has said."""
         plain = self._plain(self.returned.put)
         if not plain.put:
             return

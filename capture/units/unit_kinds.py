@@ -120,11 +120,7 @@ class Examples:
         self._held[call.path] = Held.by(self.units[call.path], {})
 
     def _refuse_given_aside(self, path: str) -> None:
-        """Refuse a unit on which the step has set a tensor with a gradient before its first call.
-
-        Raises:
-            UnfitUnitError: it has.
-        """
+        """Refuse a unit on which the step sets a tensor with a gradient before its first call."""
         changed = {} if path in self.keeps else self.before[path].changed()
         self.aside.setdefault(path, {}).update(changed)
         for name, (_, now) in changed.items():
@@ -254,11 +250,7 @@ class Kinds:
 
 
 def _refuse_read_aside(path: str, aside: Mapping[str, tuple[Any, Any]], traced: Traced) -> None:
-    """Refuse a unit that reads what the model sets on it when it calls it.
-
-    Raises:
-        UnfitUnitError: it does.
-    """
+    """Refuse a unit that reads what the model sets on it when it calls it."""
     for name in aside.keys() & traced.reads.paths:
         before, now = map(describe, aside[name])
         if before == now:

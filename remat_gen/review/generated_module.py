@@ -88,11 +88,7 @@ class Existing:
         return loaded
 
     def refuse_other_torch(self) -> None:
-        """Refuse to compare with what another torch would trace.
-
-        Raises:
-            UsageError: the plan is of another torch.
-        """
+        """Refuse to compare with what another torch would trace."""
         planned_with = self.plan.versions.torch
         if planned_with != torch_version():
             raise UsageError(

@@ -79,11 +79,7 @@ def record_calls(
 
 
 def _refuse_cast_together(loaded: Loaded, examples: Examples) -> None:
-    """Refuse units whose weights eager casts once for several calls, and sums gradients of so.
-
-    Raises:
-        UnfitUnitError: there are such units.
-    """
+    """Refuse units whose weights eager casts once for several calls, and sums gradients of so."""
     autocast = autocast_of(loaded.model)
     if autocast is None or not autocast.cached:
         return
