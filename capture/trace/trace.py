@@ -100,7 +100,8 @@ class Traced:
     decided what was traced, `left` what forward keeps on the model and a planned step does not:
     where it is `unset`, None stands there. The plain values in `put` stand there behind each step.
     `first` where its first run makes buffers that the trace takes as there. `turned` describes what
-    an evaluation makes of what is read, and forward undoes in the next step.
+    an evaluation makes of what is read, and forward undoes in the next step. `waiting_bytes` are
+    what eager holds where forward has ended, beyond what the graph has there.
     """
 
     graph: Graph
@@ -119,6 +120,7 @@ class Traced:
     first: FirstRun | None = None
     looks: Looks | None = None
     turned: Mapping[str, str] = field(default_factory=dict)
+    waiting_bytes: int = 0
 
     @property
     def dynamic(self) -> tuple[str, ...]:
