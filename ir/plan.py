@@ -6,7 +6,6 @@ stamp, host or absolute path.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -288,11 +287,6 @@ class Plan:
 def plan_text(plan: Plan) -> str:
     """Return the plan as JSON: sorted keys, ends with a newline."""
     return coding.dump(plan, _ROWS)
-
-
-def text_sha256(text: str) -> str:
-    """Return the hash that a generated module's header gives for its plan."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_plan(text: str) -> Plan:

@@ -12,8 +12,8 @@ from remat_gen.capture.load.load import Loaded, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
-from remat_gen.ir.header import not_ours, read_header
-from remat_gen.ir.plan import Plan, plan_text, read_plan, text_sha256
+from remat_gen.ir.header import not_ours, read_header, text_sha256
+from remat_gen.ir.plan import Plan, plan_text, read_plan
 from remat_gen.plan.output import plan_path
 
 OTHER_PLAN = "is not the plan that it was written from"
