@@ -34,6 +34,16 @@ def storage_of(value: object) -> int | None:
     return identity
 
 
+def is_bitwise_equal(a: Tensor, b: Tensor) -> bool:
+    """Tell whether two tensors of one shape and dtype hold the same bits (nan equals nan)."""
+    return torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    data = tensor.detach().resolve_conj().resolve_neg()
+    return data.contiguous().view(-1).view(torch.uint8)
+
+
 def lack_values(tensors: Iterable[object]) -> bool:
     """Tell whether one of these is a tensor without values, as of a model for another device."""
     return any(isinstance(tensor, FakeTensor) for tensor in tensors)

@@ -242,7 +242,7 @@ def _run(
         kept_generators(),
         kept_state(model),
         quiet(),
-        nullcontext() if saves else saved_tensors_hooks(_nothing, _nothing),
+        nullcontext() if saves else saved_tensors_hooks(nothing, nothing),
         recording.followed,
         recording.looking(),
     ):
@@ -255,7 +255,7 @@ def _is_same(tensor: Tensor, other: Tensor) -> bool:
     return tensor.layout is not torch.strided or torch.equal(tensor, other)
 
 
-def _nothing(_: object) -> Any:
+def nothing(_: object) -> Any:
     """Save nothing for backward: there is none."""
 
 
