@@ -58,10 +58,11 @@ class Run:
             with saved_tensors_hooks(nothing, nothing):
                 leaves = pytree.tree_leaves(model(*args, **kwargs))
             gradients = gradient_graph(leaves, names)
+            leaves = pytree.tree_map_only(Tensor, Tensor.detach, leaves)
             parameters = [p.detach().clone() for p in model.parameters()]
             buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
             streams = [state.clone() for kind in KINDS for _, state in kind.rng_states()]
-        return cls([_plain(leaf) for leaf in leaves], parameters, buffers, streams, gradients)
+        return cls(leaves, parameters, buffers, streams, gradients)
 
     def does_as(self, other: Run) -> bool:
         """Tell whether another run did the same, to the bit."""
@@ -85,7 +86,3 @@ def same_tensors(one: Any, other: Any) -> bool:
     if layout_of(one) != layout_of(other):
         return False
     return one.layout is not torch.strided or is_bitwise_equal(one, other)
-
-
-def _plain(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, Tensor) else leaf

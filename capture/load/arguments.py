@@ -54,7 +54,7 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     traced as one, the second would be ignored silently.
     """
     given = pytree.tree_leaves((args, kwargs))
-    args, kwargs = pytree.tree_map(_separate, (args, kwargs))
+    args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (args, kwargs))
     signature = inspect.signature(type(model).forward)
     keyed, _ = pytree.tree_flatten_with_path((args, kwargs))
     leaves = tuple(Leaf(_path(signature, path), value) for path, value in keyed)
@@ -101,10 +101,6 @@ def with_fixed(call: Call, names: Iterable[str]) -> Call:
 
 def _may_be_fixed(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
-def _separate(leaf: Any) -> Any:
-    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _path(signature: inspect.Signature, path: tuple[Any, ...]) -> str:

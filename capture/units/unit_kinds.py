@@ -102,7 +102,7 @@ class Examples:
             )
         kind = type(self.units[call.path]), layout
         if kind not in self._kept:
-            args, kwargs = pytree.tree_map(_apart, (call.args, call.kwargs))
+            args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (call.args, call.kwargs))
             self._kept[kind] = Example(call.path, layout, args, kwargs, same=same)
         self.by_path[call.path] = replace(self._kept[kind], path=call.path)
         edges: dict[int, Edge] = {}
@@ -337,7 +337,3 @@ def _same_tensors(leaves: Iterable[object]) -> tuple[int, ...]:
     tensors = [(i, id(leaf)) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     often = Counter(identity for _, identity in tensors)
     return tuple(i for i, identity in tensors if often[identity] > 1)
-
-
-def _apart(leaf: Any) -> Any:
-    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf

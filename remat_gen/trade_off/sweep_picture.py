@@ -129,15 +129,15 @@ def _style(i: int) -> dict[str, Any]:
 
 
 def _rivals(axes: Axes, found: Sweep, top: float) -> None:
-    compiled = [r for r in found.rivals if r.ratio is not None]
-    for group, marker in ((compiled, "D"), (_others(found), "s")):
+    for compiled, marker in ((True, "D"), (False, "s")):
+        group = [r for r in found.rivals if (r.ratio is not None) == compiled]
         xs = [r.peak_bytes / _MIB for r in group]
         ys = [100 * found.overhead(r.time_us) for r in group]
-        colour = VERMILION if marker == "D" else INK
+        colour = VERMILION if compiled else INK
         axes.plot(xs, ys, marker=marker, markersize=3, color=colour, linewidth=0, zorder=6)
     for rival, height in _spread(found, top):
         axes.annotate(
-            _short(rival),
+            rival.name if rival.ratio is None else f"{rival.ratio:g}",
             (rival.peak_bytes / _MIB, height),
             xytext=(4, 0),
             textcoords="offset points",
@@ -147,14 +147,6 @@ def _rivals(axes: Axes, found: Sweep, top: float) -> None:
             zorder=7,
             bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.3, "linewidth": 0},
         )
-
-
-def _others(found: Sweep) -> list[Rival]:
-    return [rival for rival in found.rivals if rival.ratio is None]
-
-
-def _short(rival: Rival) -> str:
-    return rival.name if rival.ratio is None else f"{rival.ratio:g}"
 
 
 def _spread(found: Sweep, top: float) -> list[tuple[Rival, float]]:

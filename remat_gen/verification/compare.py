@@ -172,15 +172,11 @@ def _compare_values(
     found = difference(expected, actual, at)
     if not found.same_elsewhere:
         return Comparison(kind, name, Match.DIFFERENT, detail="infinities or nan differ")
-    relative = _relative_tolerance(expected.dtype)
+    relative = (16 if expected.dtype.itemsize > 2 else 4) * torch.finfo(expected.dtype).eps
     rounding, noisy = relative * found.largest, NOISE_FACTOR * noise
     rounded = found.off <= rounding and found.off_norm <= relative * found.norm
     match = Match.TOLERANCE if rounded or found.off <= noisy else Match.DIFFERENT
     return Comparison(kind, name, match, found.off, max(rounding, noisy))
-
-
-def _relative_tolerance(dtype: torch.dtype) -> float:
-    return (16 if dtype.itemsize > 2 else 4) * torch.finfo(dtype).eps
 
 
 def _describe(value: object) -> str:
