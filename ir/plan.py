@@ -129,6 +129,11 @@ class Predicted:
     eager_followed_bytes: int = 0
 
     @property
+    def time_ratio(self) -> float:
+        """Return the planned step's time as a multiple of eager's."""
+        return self.time_us / self.eager_time_us if self.eager_time_us else 1.0
+
+    @property
     def eager(self) -> EagerPeak:
         """Return eager's peak: as measured or followed, where that is not as replayed."""
         if self.eager_measured_bytes:

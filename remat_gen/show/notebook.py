@@ -68,12 +68,11 @@ def sweep_html(found: Sweep) -> str:
 
 def _figures(plan: Plan) -> Iterable[tuple[str, str, str]]:
     predicted = plan.predicted
-    ratio = predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
     eager = f"{size(predicted.eager.nbytes)} ({predicted.eager.source})"
     yield "activation peak", eager, size(predicted.peak_bytes)
     yield "budget", "", f"{size(plan.asked.budget_bytes)} ({plan.asked.budget})"
     eager_ms, ours_ms = predicted.eager_time_us / 1000, predicted.time_us / 1000
-    yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {ratio:.3f}"
+    yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {predicted.time_ratio:.3f}"
     yield "run again", "", f"{predicted.reruns} operations"
     yield "solver", "", f"{plan.solver.strategy}, {plan.solver.status}".strip(", ")
 
