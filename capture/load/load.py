@@ -126,9 +126,6 @@ def load_fake(path: Path, model: str | None, inputs: str | None, device: AbsentD
 
     Where the builder reads values of tensors, or a module has some besides its parameters and
     buffers, the model is built for real, on the CPU, and its values are taken away.
-
-    Raises:
-        UsageError: as `load`.
     """
     stands_for = device if kind_of(device.kind).is_accelerator else None
     try:

@@ -245,11 +245,7 @@ def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
 
 
 def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
-    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion.
-
-    Raises:
-        ProfileError: it does not.
-    """
+    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion."""
     try:
         kind_of(device).synchronise(device)
     except RuntimeError:

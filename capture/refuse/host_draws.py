@@ -32,11 +32,7 @@ class HostDraws(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation; look where what it drew is.
-
-        Raises:
-            TraceError: it is on the host.
-        """
+        """Run an operation; look where what it drew is."""
         made = func(*args, **(kwargs or {}))
         draws = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
         if draws and any(tensor.device == _HOST for tensor in tensors_in(made)):

@@ -70,11 +70,7 @@ def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
 
 @contextlib.contextmanager
 def where_sizes_are_read(node: torch.fx.Node, model_file: str) -> Iterator[None]:
-    """Say where what a size is cannot be written.
-
-    Raises:
-        TraceError: it cannot.
-    """
+    """Say where what a size is cannot be written."""
     try:
         yield
     except UnwrittenSizeError as error:

@@ -197,11 +197,7 @@ def trace(
 
 
 def trace_loaded(loaded: Loaded, dynamic: Dynamic = (), fixed: Iterable[str] = ()) -> Traced:
-    """Trace the step of a model file.
-
-    Raises:
-        RematError: as `trace`.
-    """
+    """Trace the step of a model file."""
     with loaded.importable():
         return trace(
             loaded.model,

@@ -76,11 +76,7 @@ class UnitStep(Traced):
 
 
 def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kinds) -> UnitStep:
-    """Trace the units of a step and join them.
-
-    Raises:
-        TraceError: one cannot be traced.
-    """
+    """Trace the units of a step and join them."""
     kinds = found.of(examples)
     graphs = [kind.traced.graph for kind in kinds]
     pinned = "" if common_lengths(graphs) else _pinned(examples, kinds)

@@ -86,9 +86,6 @@ def program_of_rung(there: Graph, plan: Plan, here: Problem, planned: PlannedRun
     """Return what a plan runs on one of its rungs, whose graph is `there`.
 
     `here` is the problem of the whole range.
-
-    Raises:
-        GraphError, IllegalScheduleError: see `programs_of_rungs`.
     """
     costs = Costs(plan.device, planned.costs, plan.alignment_bytes)
     problem = rung_problem(there, costs, here)

@@ -14,9 +14,6 @@ def view_file(path: Path, rung: str | None = None) -> TimelineView:
     """Return what is to be seen of a generated module, with what `verify` measured if it ran.
 
     Of a `rung` it is the longest step that it admits, as planned.
-
-    Raises:
-        RematError: see `retrace_file`.
     """
     return view_of(retrace_file(path, rung))
 
