@@ -155,21 +155,16 @@ def _suggested(at: int) -> Rule:
     return strides
 
 
-def _normalised(at: int) -> Rule:
-    """Return the rule of BatchNorm on the CPU: contiguous stays so, or with its channels last.
+def _normalised(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of BatchNorm on the CPU: contiguous stays so, or with its channels last.
 
     Also where lengths are ones, whose strides suggest another layout.
     """
-    suggested = _suggested(at)
-
-    def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
-        layouts = torch.contiguous_format, _CHANNELS_LAST.get(result.ndim, torch.contiguous_format)
-        for layout in layouts:
-            if args[at].is_contiguous(memory_format=layout):
-                return torch.empty(result.shape, device="meta", memory_format=layout).stride()
-        return suggested(result, args)
-
-    return strides
+    layouts = torch.contiguous_format, _CHANNELS_LAST.get(result.ndim, torch.contiguous_format)
+    for layout in layouts:
+        if args[0].is_contiguous(memory_format=layout):
+            return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+    return _suggested(0)(result, args)
 
 
 def _elementwise(*at: int) -> Rule:
@@ -246,11 +241,11 @@ ALSO_ON_GPUS: dict[Any, Rule] = {
 RULES = ALSO_ON_GPUS | {
     aten.convolution.default: _convolved,
     aten.convolution_backward.default: _convolved_backward,
-    aten.native_batch_norm.default: _normalised(0),
-    aten._native_batch_norm_legit.default: _normalised(0),
-    aten._native_batch_norm_legit.no_stats: _normalised(0),
-    aten._native_batch_norm_legit_functional.default: _normalised(0),
-    aten._native_batch_norm_legit_no_training.default: _normalised(0),
+    aten.native_batch_norm.default: _normalised,
+    aten._native_batch_norm_legit.default: _normalised,
+    aten._native_batch_norm_legit.no_stats: _normalised,
+    aten._native_batch_norm_legit_functional.default: _normalised,
+    aten._native_batch_norm_legit_no_training.default: _normalised,
     aten.native_batch_norm_backward.default: _suggested(1),
     aten.nll_loss2d_forward.default: _contiguous,
     aten.log_sigmoid_forward.default: _contiguous,
