@@ -16,7 +16,7 @@ from random import Random
 
 from large_graphs import layered
 
-from remat_gen.bare.graph_file import read_graph
+from remat_gen.bare.graph_file import parse_graph
 from remat_gen.review.retrace import retrace_file
 from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.problem import Problem
@@ -58,8 +58,8 @@ def graphs(
             shares,
         )
     if data is not None:
-        yield "VGG16", lambda: read_graph(data / "vgg16.json"), (95, 90, 85)
-        yield "U-Net", lambda: read_graph(data / "unet.json"), (90, 80, 60, 50, 45)
+        yield "VGG16", lambda: parse_graph((data / "vgg16.json").read_text()), (95, 90, 85)
+        yield "U-Net", lambda: parse_graph((data / "unet.json").read_text()), (90, 80, 60, 50, 45)
     for name in ("gpt", "resnet", "unet", "transformer", "hf_llama"):
         path = EXAMPLES / f"{name}_remat.py"
         yield f"{name}.py", lambda path=path: retrace_file(path).problem, (80, 60, 40, 30)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 from exact_oracle import Node, bare
 from solver_problems import GptShape, gpt_like
 
-from remat_gen.bare.graph_file import read_graph
+from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
@@ -38,7 +38,7 @@ def main() -> None:
     row("graph", "budget %", "time", "bound", "status", "checkmate")
     print("|---" * 6 + "|")
     for name, shares in PROVED.items():
-        problem = read_graph(folder / f"{name}.json").problem()
+        problem = parse_graph((folder / f"{name}.json").read_text()).problem()
         for share in shares:
             compare(name, problem, share)
     print("\n## Training graphs: GPTs of 118 and 222 operations, small vocabulary\n")

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 
 from solver_problems import gpt_like
 
-from remat_gen.bare.graph_file import read_graph
+from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.registry import STRATEGIES, entrant_for
 from remat_gen.solver.contest.subject import Subject, subject_of
@@ -35,7 +35,9 @@ ABOUT = (
 def main() -> None:
     """Print all tables as Markdown."""
     folder = Path(sys.argv[1])
-    subjects = {name: subject_of(read_graph(folder / f"{name}.json")) for name in PROVED}
+    subjects = {
+        name: subject_of(parse_graph((folder / f"{name}.json").read_text())) for name in PROVED
+    }
     print(f"# Strategies\n\n{ABOUT}")
     print("\n## checkmate: time over running each node once, and HiGHS' seconds\n")
     print_row("graph", "budget %", "time", "peak %", "proved", "s")

@@ -54,14 +54,10 @@ def _is_fusible(graph: Graph, operation: Operation) -> bool:
 
 def has_own_kernel(operation: Operation) -> bool:
     """Tell whether torch's kernel of a fusible operation may be as quick alone as a compiler's."""
-    return _name(operation.target) in _OWN_KERNEL
+    return operation.target.split(".")[1] in _OWN_KERNEL
 
 
 def _is_known(target: str) -> bool:
     namespace, name, *overload = target.split(".")
     known = name in _POINTWISE or name in _REDUCTIONS or name in _SHAPING
     return target == DROPOUT_SCALE or (namespace == "aten" and overload != ["out"] and known)
-
-
-def _name(target: str) -> str:
-    return target.split(".")[1]

@@ -162,7 +162,7 @@ class FusingWriter(BodyWriter):
             call,
             source=inner[0].source,
             retained=sum(s.retained for s in retained),
-            keeps="".join(_target(s) for s in retained),
+            keeps="".join(s.text.partition(" = ")[0] for s in retained),
         )
         again = [s for s in inner if s.again]
         if not again:
@@ -171,7 +171,3 @@ class FusingWriter(BodyWriter):
         return replace(
             statement, again=", ".join(s.again for s in again), remade=self.now.nbytes(left)
         )
-
-
-def _target(statement: Statement) -> str:
-    return statement.text.partition(" = ")[0]

@@ -81,16 +81,6 @@ def load(kind: type[Any], text: str, rows: frozenset[type] = frozenset()) -> Any
     return read(kind, parse(text), "", rows)
 
 
-def peek(text: str, key: str) -> object:
-    """Return one entry of a JSON object, None where there is none.
-
-    Raises:
-        GraphError: the text is no JSON.
-    """
-    plain = parse(text)
-    return plain.get(key) if isinstance(plain, dict) else None
-
-
 def parse(text: str) -> Any:
     """Read JSON without NaN, infinities, and keys that stand twice in an object.
 

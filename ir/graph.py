@@ -50,7 +50,6 @@ class Trait(Enum):
 
     RANDOM = "random"  # draws from the global generator of its device
     UPDATES_BUFFER = "updates-buffer"  # one of its results is written back into a buffer
-    INDEPENDENT = "independent"  # traced in backward, depends on no gradient
     HANDED_ON = "handed-on"  # another unit holds its result, which a second run would not be
 
 
@@ -239,7 +238,7 @@ class Graph:
 
     def reads(self, operation: Operation) -> tuple[str, ...]:
         """Return the storages an operation reads, each once, in order of its arguments."""
-        refs = [*refs_in((operation.args, tuple(value for _, value in operation.kwargs)))]
+        refs = [*refs_in((operation.args, operation.kwargs))]
         refs += [operation.state] if operation.state else []
         return tuple(dict.fromkeys(self.tensors[name].storage for name in refs))
 
@@ -277,7 +276,7 @@ def verify(graph: Graph) -> Graph:
         backward_seen |= operation.phase is Phase.BACKWARD
         if backward_seen and operation.phase is Phase.FORWARD:
             raise GraphError(f"forward operation {operation.name} follows a backward operation")
-        for name in refs_in((operation.args, tuple(v for _, v in operation.kwargs))):
+        for name in refs_in((operation.args, operation.kwargs)):
             if root(name) not in made:
                 raise GraphError(f"{operation.name} uses {name} before it is made")
         for output in operation.outputs:

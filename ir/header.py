@@ -40,7 +40,7 @@ def split_header(text: str) -> tuple[str, str]:
 
 def body_hash(text: str) -> str:
     """Return the hash of a module's text without its header."""
-    return _sha256(split_header(text)[1])
+    return text_sha256(split_header(text)[1])
 
 
 def read_header(text: str) -> Header | None:
@@ -64,10 +64,11 @@ def is_unedited(text: str) -> bool:
     lines = text.splitlines(keepends=True)
     count = len(split_header(text)[0].splitlines())
     bodies = ("".join(lines[k:]) for k in range(count, 0, -1))
-    return any(_sha256(body).startswith(header.body_sha256) for body in bodies)
+    return any(text_sha256(body).startswith(header.body_sha256) for body in bodies)
 
 
-def _sha256(text: str) -> str:
+def text_sha256(text: str) -> str:
+    """Return the hexadecimal SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -6,7 +6,6 @@ stamp, host or absolute path.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -128,6 +127,11 @@ class Predicted:
     waits_us: float = 0.0
     eager_measured_bytes: int = 0
     eager_followed_bytes: int = 0
+
+    @property
+    def time_ratio(self) -> float:
+        """Return the planned step's time as a multiple of eager's."""
+        return self.time_us / self.eager_time_us if self.eager_time_us else 1.0
 
     @property
     def eager(self) -> EagerPeak:
@@ -290,18 +294,14 @@ def plan_text(plan: Plan) -> str:
     return coding.dump(plan, _ROWS)
 
 
-def text_sha256(text: str) -> str:
-    """Return the hash that a generated module's header gives for its plan."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def parse_plan(text: str) -> Plan:
     """Read a plan, strictly.
 
     Raises:
         GraphError: it is no plan of this schema; the message names the key.
     """
-    schema = coding.peek(text, "schema")
+    plain = coding.parse(text)
+    schema = plain.get("schema") if isinstance(plain, dict) else None
     if schema != SCHEMA:
         raise GraphError(
             f"has schema {schema!r}, this remat-gen reads {SCHEMA}; generate the module again"

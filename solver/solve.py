@@ -23,15 +23,6 @@ from remat_gen.solver.stable.committed_schedule import Committed
 from remat_gen.solver.stable.layers_alike import LayersAlike
 from remat_gen.solver.stable.warm_start import WarmStart
 
-__all__ = [
-    "STRATEGIES",
-    "InfeasibleError",
-    "SmallestBudget",
-    "Solution",
-    "Solver",
-    "Status",
-]
-
 
 class Status(Enum):
     """What is known about a schedule: OPTIMAL among all schedules within the budget, or not."""

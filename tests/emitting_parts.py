@@ -14,9 +14,14 @@ import torch
 from remat_gen.capture.device.kind import Time
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.profile import profile
-from remat_gen.capture.trace.trace import Traced
+from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.codegen.module.emit_module import Target
 from remat_gen.ir.costs import Costs
+from remat_gen.plan.emission import module_text
+from remat_gen.plan.plan_names import schedule_of
+from remat_gen.problem.host_copies_planned import planned_problem
+from remat_gen.review.generated_module import Existing
+from remat_gen.units.tracing_units import retrace_units
 
 CPU = torch.device("cpu")
 
@@ -43,7 +48,6 @@ def target_of(loaded: Loaded, output: Path) -> Target:
     """Return what a model's module is emitted for: the CPU, at 60 % of eager's peak."""
     return Target(
         source=loaded.source,
-        file_name=loaded.path.name,
         namespace=vars(loaded.module),
         model=loaded.model,
         builder=loaded.builder,
@@ -75,3 +79,15 @@ def blocks_run(text: str) -> list[tuple[str, ...]]:
 
     visit(ast.parse(textwrap.dedent(text)), {})
     return found
+
+
+def emit_again(existing: Existing) -> str:
+    """Return a module's text as its plan says, from a new trace and no measurement."""
+    existing.refuse_other_torch()
+    plan, loaded = existing.plan, existing.load_original(fake=existing.plan.modelled is not None)
+    units, asked = plan.units, (plan.dynamic, plan.fixed)
+    traced = retrace_units(loaded, units) if units else trace_loaded(loaded, *asked)
+    with loaded.importable():
+        problem = planned_problem(traced.graph, plan)
+        schedule = schedule_of(problem, plan.schedule)
+        return module_text(loaded, traced, problem, schedule, plan, existing.path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 from unittest import mock
 
+import emitting_parts
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -24,12 +25,11 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace import trace as tracing
 from remat_gen.capture.trace.trace import Traced, trace_loaded
 from remat_gen.ir.header import read_header
-from remat_gen.review import generated_module as existing
 from remat_gen.review import retrace
 from remat_gen.trade_off import sweep_problem
 
 # They call it by a name of their own; the pipeline imports it when it runs.
-_CALLERS = (tracing, existing, retrace, sweep_problem)
+_CALLERS = (tracing, emitting_parts, retrace, sweep_problem)
 
 Key: TypeAlias = tuple[object, ...]
 _found: dict[Key, Traced] = {}

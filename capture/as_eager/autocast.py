@@ -17,7 +17,7 @@ from torch.fx.experimental import proxy_tensor
 
 from remat_gen.capture.device.kind import DeviceKind
 from remat_gen.capture.device.kinds import KINDS
-from remat_gen.capture.process.replaced import replaced
+from remat_gen.capture.process.replaced import kept_kernels, replaced
 
 _CAST = torch.ops.aten._to_copy.default
 _SWITCH_OFF = (proxy_tensor, collect_metadata_analysis)  # the cache of casts
@@ -49,7 +49,6 @@ def _casting(
     kind: DeviceKind, copies: dict[int, tuple[torch.Tensor, torch.Tensor]]
 ) -> Iterator[None]:
     """Let a device's casts look into `copies` first; kept tensors keep their ids to themselves."""
-    autograd = kind.autograd_key
 
     def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         if _is_cached(tensor, kwargs.get("dtype"), kind):
@@ -59,13 +58,9 @@ def _casting(
             return copies[id(tensor)][1]
         return _copy(tensor, **kwargs)
 
-    _CAST.py_kernels[autograd] = cast
-    _CAST._dispatch_cache.clear()
-    try:
+    with kept_kernels([_CAST]):
+        _CAST.py_kernels[kind.autograd_key] = cast
         yield
-    finally:
-        del _CAST.py_kernels[autograd]
-        _CAST._dispatch_cache.clear()
 
 
 def _copy(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:

@@ -87,25 +87,17 @@ def masks_of_eager(positions: Positions) -> Iterator[None]:
         if hasattr(library, _TRACING):
             stack.enter_context(replaced(library, _TRACING, _traced_padding))
         if positions.plain:
-            stack.enter_context(replaced(library, _PACKED, _none))
+            stack.enter_context(replaced(library, _PACKED, lambda _position_ids: None))
         yield
 
 
 def _never_exported(library: Any) -> contextlib.AbstractContextManager[object]:
     asked = hasattr(library, _EXPORTING)
-    return replaced(library, _EXPORTING, _no) if asked else contextlib.nullcontext()
+    return replaced(library, _EXPORTING, lambda: False) if asked else contextlib.nullcontext()
 
 
 def _counts(made: torch.Tensor, read: list[torch.Tensor]) -> bool:
     return len(read) < 2 and not (made.is_floating_point() and read)
-
-
-def _no() -> bool:
-    return False
-
-
-def _none(_position_ids: torch.Tensor) -> None:
-    return None
 
 
 @contextlib.contextmanager
@@ -114,14 +106,10 @@ def answered_no() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             if name.startswith("transformers.") and _TRACING in vars(module):
-                stack.enter_context(replaced(module, _TRACING, _not_traced))
+                stack.enter_context(replaced(module, _TRACING, lambda _tensor=None: False))
         yield
 
 
 def _traced_padding(mask: torch.Tensor | None = None) -> bool:
     """Tell that a mask has no values; transformers before 5.18 asks even where there is none."""
     return mask is not None
-
-
-def _not_traced(_tensor: object = None) -> bool:
-    return False

@@ -6,18 +6,13 @@ numbers are the same without; a planned step does not raise where eager's would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from torch.distributions import Distribution
 
+from remat_gen.capture.process.replaced import replaced
 
-@contextmanager
-def unvalidated() -> Iterator[None]:
+
+def unvalidated() -> AbstractContextManager[None]:
     """Make distributions unchecked, but where `validate_args=True` is said."""
-    validates = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
-    try:
-        yield
-    finally:
-        Distribution.set_default_validate_args(validates)
+    return replaced(Distribution, "_validate_args", False)

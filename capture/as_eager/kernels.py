@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -21,6 +21,7 @@ from remat_gen.capture.as_eager.dropout import dropout, dropout_, dropout_of_gpu
 from remat_gen.capture.as_eager.resampling import RESAMPLING
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import batch_norm, cudnn_batch_norm
+from remat_gen.capture.process.replaced import kept_dicts, kept_kernels
 from remat_gen.capture.rnn import traced_rnns
 
 aten = torch.ops.aten
@@ -75,21 +76,14 @@ def kernels_of_eager(stands_for: AbsentDevice | None = None) -> Iterator[None]:
     A model on the CPU that stands for one on a GPU is traced with the kernels of that.
     """
     ours = _of_gpu(stands_for) if stands_for else _OURS
-    before = [(operator, dict(operator.py_kernels)) for operator in _operators()]
-    for operator, _ in before:
-        for key in _KEYS:
-            operator.py_kernels.pop(key, None)
-    before += [(operator, dict(operator.py_kernels)) for operator in ours]
-    for operator, kernels in ours.items():
-        operator.py_kernels.update(kernels)
-    _forget(operator for operator, _ in before)
-    try:
-        yield
-    finally:
-        for operator, kernels in before:
-            operator.py_kernels.clear()
+    theirs = [*_operators()]
+    with kept_kernels([*theirs, *ours]):
+        for operator in theirs:
+            for key in _KEYS:
+                operator.py_kernels.pop(key, None)
+        for operator, kernels in ours.items():
             operator.py_kernels.update(kernels)
-        _forget(operator for operator, _ in before)
+        yield
 
 
 @contextlib.contextmanager
@@ -100,24 +94,14 @@ def calls_of_eager() -> Iterator[None]:
     file would not find; both round apart from eager.
     """
     special = TorchInGraphFunctionVariable._get_handlers()
-    before = dict(special)
-    special.pop(torch.addcdiv, None)
-    try:
-        with torch._dynamo.config.patch(enable_dynamo_decompositions=False):
-            yield
-    finally:
-        special.clear()
-        special.update(before)
+    with kept_dicts(special), torch._dynamo.config.patch(enable_dynamo_decompositions=False):
+        special.pop(torch.addcdiv, None)
+        yield
 
 
 def _of_gpu(device: AbsentDevice) -> _Kernels:
     there = functools.partial(attention, device=device)
     return {**_OF_GPU, aten.scaled_dot_product_attention.default: _for(there)}
-
-
-def _forget(operators: Iterable[torch._ops.OpOverload]) -> None:
-    for operator in operators:
-        operator._dispatch_cache.clear()
 
 
 def _operators() -> Iterator[torch._ops.OpOverload]:

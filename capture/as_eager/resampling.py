@@ -15,6 +15,8 @@ import torch
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
 
+from remat_gen.capture.process.replaced import kept_kernels
+
 Kernel: TypeAlias = Callable[..., torch.Tensor]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _META = torch._C.DispatchKey.Meta
@@ -30,14 +32,10 @@ RESAMPLING = """
 def symbolic_resampling() -> Iterator[None]:
     """Give the operators Python code for symbolic sizes, and take it away again."""
     kernels = list(_kernels())
-    before = [operator.py_kernels.get(key) for operator, key, _ in kernels]
-    for operator, key, kernel in kernels:
-        _set(operator, key, kernel)
-    try:
+    with kept_kernels([operator for operator, _, _ in kernels]):
+        for operator, key, kernel in kernels:
+            operator.py_kernels[key] = kernel
         yield
-    finally:
-        for (operator, key, _), earlier in zip(kernels, before, strict=True):
-            _set(operator, key, earlier)
 
 
 def _kernels() -> Iterator[tuple[torch._ops.OpOverload, torch._C.DispatchKey, Kernel]]:
@@ -46,14 +44,6 @@ def _kernels() -> Iterator[tuple[torch._ops.OpOverload, torch._C.DispatchKey, Ke
         yield forward.vec, _COMPOSITE, _resampling(forward.default)
         yield forward.default, _META, _resized
         yield backward.default, _META, _sized_back
-
-
-def _set(operator: torch._ops.OpOverload, key: torch._C.DispatchKey, kernel: Kernel | None) -> None:
-    if kernel is None:
-        operator.py_kernels.pop(key, None)
-    else:
-        operator.py_kernels[key] = kernel
-    operator._dispatch_cache.clear()
 
 
 def _resampling(operator: torch._ops.OpOverload) -> Kernel:

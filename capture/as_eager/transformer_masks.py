@@ -71,22 +71,16 @@ def watched_masks(model: nn.Module) -> Iterator[Masks]:
 @contextmanager
 def looks_of_eager(masks: Masks) -> Iterator[None]:
     """Give the answer of eager mode while a model is traced, if there is one."""
-    answers = {True: _causal, False: _not_causal}
-    if masks.answer is None:
+    answer = masks.answer
+    if answer is None:
         yield
         return
-    with replaced(transformer, _LOOK, answers[masks.answer]):
+
+    def known(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+        return answer and mask is not None if is_causal is None else is_causal
+
+    with replaced(transformer, _LOOK, known):
         yield
-
-
-def _causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    return mask is not None if is_causal is None else is_causal
-
-
-def _not_causal(
-    mask: Tensor | None, is_causal: bool | None = None, size: int | None = None
-) -> bool:
-    return is_causal is True
 
 
 def _is_square(made: Tensor, _read: list[Tensor]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,7 @@ class HostWatch(TorchDispatchMode):
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look where its tensors are.
 
         Raises:

@@ -18,7 +18,9 @@ from remat_gen.capture.observe.assumed import layout_of
 from remat_gen.capture.observe.gradient_graph import gradient_graph
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import is_bitwise_equal
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.values.recorded import nothing
 
 
 @contextlib.contextmanager
@@ -53,13 +55,14 @@ class Run:
         names |= {id(x): str(i) for i, x in enumerate(given) if isinstance(x, Tensor)}
         with kept_generators(), quiet(), values_kept(model):
             torch.manual_seed(0)
-            with saved_tensors_hooks(_nothing, _nothing):
+            with saved_tensors_hooks(nothing, nothing):
                 leaves = pytree.tree_leaves(model(*args, **kwargs))
             gradients = gradient_graph(leaves, names)
+            leaves = pytree.tree_map_only(Tensor, Tensor.detach, leaves)
             parameters = [p.detach().clone() for p in model.parameters()]
             buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
             streams = [state.clone() for kind in KINDS for _, state in kind.rng_states()]
-        return cls([_plain(leaf) for leaf in leaves], parameters, buffers, streams, gradients)
+        return cls(leaves, parameters, buffers, streams, gradients)
 
     def does_as(self, other: Run) -> bool:
         """Tell whether another run did the same, to the bit."""
@@ -82,16 +85,4 @@ def same_tensors(one: Any, other: Any) -> bool:
         return type(one) is type(other) and repr(one) == repr(other)
     if layout_of(one) != layout_of(other):
         return False
-    return one.layout is not torch.strided or torch.equal(_bits(one), _bits(other))
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
-
-
-def _plain(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, Tensor) else leaf
-
-
-def _nothing(_: object) -> Any:
-    """Save nothing for backward: there is none."""
+    return one.layout is not torch.strided or is_bitwise_equal(one, other)

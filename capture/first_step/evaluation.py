@@ -22,8 +22,8 @@ from remat_gen.capture.observe.assumed import File, described
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.values.holding import held_as_before
 
 

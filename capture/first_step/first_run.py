@@ -19,9 +19,8 @@ from remat_gen.capture.first_step.compared_runs import Run, same_tensors, values
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.load.shorter_call import shortened
 from remat_gen.capture.observe.assumed import File, describe, described, layout_of
-from remat_gen.capture.observe.outputs import storage_of
 from remat_gen.capture.observe.repeats import Reads
-from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.process.operands import lack_values, storage_of
 from remat_gen.capture.refuse.refusals import ReplacedError
 from remat_gen.capture.values.holding import Holding, held_as_before
 from remat_gen.capture.values.recorded import Looks, run_recorded
@@ -46,11 +45,7 @@ class FirstRun:
     settled: Holding
 
     def refuse_shorter(self, model: nn.Module, call: Call, lengths: Iterable[Length]) -> None:
-        """Refuse lengths that vary where a shorter first step makes other buffers.
-
-        Raises:
-            TraceError: it does.
-        """
+        """Refuse lengths that vary where a shorter first step makes other buffers."""
         lengths = tuple(lengths)
         whole = self._described(dict(model.named_buffers()))
         with held_as_before(model):
@@ -113,9 +108,6 @@ class FirstRun:
         """Refuse a step that writes into what the first run makes, or into what it is given.
 
         A generated module's first run would do so once more.
-
-        Raises:
-            ReplacedError: it does.
         """
         written = {mutation.target for mutation in graph.mutations}
         for given in graph.inputs:

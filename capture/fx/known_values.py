@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
+
+from remat_gen.capture.process.operands import storage_of, tensors_in, written_by
 
 Wanted: TypeAlias = Callable[[Tensor, list[Tensor]], bool]
 """Tells whether the values of a result are kept, made from such tensors."""
@@ -40,22 +42,16 @@ class KnownValues(TorchDispatchMode):
         with _disable_current_modes():
             return condition(value)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and once more with values where all that it reads is known."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
             return result
-        read = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        read = tensors_in((args, kwargs))
         known = all(x in self._values for x in read) and str(func) in self._operators
-        written = _written(func, args, kwargs)
-        if written and not known and _storages(self._values.keys()) & _storages(written):
+        written = {*map(storage_of, written_by(func, args, kwargs))} - {None}
+        if written and not known and not written.isdisjoint(map(storage_of, self._values.keys())):
             self._values.clear()  # also of views: rather know nothing
         wanted = known and _is_small(result) and self._wanted(result, read)
         if wanted and not _has_step(func, args):
@@ -71,23 +67,6 @@ class KnownValues(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         with _disable_current_modes():
             return func(*args, **kwargs)
-
-
-def _written(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what an operator writes into."""
-    if not func._schema.is_mutable:
-        return ()
-    given = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
-    writes = [a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
-    return pytree.tree_leaves([given.get(name) for name in writes])
-
-
-def _storages(tensors: Iterable[object]) -> set[int]:
-    return {
-        tensor.untyped_storage()._cdata
-        for tensor in tensors
-        if isinstance(tensor, Tensor) and tensor.layout is torch.strided
-    }
 
 
 def _has_step(operator: torch._ops.OpOverload, args: tuple[Any, ...]) -> bool:

@@ -72,7 +72,7 @@ def hint_of(node: torch.fx.Node) -> tuple[str, bool]:
 
     Otherwise it is the attribute of a torch.nn module, or the name of the function called.
     """
-    variable = _origin(node)
+    variable = without_number(origin(node))
     if variable == "input" and _in_sequential(node):
         variable = ""  # the variable of nn.Sequential's own loop
     function = without_number(_source_function(node))
@@ -101,10 +101,6 @@ def plain_name(schema: str) -> str:
 def schema_name(node: torch.fx.Node) -> str:
     """Return the name of the operator as torch writes it: `_softmax` of `aten._softmax.default`."""
     return getattr(node.target, "__name__", str(node.target)).split(".")[0]
-
-
-def _origin(node: torch.fx.Node) -> str:
-    return without_number(origin(node))
 
 
 def _source_function(node: torch.fx.Node) -> str:

@@ -155,21 +155,16 @@ def _suggested(at: int) -> Rule:
     return strides
 
 
-def _normalised(at: int) -> Rule:
-    """Return the rule of BatchNorm on the CPU: contiguous stays so, or with its channels last.
+def _normalised(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
+    """Return the strides of BatchNorm on the CPU: contiguous stays so, or with its channels last.
 
     Also where lengths are ones, whose strides suggest another layout.
     """
-    suggested = _suggested(at)
-
-    def strides(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
-        layouts = torch.contiguous_format, _CHANNELS_LAST.get(result.ndim, torch.contiguous_format)
-        for layout in layouts:
-            if args[at].is_contiguous(memory_format=layout):
-                return torch.empty(result.shape, device="meta", memory_format=layout).stride()
-        return suggested(result, args)
-
-    return strides
+    layouts = torch.contiguous_format, _CHANNELS_LAST.get(result.ndim, torch.contiguous_format)
+    for layout in layouts:
+        if args[0].is_contiguous(memory_format=layout):
+            return torch.empty(result.shape, device="meta", memory_format=layout).stride()
+    return _suggested(0)(result, args)
 
 
 def _elementwise(*at: int) -> Rule:
@@ -221,15 +216,7 @@ def _rrelu_backward(result: Tensor, args: Sequence[Any]) -> Sequence[int]:
     return (_elementwise(2, 0) if training else _elementwise(1, 0))(result, args)
 
 
-RULES: dict[Any, Rule] = {
-    aten.convolution.default: _convolved,
-    aten.convolution_backward.default: _convolved_backward,
-    aten.native_batch_norm.default: _normalised(0),
-    aten._native_batch_norm_legit.default: _normalised(0),
-    aten._native_batch_norm_legit.no_stats: _normalised(0),
-    aten._native_batch_norm_legit_functional.default: _normalised(0),
-    aten._native_batch_norm_legit_no_training.default: _normalised(0),
-    aten.native_batch_norm_backward.default: _suggested(1),
+ALSO_ON_GPUS: dict[Any, Rule] = {
     aten.cudnn_batch_norm_backward.default: _suggested(0),
     aten.native_layer_norm_backward.default: _contiguous,
     aten._fused_rms_norm_backward.default: _contiguous,
@@ -243,6 +230,23 @@ RULES: dict[Any, Rule] = {
     aten.xlogy.Tensor: _elementwise(0, 1),
     aten.special_xlog1py.default: _elementwise(0, 1),
     aten.copysign.Tensor: _elementwise(0, 1),
+    aten.mse_loss_backward.default: _contiguous,
+    aten.smooth_l1_loss_backward.default: _contiguous,
+    aten.huber_loss_backward.default: _contiguous,
+    aten.upsample_bicubic2d_backward.default: _contiguous,  # fakes among lengths say otherwise
+    aten._upsample_bicubic2d_aa_backward.default: _contiguous,
+}
+"""Allocated by one code for all devices; LayerNorm's on a GPU and RMSNorm's are contiguous too."""
+
+RULES = ALSO_ON_GPUS | {
+    aten.convolution.default: _convolved,
+    aten.convolution_backward.default: _convolved_backward,
+    aten.native_batch_norm.default: _normalised,
+    aten._native_batch_norm_legit.default: _normalised,
+    aten._native_batch_norm_legit.no_stats: _normalised,
+    aten._native_batch_norm_legit_functional.default: _normalised,
+    aten._native_batch_norm_legit_no_training.default: _normalised,
+    aten.native_batch_norm_backward.default: _suggested(1),
     aten.nll_loss2d_forward.default: _contiguous,
     aten.log_sigmoid_forward.default: _contiguous,
     aten.rrelu_with_noise.default: _contiguous,
@@ -250,9 +254,6 @@ RULES: dict[Any, Rule] = {
     aten.rrelu_with_noise_backward.default: _rrelu_backward,
     aten.binary_cross_entropy.default: _elementwise(0),
     aten.binary_cross_entropy_backward.default: _elementwise(1),
-    aten.mse_loss_backward.default: _contiguous,
-    aten.smooth_l1_loss_backward.default: _contiguous,
-    aten.huber_loss_backward.default: _contiguous,
     aten.glu_backward.default: _contiguous,
     aten.channel_shuffle.default: _suggested(0),
     aten.roll.default: _rolled,
@@ -263,33 +264,7 @@ RULES: dict[Any, Rule] = {
     aten.replication_pad2d_backward.default: _suggested(1),
     aten.replication_pad3d.default: _suggested(0),
     aten.replication_pad3d_backward.default: _suggested(1),
-    aten.upsample_bicubic2d_backward.default: _contiguous,  # fakes among lengths say otherwise
-    aten._upsample_bicubic2d_aa_backward.default: _contiguous,
 }
 
 SPARE = {aten._embedding_bag.default: 1, aten._embedding_bag_forward_only.default: 1}
 """Which result a kernel makes of one number more, and then cuts: its memory stays as it was."""
-
-ALSO_ON_GPUS = frozenset(
-    {
-        aten.cudnn_batch_norm_backward.default,
-        aten.native_layer_norm_backward.default,
-        aten._fused_rms_norm_backward.default,
-        aten._log_softmax_backward_data.default,
-        aten.elu_backward.default,
-        aten.hardswish_backward.default,
-        aten.softplus_backward.default,
-        aten.hardsigmoid_backward.default,
-        aten.hardtanh_backward.default,
-        aten.logit_backward.default,
-        aten.xlogy.Tensor,
-        aten.special_xlog1py.default,
-        aten.copysign.Tensor,
-        aten.mse_loss_backward.default,
-        aten.smooth_l1_loss_backward.default,
-        aten.huber_loss_backward.default,
-        aten.upsample_bicubic2d_backward.default,
-        aten._upsample_bicubic2d_aa_backward.default,
-    }
-)
-"""Allocated by one code for all devices; LayerNorm's on a GPU and RMSNorm's are contiguous too."""

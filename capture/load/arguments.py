@@ -33,14 +33,12 @@ class Leaf:
 class Call:
     """The example call. Leaves stand in the order of torch's pytree of `(args, kwargs)`.
 
-    `defaults` are the parameters of forward that the example leaves at their default, `same` the
-    paths of tensors that are one there.
+    `same` are the paths of tensors that are one there.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: tuple[Leaf, ...]
-    defaults: tuple[str, ...]
     same: tuple[str, ...] = ()
 
     @property
@@ -56,20 +54,13 @@ def describe_call(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     traced as one, the second would be ignored silently.
     """
     given = pytree.tree_leaves((args, kwargs))
-    args, kwargs = pytree.tree_map(_separate, (args, kwargs))
+    args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (args, kwargs))
     signature = inspect.signature(type(model).forward)
-    bound = signature.bind(model, *args, **kwargs)
     keyed, _ = pytree.tree_flatten_with_path((args, kwargs))
     leaves = tuple(Leaf(_path(signature, path), value) for path, value in keyed)
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    defaults = tuple(
-        name
-        for name, parameter in signature.parameters.items()
-        if name not in bound.arguments and parameter.kind in named
-    )
     often = Counter(id(value) for value in given if isinstance(value, torch.Tensor))
     same = (leaf.path for leaf, value in zip(leaves, given, strict=True) if often[id(value)] > 1)
-    return Call(args, kwargs, leaves, defaults, tuple(same))
+    return Call(args, kwargs, leaves, tuple(same))
 
 
 def as_one(call: Call) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -110,10 +101,6 @@ def with_fixed(call: Call, names: Iterable[str]) -> Call:
 
 def _may_be_fixed(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided
-
-
-def _separate(leaf: Any) -> Any:
-    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _path(signature: inspect.Signature, path: tuple[Any, ...]) -> str:

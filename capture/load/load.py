@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
@@ -29,6 +28,7 @@ from remat_gen.capture.process.garbage import libraries_are_loaded
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.isolation import Ending, UserCode, isolated, private_name
 from remat_gen.ir.errors import UsageError
+from remat_gen.ir.header import text_sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def load(
     return Loaded(
         path=path,
         source=text,
-        source_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        source_sha256=text_sha256(text),
         module=module,
         model=built,
         args=step.args,
@@ -126,9 +126,6 @@ def load_fake(path: Path, model: str | None, inputs: str | None, device: AbsentD
 
     Where the builder reads values of tensors, or a module has some besides its parameters and
     buffers, the model is built for real, on the CPU, and its values are taken away.
-
-    Raises:
-        UsageError: as `load`.
     """
     stands_for = device if kind_of(device.kind).is_accelerator else None
     try:

@@ -15,23 +15,20 @@ from typing import TypeVar
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.errors import TraceError, UsageError
-from remat_gen.ir.graph import Argument, Graph, Kind, Literal, Operation, Storage, View
+from remat_gen.ir.graph import Graph, Kind, Literal, Operation, Storage, View
 
 Called = TypeVar("Called", Operation, View)
 
 
 def refuse_elsewhere(tensors: Iterable[torch.Tensor], where: str) -> None:
-    """Refuse tensors that the user's code put on a device by itself.
-
-    Raises:
-        UsageError: one is not on the CPU.
-    """
+    """Refuse tensors that the user's code put on a device by itself."""
     for tensor in tensors:
         if tensor.device.type != "cpu":
             raise UsageError(
@@ -109,11 +106,8 @@ def _first(kind: str) -> str:
 
 
 def _moved(call: Called, there: str) -> Called:
-    kwargs = tuple((name, _argument(value, there)) for name, value in call.kwargs)
-    return replace(call, args=tuple(_argument(a, there) for a in call.args), kwargs=kwargs)
-
-
-def _argument(argument: Argument, there: str) -> Argument:
-    if isinstance(argument, tuple):
-        return tuple(_argument(item, there) for item in argument)
-    return Literal("device", there) if argument == Literal("device", "cpu") else argument
+    said = {Literal("device", "cpu"): Literal("device", there)}
+    args, kwargs = pytree.tree_map_only(
+        Literal, lambda literal: said.get(literal, literal), (call.args, call.kwargs)
+    )
+    return replace(call, args=args, kwargs=kwargs)

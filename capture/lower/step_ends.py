@@ -91,11 +91,7 @@ class Ends:
                 yield self._place(descriptor.mutated_input), end
 
     def refuse_others(self) -> None:
-        """Refuse a graph out of which something else comes.
-
-        Raises:
-            TraceError: one does.
-        """
+        """Refuse a graph out of which something else comes."""
         known = PlainAOTOutput | GradAOTOutput | InputMutationAOTOutput | None
         for _, descriptor in self._leaving():
             if not isinstance(descriptor, known):

@@ -23,7 +23,7 @@ def _takes_it(graph: Graph, operation: Operation) -> bool:
     given = dict(operation.kwargs)
     if given.get("dtype") is not None and operation.target not in _NUMBERS:
         return False
-    read = refs_in((operation.args, tuple(given.values())))
+    read = refs_in((operation.args, operation.kwargs))
     reads = any(_is_floating(graph, name) for name in read)
     return not reads and any(_is_floating(graph, name) for name in operation.outputs if name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -38,6 +38,16 @@ def nodes_behind(leaves: Iterable[object]) -> dict[Any, None]:
             found[node] = None
             waiting += [to for to, _ in reversed(node.next_functions) if to is not None]
     return found
+
+
+def read_on(values: Sequence[Any]) -> frozenset[int]:
+    """Return the positions of the outputs whose gradients eager sums from others', too.
+
+    Also where forward wrote over a view of an output.
+    """
+    reached = {edge for node in nodes_behind(values) for edge in node.next_functions}
+    tensors = ((i, value) for i, value in enumerate(values) if isinstance(value, Tensor))
+    return frozenset(i for i, t in tensors if t.grad_fn and (t.grad_fn, t.output_nr) in reached)
 
 
 def _saved_numbers(node: Any) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -19,8 +19,9 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.as_eager.causal_masks import Positions, answered_no, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
-from remat_gen.capture.observe.reading_outputs import read_on
+from remat_gen.capture.observe.gradient_graph import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.process.questions import Asked, watched_questions
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
@@ -152,18 +153,8 @@ def run_on_fakes(
     after = dict(fakes)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with (
-            mode,
-            unvalidated(),
-            kept_state(model),
-            watched_saving() as saving,
-            watched_positions() as positions,
-            watched_seeds() as seeds,
-            refused_data(),
-            watched_questions() as asked,
-            watched_masks(model) as masks,
-            watched_values(model) as put,
-        ):
+        kept_so = kept_state(model)
+        with mode, unvalidated(), kept_so, watched_masks(model) as masks, _watched(model) as seen:
             kept = kept_as_it_is(model) if looks else nullcontext()
             told = answered_no() if looks and looks.asks else nullcontext()
             answers = Answering(looks).looking() if looks else unanswered()
@@ -173,16 +164,30 @@ def run_on_fakes(
                 )
                 value = copied_containers(value)  # which may be put back
                 left = values_at(model, looks.kept) if looks else {}
-                put |= before.literals() if before else {}
+                put = seen["put"] | (before.literals() if before else {})
                 anew = _made_anew(model, looks, put) if looks else {}
             made = _made(model, state)
-        seeded = seeds.is_used or torch.initial_seed() != _SEED
     _refuse_changed_arguments(plain)
     _refuse_changed_containers(held)
     _refuse_put_hooks(hooks)
-    returned = _returned(value, given, (*_replaced(fakes, after), *made), seeded, left)
-    seen = replace(returned, saving=saving, positions=positions, asked=asked)
-    return replace(seen, masks=masks, put=anew | put)
+    returned = _returned(value, given, (*_replaced(fakes, after), *made), left)
+    return replace(returned, **seen | {"masks": masks, "put": anew | put})
+
+
+@contextmanager
+def _watched(model: nn.Module) -> Iterator[dict[str, Any]]:
+    """Watch a forward that begins with `_SEED`; yield fields of what is `Returned`, then filled."""
+    with (
+        watched_saving() as saving,
+        watched_positions() as positions,
+        watched_seeds() as seeds,
+        refused_data(),
+        watched_questions() as asked,
+        watched_values(model) as put,
+    ):
+        seen = {"saving": saving, "positions": positions, "asked": asked, "put": put}
+        yield seen
+        seen["seeded"] = seeds.is_used or torch.initial_seed() != _SEED
 
 
 def _made_anew(model: nn.Module, looks: Looks, put: Iterable[str]) -> dict[str, Any]:
@@ -277,20 +282,11 @@ def run_for_real(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = _given(state, args, kwargs)
     with kept_generators():
         torch.manual_seed(_SEED)
-        with (
-            watched_saving() as saving,
-            watched_positions() as positions,
-            watched_seeds() as seeds,
-            refused_data(),
-            watched_questions() as asked,
-            watched_values(model) as put,
-        ):
+        with _watched(model) as seen:
             value = model(*args, **kwargs)
-        seeded = seeds.is_used or torch.initial_seed() != _SEED
     after = dict(model.named_parameters()) | dict(model.named_buffers())
     replaced = (*_replaced(state, after), *_made(model, state))
-    returned = _returned(value, given, replaced, seeded)
-    return replace(returned, saving=saving, positions=positions, asked=asked, put=put)
+    return replace(_returned(value, given, replaced), **seen)
 
 
 def _replaced(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
@@ -322,11 +318,10 @@ def _returned(
     value: object,
     given: _Given,
     replaced: tuple[str, ...],
-    seeded: bool,
     kept: Mapping[str, Any] = MappingProxyType({}),
 ) -> Returned:
     register_containers(value)
-    returned = Returned(value, (), replaced, seeded, kept=kept)
+    returned = Returned(value, (), replaced, kept=kept)
     refuse_functions_of_views(t for t in returned.tensors if storage_of(t) in given.storages)
     leaves = [*_leaves(returned.tensors, given)]
     outputs = len(leaves) - len(kept)
@@ -348,14 +343,6 @@ def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
             given=given.places.get(id(value)) if tensor else None,
             read_on=i in read,
         )
-
-
-def storage_of(value: object) -> int | None:
-    """Return the identity of a tensor's memory; a sparse one has none of its own."""
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return None
-    identity: int = value.untyped_storage()._cdata
-    return identity
 
 
 def register_containers(value: object) -> None:

@@ -350,13 +350,7 @@ class _Operations(TorchDispatchMode):
         """Tell whether an operation has made a tensor that forward then reads where it kept it."""
         return tensor.grad_fn is not None or tensor in self._made
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note an operation, and run it; what fakes ask each other for depends on their caches."""
         if getattr(func, "namespace", "") in ("prim", "profiler"):
             return func(*args, **(kwargs or {}))

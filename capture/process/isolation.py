@@ -18,6 +18,7 @@ from typing import Any, Self
 import torch
 
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.replaced import kept_dicts
 from remat_gen.ir.errors import Interruption, RematError, UsageError, said
 
 _PRIVATE = "_remat_gen_"
@@ -68,13 +69,12 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
 @contextlib.contextmanager
 def as_if_alone() -> Iterator[None]:
     """Have settings of the process back that a model's file makes: the next file may not."""
-    dtype, environment = torch.get_default_dtype(), dict(os.environ)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        os.environ.clear()
-        os.environ.update(environment)
+    dtype = torch.get_default_dtype()
+    with kept_dicts(os.environ):
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
 
 
 class _Unclosed:
@@ -179,7 +179,7 @@ def _lies_in(module: ModuleType | None, folder: Path) -> bool:
 
 
 @dataclass(slots=True)
-class UserCode:
+class UserCode(contextlib.AbstractContextManager["UserCode"]):
     """Turn whatever the user's code raises into a `UsageError` with the user's file and line.
 
     A class, because user code may raise anything: signals alone pass.
@@ -189,19 +189,11 @@ class UserCode:
     doing: str  # "importing it", "build_model()"
     advice: str = ""
 
-    def __enter__(self) -> None:
-        """Begin; nothing to do."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _frames: object) -> None:
         """Raise the `UsageError` for an error that is not ours."""
         if error is None or isinstance(error, RematError | KeyboardInterrupt | Interruption):
             return
-        where = place_of(self.path, frames)
+        where = place_of(self.path, error.__traceback__)
         if isinstance(error, SystemExit):
             raise UsageError(
                 f"{where}: {self.doing} calls exit(); leave it out, or put what is not the model "
@@ -220,15 +212,10 @@ class Ending(UserCode):
     That is what is no `Exception`, as `exit()`: it would end the command, and without a word.
     """
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, frames: object) -> None:
         """Raise the `UsageError` for what ends the process."""
         if not isinstance(error, Exception):
-            UserCode.__exit__(self, kind, error, frames)
+            super().__exit__(kind, error, frames)
 
 
 def place_of(path: Path, frames: TracebackType | None) -> str:

@@ -111,7 +111,7 @@ def _answered_as_eager() -> Iterator[None]:
     dynamo_graph_capture_for_export(_asks)(torch.zeros(()))
     with ExitStack() as stack:
         for module, name in _places():
-            stack.enter_context(replaced(module, name, _no))
+            stack.enter_context(replaced(module, name, lambda: False))
         yield
 
 
@@ -121,10 +121,6 @@ def anomaly_as_outside() -> Iterator[None]:
     enabled = torch.is_anomaly_enabled()
     with replaced(torch, "is_anomaly_enabled", lambda: enabled):
         yield
-
-
-def _no() -> bool:
-    return False
 
 
 def _asks(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,9 @@
-"""Put something else in place of an attribute of torch's, or of a library's, for a while."""
+"""Put something else in place of an attribute of torch's, or into dicts, for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, MutableMapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 _INHERITED = object()
@@ -26,3 +26,26 @@ def replaced(owner: Any, name: str, value: object) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, held)
+
+
+@contextmanager
+def kept_dicts(*dicts: MutableMapping[Any, Any]) -> Iterator[None]:
+    """Let dicts have at the end what they have now."""
+    before = [dict(each) for each in dicts]
+    try:
+        yield
+    finally:
+        for each, items in zip(dicts, before, strict=True):
+            each.clear()
+            each.update(items)
+
+
+@contextmanager
+def kept_kernels(operators: Collection[Any]) -> Iterator[None]:
+    """Let torch's operators have at the end the Python kernels that they have now."""
+    with ExitStack() as stack:
+        for operator in operators:
+            operator._dispatch_cache.clear()
+            stack.callback(operator._dispatch_cache.clear)
+        stack.enter_context(kept_dicts(*(operator.py_kernels for operator in operators)))
+        yield

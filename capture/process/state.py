@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import nn
 
+from remat_gen.capture.process.replaced import kept_dicts
+
 OF_PARAMETERS = frozenset(("_flat_weights", "_flat_weight_refs"))
 """What nn.RNNBase makes of its parameters, anew where these are others."""
 
@@ -19,16 +21,11 @@ OF_PARAMETERS = frozenset(("_flat_weights", "_flat_weight_refs"))
 @contextlib.contextmanager
 def kept_state(model: nn.Module) -> Iterator[None]:
     """Leave each module of `model` with the parameters and buffers that it has now."""
-    holders: list[dict[str, Any]] = [
-        held for m in model.modules() for held in (m._parameters, m._buffers)
-    ]
-    before = [dict(held) for held in holders]
+    tables: list[dict[str, Any]] = [t for m in model.modules() for t in (m._parameters, m._buffers)]
     flat = [(m, list(m._flat_weights)) for m in model.modules() if isinstance(m, nn.RNNBase)]
-    try:
-        yield
-    finally:
-        for rnn, weights in flat:
-            rnn._flat_weights = weights
-        for held, kept in zip(holders, before, strict=True):
-            held.clear()
-            held.update(kept)
+    with kept_dicts(*tables):
+        try:
+            yield
+        finally:
+            for rnn, weights in flat:
+                rnn._flat_weights = weights

@@ -41,7 +41,7 @@ def newest_inputs(graph: Graph) -> dict[str, str]:
     """
     ages, newest = _Ages(graph), {}
     for operation in graph.operations:
-        read = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
+        read = refs_in((operation.args, operation.kwargs))
         found = ages.newest(read, operation.phase)
         if found is not None:
             newest[operation.name] = found

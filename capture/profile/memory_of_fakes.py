@@ -11,7 +11,7 @@ it is known that that one lives on.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -47,13 +47,7 @@ class FakeMemory(TorchDispatchMode):
         self._judge_sum()
         return self._highest
 
-    def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        _types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator; memory that it is given was there before, or is known."""
         self._judge_sum()
         given = _tensors((args, kwargs))

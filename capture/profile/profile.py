@@ -84,7 +84,7 @@ def profile(
     distinct = {text: first for text, (first, *_) in alike.items()}
     with torch.no_grad(), kept_generators():
         timer = _Timer(example.synthesizer, newest_inputs(graph), device)
-        runnables = timer.time_all(alike, progress or _silent)
+        runnables = timer.time_all(alike, progress or (lambda *_: None))
         inside = inside_bytes(_runs((example, *smaller), runnables), device, _REFUSALS)
     measured = _costs(example, distinct, runnables, inside, device)
     return Costs(
@@ -245,11 +245,7 @@ def _modelled(graph: Graph, operation: Operation, device: torch.device) -> Cost:
 
 
 def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
-    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion.
-
-    Raises:
-        ProfileError: it does not.
-    """
+    """Refuse to go on where a GPU answers nothing any more, as after a failed assertion."""
     try:
         kind_of(device).synchronise(device)
     except RuntimeError:
@@ -257,7 +253,3 @@ def refuse_dead(device: torch.device, target: str, error: Exception) -> None:
             f"{target} failed on the GPU while it was measured, and CUDA answers nothing after "
             f"that: {str(error).partition(chr(10))[0]}"
         ) from error
-
-
-def _silent(_target: str, _done: int, _total: int) -> None:
-    return None

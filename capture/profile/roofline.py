@@ -62,7 +62,7 @@ def roofline_us(graph: Graph, operation: Operation, rates: Rates) -> float:
 
 def product_dtype(graph: Graph, operation: Operation) -> str:
     """Return the dtype in which an operation multiplies: that of the first tensor it reads."""
-    names = refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
+    names = refs_in((operation.args, operation.kwargs))
     return next((graph.tensors[name].dtype for name in names), "")
 
 
@@ -74,8 +74,8 @@ def flops(graph: Graph, operation: Operation) -> int:
         packet = getattr(torch.ops.aten, _COUNTED_AS[name])
     if packet not in flop_registry:
         return 0
-    arguments = (operation.args, tuple(value for _, value in operation.kwargs))
-    args, kwargs = bind(operation, _meta(graph, refs_in(arguments)))
+    read = refs_in((operation.args, operation.kwargs))
+    args, kwargs = bind(operation, _meta(graph, read))
     if "attention" in name:
         args = _for_each_head(args)
     made = _meta(graph, (o for o in operation.outputs if o))
@@ -116,8 +116,7 @@ def moved_bytes(graph: Graph, operation: Operation) -> int:
         tensor = graph.tensors[name]
         return min(_nbytes(tensor), graph.storages[tensor.storage].nbytes)
 
-    arguments = (operation.args, tuple(value for _, value in operation.kwargs))
-    read = dict.fromkeys(refs_in(arguments))
+    read = dict.fromkeys(refs_in((operation.args, operation.kwargs)))
     written = sum(held(name) for name in operation.outputs if name and name not in read)
     most = written if operation.target in _PICKS_ROWS else math.inf
     return int(sum(min(held(name), most) for name in read)) + written

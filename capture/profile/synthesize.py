@@ -70,8 +70,8 @@ class Synthesizer:
 
     def inputs(self, operation: Operation, fill: Fill = Fill.NORMAL) -> dict[str, torch.Tensor]:
         """Return a tensor for each tensor that the operation reads, by name."""
-        arguments = (operation.args, tuple(value for _, value in operation.kwargs))
-        tensors = [self.graph.tensors[name] for name in dict.fromkeys(refs_in(arguments))]
+        names = dict.fromkeys(refs_in((operation.args, operation.kwargs)))
+        tensors = [self.graph.tensors[name] for name in names]
         alike = _by_storage(tensors)
         flats = {key: self._integers(ts, fill) for key, ts in alike.items() if _are_integers(ts)}
         flats |= self._floats({key: ts for key, ts in alike.items() if key not in flats}, fill)

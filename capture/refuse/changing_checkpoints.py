@@ -15,7 +15,7 @@ from torch.utils import checkpoint as torchs
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointFunction
 
-from remat_gen.capture.process.operands import tensors_in, written_by
+from remat_gen.capture.process.operands import storage_of, tensors_in, written_by
 from remat_gen.capture.process.replaced import replaced
 
 _DRAWS = (
@@ -64,27 +64,19 @@ class _Inside(TorchDispatchMode):
     def __init__(self, refuse: Refuse, preserves: bool, *, gives_gradients: bool) -> None:
         TorchDispatchMode.__init__(self)
         self._refuse, self._preserves, self._gives_gradients = refuse, preserves, gives_gradients
-        self._made: dict[int, torch.Tensor] = {}  # by storage
+        self._made: dict[int | None, torch.Tensor] = {}  # by storage
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
         kwargs = kwargs or {}
         given = tensors_in((args, kwargs))
-        read = set(map(_storage, given))
+        read = set(map(storage_of, given))
         if not self._preserves and torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             self._refuse(_DRAWS)
         if not self._gives_gradients and any(tensor.requires_grad for tensor in given):
             self._refuse(_NO_GRADIENT)
-        if any(
-            _storage(tensor) not in self._made for tensor in written_by(func, args, kwargs or {})
-        ):
+        if any(storage_of(t) not in self._made for t in written_by(func, args, kwargs)):
             self._refuse(_WRITES)
         result = func(*args, **kwargs)
-        self._made |= {_storage(t): t for t in tensors_in(result) if _storage(t) not in read}
+        self._made |= {storage_of(t): t for t in tensors_in(result) if storage_of(t) not in read}
         return result
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)

@@ -7,16 +7,13 @@ from collections.abc import Container, Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph, Kind, Phase, Trait
 
 
 def refuse_written(graph: Graph, fixed: Container[str]) -> None:
-    """Refuse a step that writes into an input that is the same in each step.
-
-    Raises:
-        TraceError: it does.
-    """
+    """Refuse a step that writes into an input that is the same in each step."""
     written = {mutation.target for mutation in graph.mutations}
     for given in graph.inputs:
         if given.kind is Kind.INPUT and given.tensor in written and given.path in fixed:
@@ -30,9 +27,6 @@ def refuse_draws_in_backward(graph: Graph) -> None:
     """Refuse a backward that draws where a gradient may come into some of several outputs alone.
 
     Eager draws only for what one came into, and a plan in each step: the stream would move.
-
-    Raises:
-        TraceError: there is such a draw.
     """
     tangents = {output.tangent for output in graph.outputs if output.tangent}
     for operation in graph.operations if len(tangents) > 1 else ():
@@ -49,11 +43,7 @@ _ANYWHERE = ("all_reduce", "broadcast", "wait_tensor")  # whose results are as l
 
 
 def refuse_collectives(graph: Graph) -> None:
-    """Refuse collectives that a plan has with the size of the group in which it was made.
-
-    Raises:
-        TraceError: there is one.
-    """
+    """Refuse collectives that a plan has with the size of the group in which it was made."""
     for operation in graph.operations:
         namespace, name, *_ = operation.target.split(".")
         if "c10d" in namespace and not name.startswith(_ANYWHERE):
@@ -78,10 +68,10 @@ def refuse_buffers_as_constants(
     """
     owners = _owners(model.named_buffers())
     constants = [n.meta["value"] for n in nodes.find_nodes(op="get_attr") if "value" in n.meta]
-    compared = {_memory(t) for t in attributes}
+    compared = {storage_of(t) for t in attributes}
     written = {mutation.target for mutation in graph.mutations}
     changing = {given.path for given in graph.inputs if given.tensor in written}
-    for name in (owners[m] for m in map(_memory, constants) if m in owners.keys() - compared):
+    for name in (owners[m] for m in map(storage_of, constants) if m in owners.keys() - compared):
         raise TraceError(
             f"backward reads the buffer self.{name} from the model, as a hook or an autograd "
             f"function may: read it in forward, as in `{name.rpartition('.')[2]} = self.{name}`, "
@@ -111,26 +101,16 @@ def refuse_unmaterialised(graph: Graph, *, asked: bool) -> None:
 
 
 def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
-    """Refuse plain attributes that are parts of a parameter or buffer, which may be written into.
-
-    Raises:
-        TraceError: one is.
-    """
+    """Refuse plain attributes that are parts of a parameter or buffer: these may be written."""
     owners = _owners((*model.named_parameters(), *model.named_buffers()))
     for path, tensor in attributes.items():
-        if _memory(tensor) in owners:
+        if storage_of(tensor) in owners:
             raise TraceError(
                 f"forward reads self.{path}, which has the memory of "
-                f"self.{owners[_memory(tensor)]}: read that one in forward"
+                f"self.{owners[storage_of(tensor)]}: read that one in forward"
             )
 
 
-def _owners(named: Iterable[tuple[str, Tensor]]) -> dict[int, str]:
+def _owners(named: Iterable[tuple[str, Tensor]]) -> dict[int | None, str]:
     """Return the name of the dense tensor that has each memory."""
-    return {_memory(t): name for name, t in named if t.layout is torch.strided}
-
-
-def _memory(tensor: Tensor) -> int:
-    """Return the identity of a tensor's memory."""
-    identity: int = tensor.untyped_storage()._cdata
-    return identity
+    return {storage_of(t): name for name, t in named if t.layout is torch.strided}

@@ -7,16 +7,16 @@ said to be on `cpu:0`, which stands for the GPU: what the user makes without `de
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from remat_gen.capture.process.operands import tensors_in
 from remat_gen.capture.refuse.places import Place, place_of
 from remat_gen.ir.errors import TraceError, said
 
@@ -31,23 +31,16 @@ class HostDraws(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run an operation; look where what it drew is.
-
-        Raises:
-            TraceError: it is on the host.
-        """
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation; look where what it drew is."""
         made = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
-            drawn = [leaf for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
-            if any(tensor.device == _HOST for tensor in drawn):
-                name = func.overloadpacket.__name__.rstrip("_")
-                raise TraceError(
-                    f"{_place()}: {name} draws on the host, with the host's generator, and a step "
-                    f"that is planned for a GPU would draw there: {_ACTION}"
-                )
+        draws = torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
+        if draws and any(tensor.device == _HOST for tensor in tensors_in(made)):
+            name = func.overloadpacket.__name__.rstrip("_")
+            raise TraceError(
+                f"{_place()}: {name} draws on the host, with the host's generator, and a step "
+                f"that is planned for a GPU would draw there: {_ACTION}"
+            )
         return made
 
 
@@ -78,8 +71,5 @@ def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
 
 def _place() -> Place:
     """Return the user's line that is being run."""
-    frames, frame = [], sys._getframe(2)
-    while frame is not None:
-        frames.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
-    return place_of(frames)
+    stack = traceback.walk_stack(sys._getframe(2))
+    return place_of((frame.f_code.co_filename, line) for frame, line in stack)

@@ -72,11 +72,7 @@ class Saving:
         self.refused = self.refused or place.told(reason)
 
     def refuse(self) -> None:
-        """Refuse it where a plan would have other numbers.
-
-        Raises:
-            TraceError: it would.
-        """
+        """Refuse it where a plan would have other numbers."""
         if self.refused:
             raise TraceError(self.refused)
 

@@ -19,9 +19,6 @@ def refuse_functions_of_views(views: Iterable[torch.Tensor]) -> None:
     """Refuse outputs, `views` of what the step was given, that an autograd function made.
 
     AOTAutograd makes such a view anew from the input, past the function and its backward.
-
-    Raises:
-        TraceError: there is one.
     """
     for view in views:
         node = view.grad_fn
@@ -38,11 +35,7 @@ def refuse_functions_of_views(views: Iterable[torch.Tensor]) -> None:
 
 @contextlib.contextmanager
 def refused_data() -> Iterator[None]:
-    """Refuse to set the `.data` of a tensor in a file of the user's: no operation tells of it.
-
-    Raises:
-        TraceError: forward does.
-    """
+    """Refuse to set the `.data` of a tensor in a file of the user's: no operation tells of it."""
     descriptor: Any = torch._C.TensorBase.data
 
     def put(tensor: torch.Tensor, value: torch.Tensor) -> None:

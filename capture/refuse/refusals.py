@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.libraries import is_of_library
+from remat_gen.capture.process.replaced import kept_dicts
 from remat_gen.capture.refuse.library_hooks import collects_outputs
 from remat_gen.ir.errors import TraceError
 
@@ -36,9 +37,6 @@ def refuse_hooks(model: nn.Module) -> None:
     library's that collect hidden states (`library_hooks.py`): a backbone may have them from the
     beginning; or torch's that make a weight anew in every step (`torch.nn.utils.weight_norm`).
     Those on the model itself are called around it, unless they make a weight.
-
-    Raises:
-        TraceError: a module has another hook.
     """
     for name, module in model.named_modules():
         forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
@@ -84,11 +82,7 @@ def refuse_other_self(model: nn.Module) -> None:
 
 
 def refuse_hidden(model: nn.Module) -> None:
-    """Refuse modules that do not tell of all that they have: what is compared goes by that.
-
-    Raises:
-        TraceError: a module leaves out parameters, buffers or modules.
-    """
+    """Refuse modules that do not tell of all that they have: what is compared goes by that."""
     for name, module in model.named_modules():
         for told in _TOLD:
             own, whole = getattr(type(module), told), getattr(nn.Module, told)
@@ -100,11 +94,7 @@ def refuse_hidden(model: nn.Module) -> None:
 
 
 def refuse_lazy(model: nn.Module) -> None:
-    """Refuse lazy modules that have not run: their shapes are not known.
-
-    Raises:
-        TraceError: a module is one.
-    """
+    """Refuse lazy modules that have not run: their shapes are not known."""
     for name, module in model.named_modules():
         if any(map(is_lazy, module.parameters(recurse=False))):
             raise TraceError(
@@ -114,11 +104,7 @@ def refuse_lazy(model: nn.Module) -> None:
 
 
 def refuse_scripted(model: nn.Module) -> None:
-    """Refuse modules that TorchScript has compiled: there is no Python left to trace.
-
-    Raises:
-        TraceError: a module is one.
-    """
+    """Refuse modules that TorchScript has compiled: there is no Python left to trace."""
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise TraceError(
@@ -128,11 +114,7 @@ def refuse_scripted(model: nn.Module) -> None:
 
 
 def refuse_data_parallel(model: nn.Module) -> None:
-    """Refuse modules that are copied in each step.
-
-    Raises:
-        TraceError: one is.
-    """
+    """Refuse modules that are copied in each step."""
     for name, module in model.named_modules():
         if isinstance(module, nn.DataParallel):
             raise TraceError(
@@ -197,22 +179,14 @@ def made_by(hook: object) -> str:
 @contextlib.contextmanager
 def hooks_aside(model: nn.Module) -> Iterator[None]:
     """Take the hooks of the model itself off while it is traced: a planned call runs them too."""
-    kept = [dict(table) for table in _tables(model)]
-    for table in _tables(model):
-        table.clear()
-    try:
+    with kept_dicts(*_tables(model)):
+        for table in _tables(model):
+            table.clear()
         yield
-    finally:
-        for table, hooks in zip(_tables(model), kept, strict=True):
-            table.update(hooks)
 
 
 def refuse_seeds(seeded: bool) -> None:
-    """Refuse a forward that sets the random seed or asks for it: a trace does not show it.
-
-    Raises:
-        TraceError: it does.
-    """
+    """Refuse a forward that sets the random seed or asks for it: a trace does not show it."""
     if seeded:
         raise TraceError(
             "forward sets the random seed or the generator's state (torch.random.fork_rng puts it "
@@ -222,11 +196,7 @@ def refuse_seeds(seeded: bool) -> None:
 
 
 def refuse_recurrent(model: nn.Module, stands_for: AbsentDevice | None) -> None:
-    """Refuse RNNs of a GPU that is not here, and what cuDNN drops out by its own numbers.
-
-    Raises:
-        TraceError: there is one.
-    """
+    """Refuse RNNs of a GPU that is not here, and what cuDNN drops out by its own numbers."""
     absent = stands_for is not None and kind_of(stands_for.kind).has_fused_rnns
     for name, module in model.named_modules():
         if not isinstance(module, nn.RNNBase):
@@ -246,11 +216,7 @@ def refuse_recurrent(model: nn.Module, stands_for: AbsentDevice | None) -> None:
 
 
 def refuse_replaced(names: tuple[str, ...]) -> None:
-    """Refuse a forward that puts another tensor in place of a buffer: the trace loses it.
-
-    Raises:
-        ReplacedError: there is such a buffer or parameter.
-    """
+    """Refuse a forward that puts another tensor in place of a buffer: the trace loses it."""
     if names:
         raise ReplacedError(
             f"forward puts another tensor in place of self.{names[0]}, which a planned forward "

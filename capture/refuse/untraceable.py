@@ -22,11 +22,7 @@ LARGEST_CONSTANT = 4096  # numbers; they are written out in the generated file
 
 
 def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
-    """Refuse operators that check or print.
-
-    Raises:
-        TraceError: there is one.
-    """
+    """Refuse operators that check or print."""
     for node in nodes:
         if node.target is torch.ops.higher_order.with_effects:
             raise TraceError(
@@ -39,11 +35,7 @@ def refuse_effects(nodes: Iterable[torch.fx.Node], model_file: str) -> None:
 def refuse_writes_in_backward(
     joint: torch.fx.Graph, path_of: Callable[[torch.fx.Node], str]
 ) -> None:
-    """Refuse a backward that writes into what the step is given: AOTAutograd copies it there.
-
-    Raises:
-        TraceError: it does.
-    """
+    """Refuse a backward that writes into what the step is given: AOTAutograd copies it there."""
     for node in joint.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
         target = node.args[0]
         if isinstance(target, torch.fx.Node) and target.op == "placeholder":
@@ -54,11 +46,7 @@ def refuse_writes_in_backward(
 
 
 def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
-    """Refuse tensors that have no storage with strides.
-
-    Raises:
-        TraceError: the node makes one.
-    """
+    """Refuse tensors that have no storage with strides."""
     if any(t.layout is not torch.strided for t in tensors_of(node)):
         if node.op == "placeholder":
             raise TraceError(
@@ -72,11 +60,7 @@ def refuse_sparse(node: torch.fx.Node, model_file: str) -> None:
 
 
 def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
-    """Refuse tensors whose shape at other lengths torch does not know.
-
-    Raises:
-        TraceError: the node makes one.
-    """
+    """Refuse tensors whose shape at other lengths torch does not know."""
     if any(free_unbacked_symbols(t) for t in tensors_of(node)):
         raise TraceError(
             f"{metadata.where(node, model_file)}: the shape that {node.target} returns cannot "
@@ -86,11 +70,7 @@ def refuse_unknown_shape(node: torch.fx.Node, model_file: str) -> None:
 
 @contextlib.contextmanager
 def where_sizes_are_read(node: torch.fx.Node, model_file: str) -> Iterator[None]:
-    """Say where what a size is cannot be written.
-
-    Raises:
-        TraceError: it cannot.
-    """
+    """Say where what a size is cannot be written."""
     try:
         yield
     except UnwrittenSizeError as error:

@@ -149,7 +149,7 @@ class _Unrolled:
         return self._moved(item, lambda name: repeated.renamed(name, moved), None)
 
     def _moved(self, item: T, rename: Callable[[str], str], by: int | None) -> T:
-        moved = _renamed(item, rename)
+        moved = renamed(item, rename)
         if isinstance(moved, ir.Operation):
             return replace(moved, node=self.nodes.moved(moved.node, by))
         return moved
@@ -164,7 +164,7 @@ def _numbered(operations: Iterable[ir.Operation]) -> tuple[ir.Operation, ...]:
     return tuple(replace(o, node=node) for o, node in zip(operations, nodes, strict=True))
 
 
-def _renamed(item: T, rename: Callable[[str], str]) -> T:
+def renamed(item: T, rename: Callable[[str], str]) -> T:
     """Rename what an item of a graph is called, and what it refers to."""
     found: Any = item
     if isinstance(found, tuple):  # a name and a layout
@@ -172,8 +172,8 @@ def _renamed(item: T, rename: Callable[[str], str]) -> T:
     else:
         names = _NAMES[type(item)]
         found = replace(found, **{n: _names(getattr(item, n), n, rename) for n in names})
-    renamed: T = found
-    return renamed
+    other: T = found
+    return other
 
 
 def _names(value: Any, of: str, rename: Callable[[str], str]) -> Any:

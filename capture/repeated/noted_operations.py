@@ -55,13 +55,7 @@ class Notes(TorchDispatchMode):
         self._known: dict[int, tuple[torch.Tensor, Origin]] = {}  # by identity, and kept alive
         self._given = 0
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note an operation, and run it; what fakes are asked for (their device) is none."""
         if getattr(func, "namespace", "") == "prim":
             return func(*args, **(kwargs or {}))

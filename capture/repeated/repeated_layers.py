@@ -19,6 +19,7 @@ from torch import nn
 from remat_gen.capture.observe.assumed import File, describe_module, fetch
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.capture.observe.states import words_of
+from remat_gen.capture.process.replaced import kept_dicts
 
 _WORTH = 4  # layers left out: what it takes to prove that they can be is a few runs on fakes
 
@@ -114,18 +115,13 @@ def _cycles(path: str, kinds: Sequence[object], ends: int) -> Repeated | None:
 def left_out(model: nn.Module, lists: Sequence[Repeated]) -> Iterator[None]:
     """Leave the layers out that are not traced: the last ones follow on the second cycle."""
     members = [model.get_submodule(repeated.path)._modules for repeated in lists]
-    before = [dict(held) for held in members]
-    try:
+    with kept_dicts(*members):
         for repeated, held in zip(lists, members, strict=True):
             layers = list(held.values())
             traced = [*layers[: repeated.two.stop], *layers[-repeated.last :]]
             held.clear()
             held.update({str(i): layer for i, layer in enumerate(traced)})
         yield
-    finally:
-        for held, kept in zip(members, before, strict=True):
-            held.clear()
-            held.update(kept)
 
 
 def _kinds(layers: Sequence[nn.Module], model: nn.Module, reads: Reads, path: str) -> list[object]:

@@ -50,11 +50,7 @@ def lists_used_alike(model: nn.Module, call: Call, reads: Reads) -> tuple[Repeat
 
 
 def refuse_unlike(model: nn.Module, call: Call, lists: Sequence[Repeated], caches: Caches) -> None:
-    """Refuse to let a few layers of these lists stand for all where another call tells them apart.
-
-    Raises:
-        UnlikeError: it does.
-    """
+    """Refuse to let a few layers of lists stand for all where another call tells them apart."""
     with left_out(model, lists):
         few = _notes(model, call, caches)
     if _repeated(few, lists) != _notes(model, call, caches):

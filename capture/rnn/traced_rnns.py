@@ -192,11 +192,7 @@ def _one_by_one(
 
 
 def _refuse_on_gpu(run: str) -> NoReturn:
-    """Refuse what eager runs otherwise there than as all layers by cuDNN.
-
-    Raises:
-        RefusedKernelError: always.
-    """
+    """Refuse what eager runs otherwise there than as all layers by cuDNN."""
     raise RefusedKernelError(
         f"an nn.{run.partition('_')[0].upper()} on a GPU with packed sequences, with dropout "
         "between its layers, under autocast or functorch, or without cuDNN: that cannot be planned "

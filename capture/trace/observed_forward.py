@@ -17,8 +17,8 @@ from remat_gen.capture.observe.outputs import Returned, run_for_real, run_on_fak
 from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.copies import copied_with
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import refuse_replaced

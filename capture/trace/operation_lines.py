@@ -109,9 +109,7 @@ class _Calls(TorchFunctionMode):
         self._inside: FrameType | None = None  # torch's, of the user's last call that led there
         self._call = _Call("", 0)
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         inside, frames = _users(sys._getframe(1))
         told: dict[str, Any] = {"stack_trace": _traceback(frames)} if frames else {}
         if self._modules:  # else it is in backward

@@ -83,6 +83,3 @@ def _gradient_of(what: object) -> str | None:
     if isinstance(what, GradAOTOutput) and isinstance(what.grad_of, ParamAOTInput):
         return what.grad_of.target
     return None
-
-
-__all__ = ["merge_ties"]

@@ -102,7 +102,8 @@ class Traced:
     decided what was traced, `left` what forward keeps on the model and a planned step does not:
     where it is `unset`, None stands there. The plain values in `put` stand there behind each step.
     `first` where its first run makes buffers that the trace takes as there. `turned` describes what
-    an evaluation makes of what is read, and forward undoes in the next step.
+    an evaluation makes of what is read, and forward undoes in the next step. `waiting_bytes` are
+    what eager holds where forward has ended, beyond what the graph has there.
     """
 
     graph: Graph
@@ -121,6 +122,7 @@ class Traced:
     first: FirstRun | None = None
     looks: Looks | None = None
     turned: Mapping[str, str] = field(default_factory=dict)
+    waiting_bytes: int = 0
 
     @property
     def dynamic(self) -> tuple[str, ...]:
@@ -198,11 +200,7 @@ def trace(
 
 
 def trace_loaded(loaded: Loaded, dynamic: Dynamic = (), fixed: Iterable[str] = ()) -> Traced:
-    """Trace the step of a model file.
-
-    Raises:
-        RematError: as `trace`.
-    """
+    """Trace the step of a model file."""
     with loaded.importable():
         return trace(
             loaded.model,
@@ -402,11 +400,7 @@ class _Step:
         return PlainValues(self.model, self.call, put, self.looks)
 
     def _refuse_carried(self, lengths: tuple[Length, ...]) -> None:
-        """Refuse lengths by which a step goes on otherwise than the one before has said.
-
-        Raises:
-            TraceError: forward reads what it sets by them.
-        """
+        """Refuse lengths by which a step goes on otherwise than the one before has said."""
         plain = self._plain(self.returned.put)
         if not plain.put:
             return
@@ -455,6 +449,3 @@ def _examples(
     values |= {(Kind.CONSTANT, path): copied(tensor) for path, tensor in attributes.items()}
     places = {i.tensor: (i.kind, i.path) for i in graph.inputs}
     return {tensor: values[place] for tensor, place in places.items() if place in values}
-
-
-__all__ = ["Joint", "Traced", "trace"]

@@ -72,6 +72,3 @@ def _casting(kind: torch.dtype) -> Any:
         return made
 
     return hook
-
-
-__all__ = ["as_computed", "computing_in"]

@@ -22,11 +22,7 @@ from remat_gen.ir.errors import UsageError
 def as_used(
     model: nn.Module, units: Collection[str], sharding: Sharding, device: torch.device
 ) -> AbstractContextManager[nn.Module]:
-    """Return a context with the model as it is trained: itself, or sharded.
-
-    Raises:
-        UsageError: as `fully_sharded`.
-    """
+    """Return a context with the model as it is trained: itself, or sharded."""
     if not sharding:
         return contextlib.nullcontext(model)
     return fully_sharded(model, units, sharding, device)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from remat_gen.capture.repeated.all_layers import renamed
 from remat_gen.ir.graph import (
-    Argument,
     Gradient,
     Graph,
     Input,
@@ -199,8 +199,7 @@ class _Join:
                 name(storage.name), nbytes, kind or storage.kind
             )
         for tensor in graph.tensors.values():
-            named = replace(tensor, name=name(tensor.name), storage=name(tensor.storage))
-            self.tensors[named.name] = named
+            self.tensors[name(tensor.name)] = renamed(tensor, name)
         for tensor_name, (by, returned) in call.handed.items():
             self._hand(call.prefixed(tensor_name), self.calls[by].prefixed(returned))
         self.inputs += [
@@ -208,10 +207,9 @@ class _Join:
             for i in graph.inputs
             if i.tensor not in inputs
         ]
-        self.views += [_view(view, call) for view in graph.views]
-        given = [g for g in graph.gradients if g.tensor]
-        self.gradients += [Gradient(name(g.of), name(g.tensor or "")) for g in given]
-        self.mutations += [Mutation(name(m.target), name(m.tensor)) for m in graph.mutations]
+        self.views += [renamed(view, name) for view in graph.views]
+        self.gradients += [renamed(g, name) for g in graph.gradients if g.tensor]
+        self.mutations += [renamed(mutation, name) for mutation in graph.mutations]
 
     def _hand(self, tensor: str, returned: str) -> None:
         """Let a tensor of a unit, and its views, be of what another one returned."""
@@ -332,34 +330,8 @@ def common_lengths(graphs: Sequence[Graph]) -> tuple[Length, ...]:
 
 
 def _operation(operation: Operation, call: Call) -> Operation:
-    name = call.prefixed
-    return replace(
-        operation,
-        name=name(operation.name),
-        args=tuple(_renamed(argument, call) for argument in operation.args),
-        kwargs=tuple((key, _renamed(value, call)) for key, value in operation.kwargs),
-        outputs=tuple(name(output) if output else None for output in operation.outputs),
-        module=f"{call.path}.{operation.module}".rstrip("."),
-        state=name(operation.state) if operation.state else None,
-    )
-
-
-def _view(view: View, call: Call) -> View:
-    return replace(
-        view,
-        tensor=call.prefixed(view.tensor),
-        base=call.prefixed(view.base),
-        args=tuple(_renamed(argument, call) for argument in view.args),
-        kwargs=tuple((key, _renamed(value, call)) for key, value in view.kwargs),
-    )
-
-
-def _renamed(argument: Argument, call: Call) -> Argument:
-    if isinstance(argument, Ref):
-        return Ref(call.prefixed(argument.name))
-    if isinstance(argument, tuple):
-        return tuple(_renamed(item, call) for item in argument)
-    return argument
+    module = f"{call.path}.{operation.module}".rstrip(".")
+    return replace(renamed(operation, call.prefixed), module=module)
 
 
 def call_of(operation: str, names: Sequence[str]) -> int:

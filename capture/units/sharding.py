@@ -53,6 +53,3 @@ def parse_sharding(text: str) -> Sharding:
     if int(match[1]) < 1:
         raise UsageError(f"--fsdp {text}: give at least 1")
     return Sharding(int(match[1]), *dtypes)
-
-
-__all__ = ["NOT_SHARDED", "Sharding", "parse_sharding"]

@@ -24,11 +24,7 @@ def settings(kind: str) -> dict[str, object]:
 
 
 def refuse_set_aside(path: str, outside: dict[str, object], inside: dict[str, object]) -> None:
-    """Refuse a unit that the model calls with torch set otherwise than the step around it.
-
-    Raises:
-        UnfitUnitError: it does.
-    """
+    """Refuse a unit that the model calls with torch set otherwise than the step around it."""
     for name, value in inside.items():
         if outside.get(name, value) != value:
             mending = "let step_context() return it, or " * (name == "autocast")

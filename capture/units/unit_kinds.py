@@ -102,7 +102,7 @@ class Examples:
             )
         kind = type(self.units[call.path]), layout
         if kind not in self._kept:
-            args, kwargs = pytree.tree_map(_apart, (call.args, call.kwargs))
+            args, kwargs = pytree.tree_map_only(torch.Tensor, copied, (call.args, call.kwargs))
             self._kept[kind] = Example(call.path, layout, args, kwargs, same=same)
         self.by_path[call.path] = replace(self._kept[kind], path=call.path)
         edges: dict[int, Edge] = {}
@@ -120,11 +120,7 @@ class Examples:
         self._held[call.path] = Held.by(self.units[call.path], {})
 
     def _refuse_given_aside(self, path: str) -> None:
-        """Refuse a unit on which the step has set a tensor with a gradient before its first call.
-
-        Raises:
-            UnfitUnitError: it has.
-        """
+        """Refuse a unit on which the step sets a tensor with a gradient before its first call."""
         changed = {} if path in self.keeps else self.before[path].changed()
         self.aside.setdefault(path, {}).update(changed)
         for name, (_, now) in changed.items():
@@ -254,11 +250,7 @@ class Kinds:
 
 
 def _refuse_read_aside(path: str, aside: Mapping[str, tuple[Any, Any]], traced: Traced) -> None:
-    """Refuse a unit that reads what the model sets on it when it calls it.
-
-    Raises:
-        UnfitUnitError: it does.
-    """
+    """Refuse a unit that reads what the model sets on it when it calls it."""
     for name in aside.keys() & traced.reads.paths:
         before, now = map(describe, aside[name])
         if before == now:
@@ -345,7 +337,3 @@ def _same_tensors(leaves: Iterable[object]) -> tuple[int, ...]:
     tensors = [(i, id(leaf)) for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     often = Counter(identity for _, identity in tensors)
     return tuple(i for i, identity in tensors if often[identity] > 1)
-
-
-def _apart(leaf: Any) -> Any:
-    return copied(leaf) if isinstance(leaf, torch.Tensor) else leaf

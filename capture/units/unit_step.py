@@ -12,6 +12,7 @@ from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.lower.model_layers import layers_of
 from remat_gen.capture.observe.outputs import Returned
+from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.trace.lengths import found_lengths
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.boundary import Strides
@@ -53,8 +54,7 @@ class UnitStep(Traced):
     """A traced step of units; its graph is joined from those of the `kinds`.
 
     `calls` are the paths of the units in the order of the step, `names` those calls' own names,
-    `patterns` what names the units. `waiting_bytes` are what eager holds where forward has ended,
-    beyond what the graph has there. `model` has the parameters as the units compute with them.
+    `patterns` what names the units. `model` has the parameters as the units compute with them.
     """
 
     patterns: tuple[str, ...] = ()
@@ -62,7 +62,6 @@ class UnitStep(Traced):
     kinds: tuple[Kind, ...] = ()
     calls: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    waiting_bytes: int = 0
     model: nn.Module | None = None
 
     @property
@@ -77,11 +76,7 @@ class UnitStep(Traced):
 
 
 def unit_step(loaded: Loaded, examples: Examples, eager: EagerParts, found: Kinds) -> UnitStep:
-    """Trace the units of a step and join them.
-
-    Raises:
-        TraceError: one cannot be traced.
-    """
+    """Trace the units of a step and join them."""
     kinds = found.of(examples)
     graphs = [kind.traced.graph for kind in kinds]
     pinned = "" if common_lengths(graphs) else _pinned(examples, kinds)
@@ -189,10 +184,7 @@ def _eager_costs(step: UnitStep) -> Iterator[tuple[str, Cost]]:
         read = [s for s in graph.reads(by_name[name]) if not s.startswith("eager.")]
         returned = read if i <= n else [s for s in read if s in gradients]
         need = eager.highest_bytes[i] - held[i] - sum(graph.storages[s].nbytes for s in returned)
-        yield name, Cost(eager.times_us[i], max(0, need))
+        yield name, Cost(round_time_us(eager.times_us[i]), max(0, need))
     for name in step.names:
         yield f"eager.{name}.enter", Cost(0.0, 0)
         yield f"eager.{name}.d_enter", Cost(0.0, 0)
-
-
-__all__ = ["EagerParts", "UnitStep", "joined_costs", "unit_step"]

@@ -15,6 +15,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.units.unit_kinds import layout_of_call
 
 
@@ -35,7 +36,7 @@ class Watched:
 @dataclass(slots=True)
 class _Frame:
     path: str
-    given: set[int]
+    given: set[int | None]
     kept: dict[int, tuple[StorageWeakRef, int]] = field(default_factory=dict)
 
 
@@ -101,6 +102,5 @@ def _gone(_: None) -> torch.Tensor:
     raise RuntimeError("forward runs a backward of its own, for which nothing was kept")
 
 
-def _storages(value: object) -> set[int]:
-    leaves = (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor))
-    return {t.untyped_storage()._cdata for t in leaves if t.layout is torch.strided}
+def _storages(value: object) -> set[int | None]:
+    return set(map(storage_of, pytree.tree_leaves(value)))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.caches import Caches
-from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.refuse.places import place_of
 from remat_gen.capture.values.followed import RANDOM
 from remat_gen.capture.values.looks import INPUT

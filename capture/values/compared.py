@@ -33,11 +33,7 @@ class NumberError(TraceError):
 
 
 def refuse_number(look: Look) -> NoReturn:
-    """Refuse a look at a number.
-
-    Raises:
-        NumberError: always.
-    """
+    """Refuse a look at a number."""
     error = NumberError(look.place.untraceable(KEPT))
     error.place = look.place
     inputs = [name.removeprefix(INPUT) for name in sorted(look.reads) if name.startswith(INPUT)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from remat_gen.capture.process.operands import tensors_in, written_by
+from remat_gen.capture.process.operands import storage_of, tensors_in, written_by
 from remat_gen.ir.errors import TraceError
 
 RANDOM = "random numbers"
@@ -35,7 +35,7 @@ class Followed(TorchDispatchMode):
     def __init__(self, named: Mapping[str, Tensor]) -> None:
         TorchDispatchMode.__init__(self)
         # A weak reference keeps a storage's address from being another's.
-        self._from: dict[int, tuple[StorageWeakRef, frozenset[str]]] = {}
+        self._from: dict[int | None, tuple[StorageWeakRef, frozenset[str]]] = {}
         self._only_read: dict[int, StorageWeakRef] = {}
         self._uniform: dict[int, StorageWeakRef] = {}
         for name, tensor in named.items():
@@ -43,9 +43,7 @@ class Followed(TorchDispatchMode):
 
     def reads(self, tensor: Tensor) -> frozenset[str]:
         """Return what a tensor's values follow from."""
-        if tensor.layout is not torch.strided:
-            return _NOTHING
-        return self._from.get(tensor.untyped_storage()._cdata, (None, _NOTHING))[1]
+        return self._from.get(storage_of(tensor), (None, _NOTHING))[1]
 
     def only_read(self, tensor: Tensor) -> Tensor:
         """Return a copy that stands for a view: nobody may write into it."""
@@ -58,16 +56,10 @@ class Followed(TorchDispatchMode):
             storage = StorageWeakRef(tensor.untyped_storage())
             self._from[storage.cdata] = storage, names | self.reads(tensor)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and note what its results follow from."""
         written = written_by(func, args, kwargs or {})
-        if any(tensor.untyped_storage()._cdata in self._only_read for tensor in written):
+        if any(storage_of(tensor) in self._only_read for tensor in written):
             raise TraceError(WRITTEN)
         result = func(*args, **(kwargs or {}))
         given = tensors_in((args, kwargs))
@@ -95,9 +87,7 @@ class Followed(TorchDispatchMode):
             self._uniform[storage.cdata] = storage
 
     def _draws(self, tensor: object) -> bool:
-        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
-            return False
-        return tensor.untyped_storage()._cdata in self._uniform
+        return storage_of(tensor) in self._uniform
 
     def _is_certain(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Tell whether it compares a draw from [0, 1) with what none of them reaches, as a rate 0.

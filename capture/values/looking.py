@@ -98,13 +98,7 @@ class _Operators(TorchDispatchMode):
         TorchDispatchMode.__init__(self)
         self._looking = looking
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answer a look, or run the operation."""
         kwargs = kwargs or {}
         number = _aten._local_scalar_dense.default
@@ -129,9 +123,7 @@ class _Functions(TorchFunctionMode):
         TorchFunctionMode.__init__(self)
         self._looking = looking
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Answer a look, or call the function."""
         kwargs = kwargs or {}
         if func is Tensor.__bool__ and args[0].dtype != torch.bool:
@@ -189,9 +181,7 @@ def unanswered() -> Iterator[None]:
 
 
 class _Unanswered(TorchFunctionMode):
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function that writes no tensor without values.
 
         Raises:

@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.values.compared import Compared, Selected, refuse_number
 from remat_gen.capture.values.followed import RANDOM, Followed
@@ -250,7 +250,7 @@ def _run(
         kept_generators(),
         kept_state(model),
         quiet(),
-        nullcontext() if saves else saved_tensors_hooks(_nothing, _nothing),
+        nullcontext() if saves else saved_tensors_hooks(nothing, nothing),
         recording.followed,
         recording.looking(),
     ):
@@ -263,7 +263,7 @@ def _is_same(tensor: Tensor, other: Tensor) -> bool:
     return tensor.layout is not torch.strided or torch.equal(tensor, other)
 
 
-def _nothing(_: object) -> Any:
+def nothing(_: object) -> Any:
     """Save nothing for backward: there is none."""
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
-from remat_gen.capture.process.values import lack_values
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.refuse.kept_errors import INSTEAD, ONCE, KeptError
 from remat_gen.capture.refuse.refusals import made_by
 from remat_gen.capture.values.compared import Compared, NumberError

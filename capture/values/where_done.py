@@ -25,11 +25,7 @@ _NUMPYS = "numpy.random"
 
 @contextlib.contextmanager
 def told_where(model: nn.Module, run: Callable[[], object]) -> Iterator[None]:
-    """Let the refusal of what a forward does have the line; `run` runs it.
-
-    Raises:
-        KeptError, DrawError: as it was raised, with the line.
-    """
+    """Let the refusal of what a forward does have the line; `run` runs it."""
     try:
         yield
     except (KeptError, DrawError) as error:

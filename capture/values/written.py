@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from remat_gen.capture.process.libraries import acts_for_user
+from remat_gen.capture.process.replaced import replaced
 from remat_gen.ir.size import Shape, Size
 
 _NONE = object()
@@ -37,13 +38,8 @@ def watched_values(model: nn.Module) -> Iterator[dict[str, Any]]:
         found.pop(f"{names.get(id(owner), '')}.{name}".lstrip("."), None)
 
     plain_take = nn.Module.__delattr__
-    nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
-    nn.Module.__delattr__ = take  # type: ignore[method-assign]
-    try:
+    with replaced(nn.Module, "__setattr__", put), replaced(nn.Module, "__delattr__", take):
         yield found
-    finally:
-        nn.Module.__setattr__ = plain  # type: ignore[method-assign]
-        nn.Module.__delattr__ = plain_take  # type: ignore[method-assign]
 
 
 class FirstReads(set[str]):
@@ -70,7 +66,6 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[FirstReads]:
     found.watched = frozenset(path for path, _ in waiting.values())
     found.there = frozenset(path for path, before in waiting.values() if before is not _NONE)
     get, plain = nn.Module.__getattribute__, nn.Module.__setattr__
-    own = "__getattribute__" in vars(nn.Module)
 
     def ask_and_tell(owner: nn.Module, name: str) -> Any:
         path, before = waiting.get((id(owner), name), ("", None))
@@ -84,15 +79,9 @@ def first_reads(model: nn.Module, paths: Iterable[str]) -> Iterator[FirstReads]:
         waiting.pop((id(owner), name), None)
         plain(owner, name, value)
 
-    nn.Module.__getattribute__ = ask_and_tell  # type: ignore[method-assign, assignment]
-    nn.Module.__setattr__ = put  # type: ignore[method-assign, assignment]
-    try:
+    asked = replaced(nn.Module, "__getattribute__", ask_and_tell)
+    with asked, replaced(nn.Module, "__setattr__", put):
         yield found
-    finally:
-        nn.Module.__getattribute__ = get  # type: ignore[method-assign]
-        if not own:  # what all objects have
-            del nn.Module.__getattribute__
-        nn.Module.__setattr__ = plain  # type: ignore[method-assign]
 
 
 def is_literal(value: object) -> bool:

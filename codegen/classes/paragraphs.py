@@ -63,7 +63,7 @@ def _paragraph(
         seen |= {*blocks}
         rest = head.startswith("el") and len(seen) == len(written[0])
         lines += ["else:" if rest else head, *(f"    {line}" for line in inner)]
-    return Paragraph(_heading(source), tuple(lines))
+    return Paragraph(user_line(source) if source else "", tuple(lines))
 
 
 def _condition(blocks: tuple[int, ...]) -> str:
@@ -86,7 +86,3 @@ def _lines(alike: Alike, spell: Callable[[str], str]) -> list[str]:
     width = WIDTH - len("del ") - len(said)  # a name may be longer than a line: it stays whole
     *first, last = textwrap.wrap(names, width, break_long_words=False, break_on_hyphens=False)
     return [*(f"del {line.rstrip(',')}" for line in first), f"del {last}{said}"]
-
-
-def _heading(source: Source | None) -> str:
-    return user_line(source) if source else ""

@@ -53,7 +53,7 @@ def _users(graph: Graph) -> tuple[dict[str, list[View]], dict[str, list[str]]]:
     for view in graph.views:
         views.setdefault(view.base, []).append(view)
     for operation in graph.operations:
-        for name in refs_in((operation.args, tuple(value for _, value in operation.kwargs))):
+        for name in refs_in((operation.args, operation.kwargs)):
             targets.setdefault(name, []).append(operation.target)
     return views, targets
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from remat_gen.capture.observe.assumed import (
 )
 from remat_gen.capture.observe.repeats import Reads
 from remat_gen.codegen.expressions.expressions import quoted
+from remat_gen.ir.size import Shape, Size, write
 
 _LONG = 400  # characters of a row: what is longer is described, by a hash
 _FEW = 1024  # bytes of an input whose numbers are written out
@@ -85,7 +86,7 @@ class Tables:
             name = path.removeprefix(f"{owner}.") if owner else path
             value = fetch(model, path, file)
             if is_plain(value) and len(repr(value)) <= _LONG:
-                plain.setdefault(owner, {})[name] = _literal(value)
+                plain.setdefault(owner, {})[name] = as_python(value)
             else:
                 held.setdefault(owner, {})[name] = quoted(words[path])
             if path in also:
@@ -107,7 +108,7 @@ def rows_of_fixed(inputs: Mapping[str, Tensor]) -> Iterator[str]:
     for path, value in inputs.items():
         short = value.nbytes <= _FEW and not value.is_complex()
         if short and not value.isnan().any():  # some bits of one Python does not write
-            yield from _row(path, tuple(_literal(value.tolist()).split(" ")))
+            yield from _row(path, tuple(as_python(value.tolist()).split(" ")))
         else:
             yield from _row(path, (quoted(digest_of(value)),))
 
@@ -222,16 +223,20 @@ def _patterns(path: str) -> Iterator[str]:
             yield pattern
 
 
-def _literal(value: Any) -> str:
-    """Write a value as Python; its `repr` is not always that."""
-    if isinstance(value, str):
-        return quoted(value)
+def as_python(value: object, lengths: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Write a value as Python, `lengths` by their names; its `repr` is not always that."""
+    if isinstance(value, list | tuple):
+        items = ", ".join(as_python(item, lengths) for item in value)
+        if isinstance(value, list):
+            return f"[{items}]"
+        items = f"({items}{',' * (len(value) == 1)})"
+        return f"torch.Size({items})" if isinstance(value, torch.Size | Shape) else items
+    if isinstance(value, Size):
+        return write(value, lengths.__getitem__)
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     if value is NOT_SET:
         return "NOT_SET"
-    return f"torch.device({quoted(str(value))})" if isinstance(value, torch.device) else repr(value)
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    return quoted(value) if isinstance(value, str) else repr(value)

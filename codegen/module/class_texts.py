@@ -14,6 +14,7 @@ from remat_gen.codegen.classes.block_text import Writer
 from remat_gen.codegen.classes.class_names import name_classes, title_of
 from remat_gen.codegen.classes.kept_names import KeptNames
 from remat_gen.codegen.module.environment import render
+from remat_gen.codegen.module.generated_names import free
 from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.rung import Rung
@@ -67,17 +68,11 @@ class ClassTexts:
         text = render("block.py.jinja", block=fields | {"name": "Block", "title": ""})
         key = _BYTES.sub(r"# \1", text)
         if rung is None or key not in self.names:
-            self.names[key] = (
-                name
-                if rung is None
-                else self._free(name + "".join(w[0].upper() + w[1:] for w in rung.words))
-            )
+            if rung is not None:
+                own = name + "".join(w[0].upper() + w[1:] for w in rung.words)
+                name = free(own, self.taken | self.fields.keys())
+            self.names[key] = name
             self.fields[self.names[key]] = fields | {"name": self.names[key]}
         elif ".*: " in title:  # it is of more layers here
             self.fields[self.names[key]]["title"] = title
         return self.names[key]
-
-    def _free(self, name: str) -> str:
-        while name in self.taken or name in self.fields:
-            name += "_"
-        return name

@@ -78,7 +78,6 @@ class Target:
     """
 
     source: str
-    file_name: str
     namespace: Mapping[str, object]  # of the user's module as it was imported
     model: nn.Module
     builder: str

@@ -10,7 +10,7 @@ import ast
 import builtins
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -94,7 +94,7 @@ class Ours:
         if not clashes:
             return self
         taken = {*namespace, *names_bound(source), *known, *dir(builtins)}
-        new = {name: _free(name, taken) for name in clashes}
+        new = {name: free(name, taken) for name in clashes}
         renaming = _Renaming(new)
         own = [cst.parse_module(text).visit(renaming).code for text in (self.after, *self.parts)]
         python = [f"from builtins import {n} as {new[n]}" for n in clashes if n not in known]
@@ -143,7 +143,8 @@ def _found(path: str) -> object:
     return None
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free(name: str, taken: Container[str]) -> str:
+    """Return a name that is not taken, with underscores behind it where needed."""
     while name in taken:
         name += "_"
     return name

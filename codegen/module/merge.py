@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import libcst as cst
 
 from remat_gen.capture.load.named_calls import named_call
 from remat_gen.ir.errors import EmitError, UsageError
+
+Statements: TypeAlias = Iterable[cst.BaseStatement | cst.BaseSmallStatement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +65,35 @@ def _deep_refused() -> Iterator[None]:
 @_deep_refused()
 def replace_forward(source: str, class_name: str, planned: str) -> str:
     """Rename a class's forward to `forward_eager` and put the planned one behind it."""
+    own = cst.parse_module(planned).body
+
+    def with_planned(body: Statements) -> Statements:
+        for statement in body:
+            if isinstance(statement, cst.FunctionDef) and statement.name.value == "forward":
+                yield statement.with_changes(name=cst.Name("forward_eager"))
+                yield from map(_spaced, own)
+            else:
+                yield statement
+
     module = cst.parse_module(source)
-    replaced = module.visit(_ReplaceForward(class_name, planned))
+    replaced = module.visit(InClass(class_name, with_planned))
     if replaced.deep_equals(module):
         raise EmitError(f"class {class_name} has no forward to replace")
     return replaced.code
 
 
-class _ReplaceForward(cst.CSTTransformer):
-    def __init__(self, class_name: str, planned: str) -> None:
-        self.class_name = class_name
-        self.planned = cst.parse_module(planned).body
-        self.depth = 0
+class InClass(cst.CSTTransformer):
+    """Changes what stands in a class of the file that has a name."""
+
+    def __init__(self, class_name: str, change: Callable[[Statements], Statements]) -> None:
+        self.class_name, self.change, self.depth = class_name, change, 0
 
     def visit_ClassDef(self, node: cst.ClassDef) -> bool:
         self.depth += 1
         return self.depth == 1 and node.name.value == self.class_name
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
 
     def leave_ClassDef(
         self, original_node: cst.ClassDef, updated_node: cst.ClassDef
@@ -85,17 +101,8 @@ class _ReplaceForward(cst.CSTTransformer):
         self.depth -= 1
         if self.depth or original_node.name.value != self.class_name:
             return updated_node
-        body: list[cst.BaseStatement | cst.BaseSmallStatement] = []
-        for statement in updated_node.body.body:
-            if isinstance(statement, cst.FunctionDef) and statement.name.value == "forward":
-                body.append(statement.with_changes(name=cst.Name("forward_eager")))
-                body += [_spaced(each) for each in self.planned]
-            else:
-                body.append(statement)
+        body = list(self.change(updated_node.body.body))
         return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
 
 
 def _spaced(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 import keyword
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -28,7 +26,9 @@ from remat_gen.codegen.expressions.counted_lines import looped
 from remat_gen.codegen.expressions.expressions import Expressions, quoted
 from remat_gen.codegen.expressions.marks import Mark, fill, find
 from remat_gen.codegen.expressions.parameter_paths import access
+from remat_gen.codegen.module.assumption_tables import as_python
 from remat_gen.codegen.module.forward_text import ForwardText, ProgramLines
+from remat_gen.codegen.module.generated_names import free
 from remat_gen.codegen.module.guards import expected_arguments
 from remat_gen.codegen.module.programs import written_buffers, written_inputs
 from remat_gen.codegen.module.returned_value import ResultWriter
@@ -39,7 +39,7 @@ from remat_gen.codegen.statements.statements import Body
 from remat_gen.ir.errors import EmitError, UsageError
 from remat_gen.ir.graph import Kind, Output
 from remat_gen.ir.rung import Rung
-from remat_gen.ir.size import Length, Shape, Size, lengths_in, write
+from remat_gen.ir.size import Length, lengths_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class ForwardWriter:
         made = tuple(f"{path.removesuffix('[:]')}[" for path in containers)
         for path, value in self.traced.put.items():
             if path not in containers and not path.startswith(made):
-                yield f"{self._attribute(path)} = {_written(value, frame.lengths)}"
+                yield f"{self._attribute(path)} = {as_python(value, frame.lengths)}"
         unset = (path for path in self.traced.unset if not path.startswith(made))
         yield from (f"{frame.step}.put({quoted(path)}, None)" for path in unset)
 
@@ -153,16 +153,16 @@ class ForwardWriter:
         Those are dicts and lists until all of their tensors are there.
         """
 
-        def written(value: Any, path: str) -> str:
-            items = {key: written(item, f"{path}[{key}]") for key, item in items_of(value)}
+        def text_of(value: Any, path: str) -> str:
+            items = {key: text_of(item, f"{path}[{key}]") for key, item in items_of(value)}
             if value is ...:
-                return _written(self.traced.put.get(path), lengths)
+                return as_python(self.traced.put.get(path), lengths)
             if isinstance(value, list | tuple):
                 return f"[{', '.join(items.values())}]"
-            return f"{{{', '.join(f'{_written(key, {})}: {text}' for key, text in items.items())}}}"
+            return f"{{{', '.join(f'{as_python(key)}: {text}' for key, text in items.items())}}}"
 
         for path, value in containers_in(self.traced.put).items():
-            yield self._made(path, written(value, path.removesuffix("[:]")), value)
+            yield self._made(path, text_of(value, path.removesuffix("[:]")), value)
 
     def _rebuilt(self, writer: ResultWriter) -> Iterator[str]:
         """Yield what makes of these dicts and lists what forward makes: a tuple, a dataclass."""
@@ -297,7 +297,7 @@ class ForwardWriter:
 
     def _leaf(self, output: Output, names: dict[Output, str], lengths: dict[str, str]) -> str:
         if output.tensor is None:
-            return _written(output.constant, lengths)
+            return as_python(output.constant, lengths)
         if output in names:
             return names[output]
 
@@ -365,28 +365,8 @@ def passed(signature: inspect.Signature, by_position: int) -> str:
     return ", ".join(words)
 
 
-def free(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken, with underscores behind it where needed."""
-    while name in taken:
-        name += "_"
-    return name
-
-
 def _nowhere(storage: str) -> Mark:
     raise EmitError(f"{storage} does not leave the last block")
-
-
-def _written(value: object, lengths: Mapping[str, str]) -> str:
-    if isinstance(value, tuple):
-        items = ", ".join(_written(item, lengths) for item in value) + "," * (len(value) == 1)
-        return f"torch.Size(({items}))" if isinstance(value, torch.Size | Shape) else f"({items})"
-    if isinstance(value, Size):
-        return write(value, lengths.__getitem__)
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if isinstance(value, torch.device):
-        return f'torch.device("{value}")'
-    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _is_name(key: str) -> bool:

@@ -33,8 +33,7 @@ def _is_update(graph: Graph, mutation: Mutation, operation: Operation) -> bool:
     if first != Ref(mutation.target):
         return False
     old, new = graph.tensors[mutation.target], graph.tensors[mutation.tensor]
-    values = tuple(value for _, value in operation.kwargs)
-    shared = {graph.tensors[name].storage for name in refs_in((*others, *values))}
+    shared = {graph.tensors[name].storage for name in refs_in((*others, operation.kwargs))}
     layouts = graph.layouts
     return (
         (old.shape, old.stride, old.dtype) == (new.shape, new.stride, new.dtype)

@@ -47,7 +47,8 @@ class InPlace:
         ]
         self._peaks = frozenset(_operation(problem, r.peak_at) for problem, r in judged)
         self._short = frozenset(s for problem, r in judged for s in _short_in(problem, r))
-        if _may_grow(self.graph):  # then another operation may have a shorter step's peak
+        if any(may_fall(size) for layout in self.graph.layouts.values() for size in layout.shape):
+            # a value may take more in a shorter step: another operation may have its peak then
             self._short = frozenset(o.signature for o in self.problem.operations)
         leaving = frozenset(v.name for v in self.problem.values if v.held is not Held.FREE)
         self._fits = Fits(self.graph, leaving)
@@ -70,11 +71,6 @@ class InPlace:
         """Tell whether operation p updates a buffer, instead of making its new value."""
         named = self.graph.operations[p].name in self._updates
         return named and self.problem.operations[p].signature not in self._peaks
-
-
-def _may_grow(graph: Graph) -> bool:
-    """Tell whether a value may take more memory where lengths are shorter than the example's."""
-    return any(may_fall(size) for layout in graph.layouts.values() for size in layout.shape)
 
 
 def _operation(problem: Problem, p: int) -> str:

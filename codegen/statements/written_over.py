@@ -103,8 +103,7 @@ class Fits:
         leaves = storage in self.leaving or made in self.leaving
         if leaves or storage not in dying or not self._is_fresh(storage):
             return False
-        values = tuple(value for _, value in operation.kwargs)
-        others = (*operation.args[:position], *operation.args[position + 1 :], *values)
+        others = (*operation.args[:position], *operation.args[position + 1 :], operation.kwargs)
         shared = any(self.graph.storage_of(r).name == storage for r in refs_in(others))
         return not shared and self._alike(taken.name, result)
 

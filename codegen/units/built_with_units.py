@@ -8,7 +8,7 @@ import libcst as cst
 
 from remat_gen.capture.load.named_calls import named_call
 from remat_gen.codegen.module.emit_module import Target
-from remat_gen.codegen.module.merge import wrap_builder
+from remat_gen.codegen.module.merge import InClass, Statements, wrap_builder
 
 _CALL = "plan_units(self)"
 
@@ -23,7 +23,7 @@ def build_with_units(source: str, target: Target) -> str:
     """
     kind = type(target.model)
     if target.namespace.get(kind.__name__) is kind and _defines_class(source, kind.__name__):
-        source = cst.parse_module(source).visit(_InInit(kind.__name__)).code
+        source = cst.parse_module(source).visit(InClass(kind.__name__, _with_call)).code
         if _returns_fresh(source, named_call(target.builder, "--model").name, kind.__name__):
             return source
     told = "Build the model, with its units planned."
@@ -50,45 +50,19 @@ def _returns_fresh(source: str, builder: str, kind: str) -> bool:
     return len(named) == len(returned)
 
 
-class _InInit(cst.CSTTransformer):
+def _with_call(body: Statements) -> list[cst.BaseStatement | cst.BaseSmallStatement]:
     """Let a class's `__init__` end with the call; add one where there is none."""
-
-    def __init__(self, class_name: str) -> None:
-        self.class_name = class_name
-        self.depth = 0
-
-    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
-        self.depth += 1
-        return self.depth == 1 and node.name.value == self.class_name
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        return False
-
-    def leave_ClassDef(
-        self, original_node: cst.ClassDef, updated_node: cst.ClassDef
-    ) -> cst.ClassDef:
-        self.depth -= 1
-        if self.depth or original_node.name.value != self.class_name:
-            return updated_node
-        body = list(updated_node.body.body)
-        at = [i for i, s in enumerate(body) if _is_init(s)]
-        if at:
-            found = body[at[-1]]
-            assert isinstance(found, cst.FunctionDef)
+    body = list(body)
+    for i, found in reversed(list(enumerate(body))):
+        if isinstance(found, cst.FunctionDef) and found.name.value == "__init__":
             inside = found.body
             if isinstance(inside, cst.SimpleStatementSuite):  # behind its `def`
                 inside = cst.IndentedBlock([cst.SimpleStatementLine(inside.body)])
             with_call = [*inside.body, cst.parse_statement(f"{_CALL}\n")]
-            body[at[-1]] = found.with_changes(body=inside.with_changes(body=with_call))
-        else:
-            body.append(
-                cst.parse_statement(
-                    "def __init__(self, *args: Any, **kwargs: Any) -> None:\n"
-                    f"    super().__init__(*args, **kwargs)\n    {_CALL}\n"
-                )
-            )
-        return updated_node.with_changes(body=updated_node.body.with_changes(body=body))
-
-
-def _is_init(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.FunctionDef) and statement.name.value == "__init__"
+            body[i] = found.with_changes(body=inside.with_changes(body=with_call))
+            return body
+    own = cst.parse_statement(
+        "def __init__(self, *args: Any, **kwargs: Any) -> None:\n"
+        f"    super().__init__(*args, **kwargs)\n    {_CALL}\n"
+    )
+    return [*body, own]

@@ -218,11 +218,7 @@ def _forward_owner(of: type[nn.Module]) -> type:
 
 
 def _refuse_calls_up(replaced: Collection[type[nn.Module]]) -> None:
-    """Refuse units whose forward calls that of another unit's class: the planned one stands there.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse units whose forward calls that of another unit's class: the planned one is there."""
     for of in replaced:
         above = next((each for each in of.__mro__[1:] if each in replaced), None)
         code = getattr(inspect.unwrap(of.forward), "__code__", None)
@@ -286,6 +282,3 @@ def _rows(
     for row, words in grouped(modules, {p: said[p] for p in modules if p in said}):
         kind, program, method = words
         yield quoted(row), kind, program, method
-
-
-__all__ = ["UnitClass", "emit_units"]

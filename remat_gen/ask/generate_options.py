@@ -27,6 +27,15 @@ from remat_gen.capture.units.sharding import parse_sharding
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 
+_EXCLUDED = {
+    "compile": ("offload",),
+    "rungs": ("static", "compile", "offload", "units", "in_flight", "captured"),
+    "units": ("target", "compile", "offload", "batch", "dynamic"),
+    "in_flight": ("compile", "offload"),
+    "fix": ("target", "batch", "units"),
+    "captured": ("offload",),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateOptions:
@@ -69,10 +78,8 @@ class GenerateOptions:
         Raises:
             UsageError: an option is none, or two exclude each other.
         """
-        if self.compile and self.offload:
-            raise UsageError("--compile and --offload exclude each other; give one of them")
+        self._refuse_clashes()
         rungs = make_rungs(self.rungs)
-        self._refuse_beside_rungs()
         return Request(
             model_file=model_file,
             limit=self._limit(),
@@ -94,83 +101,33 @@ class GenerateOptions:
             batch=make_count("--batch", self.batch),
             units=self._units(),
             fsdp=parse_sharding("" if self.fsdp is None else str(self.fsdp)),
-            in_flight=self._in_flight(),
+            in_flight=make_count("--in-flight", self.in_flight) or 1,
             rungs=rungs,
             auto_rungs=self.rungs is not None and not rungs,
-            fix=self._fix(),
-            captured=self._captured(),
+            fix=several(self.fix),
+            captured=self.captured,
         )
 
-    def _refuse_beside_rungs(self) -> None:
-        others = {
-            "--static": self.static,
-            "--compile": self.compile,
-            "--offload": self.offload,
-            "--units": self.units,
-            "--in-flight": self.in_flight,
-            "--captured": self.captured,
-        }
-        clash = [option for option, value in others.items() if value]
-        if self.rungs is not None and clash:
-            raise UsageError(f"--rungs and {clash[0]} exclude each other; give one of them")
-
-    def _captured(self) -> bool:
-        """Return whether steps are captured.
-
-        Raises:
-            UsageError: values go to the host, which no CUDA graph does.
-        """
-        if self.captured and self.offload:
-            raise UsageError("--captured and --offload exclude each other; give one of them")
-        return self.captured
-
-    def _fix(self) -> tuple[str, ...]:
-        """Return the names of the inputs that are fixed, each once.
-
-        Raises:
-            UsageError: an option that was given makes other inputs, or has none with values.
-        """
-        others = {"--target": self.target, "--batch": self.batch, "--units": self.units}
-        clash = [option for option, value in others.items() if value]
-        if self.fix and clash:
-            raise UsageError(f"--fix and {clash[0]} exclude each other; give one of them")
-        return several(self.fix)
+    def _refuse_clashes(self) -> None:
+        given = {"rungs": self.rungs is not None, "in_flight": self.in_flight not in (None, 1)}
+        for option, others in _EXCLUDED.items():
+            clash = [other for other in others if getattr(self, other)]
+            if clash and given.get(option, getattr(self, option)):
+                one, other = (f"--{name.replace('_', '-')}" for name in (option, clash[0]))
+                raise UsageError(f"{one} and {other} exclude each other; give one of them")
 
     def _units(self) -> tuple[str, ...]:
         """Return the patterns of units, each once.
 
         Raises:
-            UsageError: an option that was given does not go with units.
+            UsageError: what says more about units is given without, or `auto` with others.
         """
-        others = {
-            "--target": self.target,
-            "--compile": self.compile,
-            "--offload": self.offload,
-            "--batch": self.batch,
-            "--dynamic": self.dynamic,
-        }
-        clash = [option for option, value in others.items() if value]
-        if self.units and clash:
-            raise UsageError(f"--units and {clash[0]} exclude each other; give one of them")
         if self.fsdp is not None and not self.units:
             raise UsageError("--fsdp needs --units: the submodules that fully_shard is called on")
         patterns = several(self.units)
         if "auto" in patterns and len(patterns) > 1:
             raise UsageError("--units auto finds all units: give it alone")
         return patterns
-
-    def _in_flight(self) -> int:
-        """Return how many steps are in flight.
-
-        Raises:
-            UsageError: less than one, or with an option that does not know of several.
-        """
-        steps = make_count("--in-flight", self.in_flight) or 1
-        others = {"--compile": self.compile, "--offload": self.offload}
-        clash = [option for option, value in others.items() if value]
-        if steps > 1 and clash:
-            raise UsageError(f"--in-flight and {clash[0]} exclude each other; give one of them")
-        return steps
 
     def _limit(self) -> Budget | DeviceMemory:
         optimizer = chosen(Optimizer, "optimizer", self.optimizer) if self.optimizer else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.load.step_inputs import as_arguments, check_step
 from remat_gen.ir.errors import UsageError
+from remat_gen.ir.header import text_sha256
 
 GIVEN = "inputs"
 
@@ -38,7 +38,7 @@ def loaded_live(model: nn.Module, inputs: object) -> Loaded:
     return Loaded(
         path=path,
         source=text,
-        source_sha256=hashlib.sha256(text.encode()).hexdigest(),
+        source_sha256=text_sha256(text),
         module=sys.modules[type(model).__module__],
         model=model.train(),
         args=step.args,

@@ -55,9 +55,6 @@ def refuse_unknown_lengths(rungs: Iterable[Rung], lengths: tuple[Length, ...], w
     """Refuse rungs of lengths that do not vary, or that admit all or none of the steps.
 
     `why` says why nothing varies, where that is so.
-
-    Raises:
-        UsageError: one is so.
     """
     known = {length.name: length for length in lengths}
     for rung in rungs:

@@ -38,16 +38,6 @@ class _Entry:
     layer: str = ""
 
 
-def read_graph(path: Path) -> BareGraph:
-    """Read a graph file.
-
-    Raises:
-        UsageError: there is no such file, or it holds no graph.
-    """
-    with errors_name(path):
-        return parse_graph(path.read_text(encoding="utf-8-sig"))
-
-
 def read_instance(path: Path) -> BareGraph | Problem:
     """Read a graph file or a chain profile.
 

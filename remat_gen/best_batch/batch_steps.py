@@ -17,6 +17,7 @@ from remat_gen.capture.lower.shorter_steps import sized
 from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.profile.targets import find_target
+from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.capture.trace.resized_batch import at_batch, batch_of, batched_inputs, resized
 from remat_gen.capture.trace.trace import Traced, trace_loaded
@@ -25,7 +26,6 @@ from remat_gen.ir.errors import TraceError, UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import HostCopies
 from remat_gen.plan.costing import load_for
-from remat_gen.plan.planning import rounded
 from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
@@ -169,7 +169,7 @@ class BatchSteps:
             graph = replace(self._graph(batch), lengths=())  # each batch is one of its own here
             step = self.tell("profile")
             examples = self._examples(batch)
-            self._measured[batch] = rounded(profile(graph, self.loaded.device, examples, step))
+            self._measured[batch] = profile(graph, self.loaded.device, examples, step)
         return self._measured[batch]
 
     def _examples(self, batch: int) -> Mapping[str, torch.Tensor]:
@@ -188,8 +188,9 @@ def between(batch: int, low: tuple[int, Costs], high: tuple[int, Costs]) -> Cost
     def cost(one: Cost, two: Cost) -> Cost:
         time_us = one.time_us + share * (two.time_us - one.time_us)
         nbytes = one.workspace_bytes + share * (two.workspace_bytes - one.workspace_bytes)
-        return Cost(max(time_us, 0.0), max(0, -int(-nbytes // 1)), one.modelled or two.modelled)
+        time_us = round_time_us(max(time_us, 0.0))
+        return Cost(time_us, max(0, -int(-nbytes // 1)), one.modelled or two.modelled)
 
     names = above.operations
     operations = {name: cost(below.operations[name], above.operations[name]) for name in names}
-    return rounded(replace(above, operations=operations))
+    return replace(above, operations=operations)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def fit_svg(found: Fit) -> bytes:
-    """Return the picture as SVG.
+def fit_picture(found: Fit, form: str = "svg") -> bytes:
+    """Return the picture, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    return _picture(found, "svg")
+    return picture_bytes(form, found.title, lambda figure: _draw(figure, found))
 
 
 def write_fit(found: Fit, output: Path) -> None:
@@ -35,11 +35,7 @@ def write_fit(found: Fit, output: Path) -> None:
     Raises:
         UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
     """
-    write_picture(output, _picture(found, picture_format(output)))
-
-
-def _picture(found: Fit, form: str) -> bytes:
-    return picture_bytes(form, found.title, lambda figure: _draw(figure, found))
+    write_picture(output, fit_picture(found, picture_format(output)))
 
 
 def _draw(figure: Figure, found: Fit) -> None:

@@ -17,8 +17,8 @@ from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.refuse.left_out import LeftOut
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
+from remat_gen.ir.header import read_header
 from remat_gen.plan.costing import load_for
-from remat_gen.plan.output import read_header
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.plan.planning import Search

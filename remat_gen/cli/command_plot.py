@@ -48,11 +48,12 @@ def plot(
     require_matplotlib()
     with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
         progress.stage("trace")
-        from remat_gen.review.plot import picture, view_file
+        from remat_gen.picture.timeline_picture import timeline_picture
+        from remat_gen.review.plot import view_file
 
         view = view_file(file, rung)
         progress.stage("draw")
-        content = picture(view, form)
+        content = timeline_picture(view, form)
     if output == "-":
         write_stdout(content)
         return

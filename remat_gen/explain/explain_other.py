@@ -23,7 +23,7 @@ from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.pins import pinned
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program, first_runs, program_of
-from remat_gen.solver.law.replay import Replay, replay
+from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
 
@@ -188,11 +188,7 @@ def _count(trial: Trial, p: int) -> int:
 
 
 def _outcome(problem: Problem, before: Sequence[int], program: Program) -> Outcome:
-    figures = _replayed(problem, program)
+    figures = replay(problem, to_schedule(problem, program))
     was, now = Counter(before), Counter(program.flat())
     more, less = tuple(sorted((now - was).elements())), tuple(sorted((was - now).elements()))
     return Outcome(figures.peak_bytes, figures.time_us, more, less)
-
-
-def _replayed(problem: Problem, program: Program) -> Replay:
-    return replay(problem, to_schedule(problem, program))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from remat_gen.explain.explain_other import Other, Outcome
-from remat_gen.explain.explanation import Explained, Explanation, Fate, Reader
+from remat_gen.explain.explanation import Explained, Explanation, Fate
 from remat_gen.ir.byte_text import size
 
 _NAMED = 6  # operations in a list; more are counted
@@ -79,7 +79,7 @@ def _changes(found: Explanation, outcome: Outcome) -> tuple[str, str]:
 
 
 def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
-    yield "decision", _FATES[value.fate] + _times(value)
+    yield "decision", _FATES[value.fate] + f" ({value.reruns} times)" * (value.reruns > 1)
     if value.pin:
         yield "pinned", f"by {value.pin}"
     if value.source:
@@ -95,10 +95,6 @@ def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
     yield from _otherwise(found, value)
 
 
-def _times(value: Explained) -> str:
-    return f" ({value.reruns} times)" if value.reruns > 1 else ""
-
-
 def _share(found: Explanation, value: Explained) -> str:
     return f": {100 * value.time_us / max(found.eager_time_us, 1e-9):.2f} % of eager's step"
 
@@ -112,12 +108,8 @@ def _needs(value: Explained) -> Iterator[tuple[str, str]]:
     label = "needed by"
     for what, readers in groups:
         if readers:
-            yield label, f"{what}: {_listed(_names(readers))}"
+            yield label, f"{what}: {_listed([reader.operation for reader in readers])}"
             label = ""
-
-
-def _names(readers: Sequence[Reader]) -> list[str]:
-    return [reader.operation for reader in readers]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -36,22 +36,13 @@ _BUDGET_LABEL = 0.3  # of the width of the axes
 _LEAST_BAND = 0.045  # of the height of the axes: a label needs so much
 
 
-def timeline_svg(view: TimelineView) -> bytes:
-    """Return the picture as SVG.
+def timeline_picture(view: TimelineView, form: str = "svg") -> bytes:
+    """Return the picture, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    return picture_bytes("svg", view.title, lambda figure: _draw(figure, view))
-
-
-def timeline_png(view: TimelineView) -> bytes:
-    """Return the picture as PNG.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    return picture_bytes("png", view.title, lambda figure: _draw(figure, view))
+    return picture_bytes(form, view.title, lambda figure: _draw(figure, view))
 
 
 def _draw(figure: Figure, view: TimelineView) -> None:

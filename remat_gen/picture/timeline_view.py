@@ -50,11 +50,6 @@ class TimelineView:
     measured: Curve | None = None
     rung: Rung | None = None
 
-    @property
-    def totals(self) -> list[int]:
-        """Return the bytes of all bands."""
-        return total_bytes(self.bands)
-
 
 def timeline_view(
     graph: Graph,
@@ -82,7 +77,7 @@ def timeline_view(
         peak_us=(run.begin_us + run.end_us) / 2,
         peak_bytes=totals[at],
         peak_label=_place(graph, run.operation),
-        eager=_eager(problem),
+        eager=curve_of(problem, subject_of(problem).eager()),
         measured=measured,
         rung=rung,
     )
@@ -92,10 +87,6 @@ def _place(graph: Graph, p: int) -> str:
     operation = graph.operations[p]
     source = operation.source
     return f"{operation.name}, {source.file}:{source.line}" if source.file else operation.name
-
-
-def _eager(problem: Problem) -> Curve:
-    return curve_of(problem, subject_of(problem).eager())
 
 
 def curve_of(problem: Problem, replayed: Replay) -> Curve:

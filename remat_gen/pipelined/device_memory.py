@@ -67,6 +67,3 @@ def highest_need(
 
 def _most_at_once(pipeline: Pipeline, device: int, stage: int) -> int:
     return max(held[stage] for _, held in held_at(pipeline.order(device)))
-
-
-__all__ = ["StageEnds", "StageNeed", "held_by_pipeline", "highest_need"]

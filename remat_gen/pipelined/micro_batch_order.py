@@ -125,6 +125,3 @@ def held_at(order: Sequence[Action]) -> Iterator[tuple[Action, Counter[int]]]:
         held[action.stage] += not action.backward
         yield action, held
         held[action.stage] -= action.backward
-
-
-__all__ = ["Action", "Pipeline", "PipelineSchedule", "held_at", "make_pipeline"]

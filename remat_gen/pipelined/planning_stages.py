@@ -201,6 +201,3 @@ def _resident(pipeline: Pipeline, stages: Mapping[int, Resident]) -> Resident:
         buffers_bytes=sum(one.buffers_bytes for one in all_of_them),
         inputs_bytes=pipeline.micro_batches * stages[0].inputs_bytes if 0 in stages else 0,
     )
-
-
-__all__ = ["PlannedDevice", "PlannedStages", "plan_stages", "stage_output"]

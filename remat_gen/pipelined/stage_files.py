@@ -118,6 +118,3 @@ def _refuse_other_inputs(
 
 def _told(tensors: Sequence[torch.Tensor]) -> str:
     return ", ".join(map(layout_of, tensors)) or "no tensor"
-
-
-__all__ = ["StageFile", "look_at_stages"]

@@ -84,6 +84,3 @@ def stages_json(planned: PlannedStages) -> dict[str, Any]:
         ],
         "stages": [summary_json(made) for made in planned.stages],
     }
-
-
-__all__ = ["stages_json", "stages_lines", "stages_table"]

@@ -91,16 +91,16 @@ def plan_compiled(
     )
     searched_us = searched.solution.replay.time_us
     fused = compiler.with_parts(replace(searched, pinned=apart.pinned, solution=own))
-    best, best_us = min((fused, searched_us), (apart, apart.solution.replay.time_us), key=_time_us)
+    best, best_us = min(
+        (fused, searched_us),
+        (apart, apart.solution.replay.time_us),
+        key=lambda found: found[0].replay.time_us,
+    )
     best = min(best, compiler.gathered(best), key=lambda planned: planned.replay.time_us)
     assert best.fusion is not None
     known = dict(sorted(functions.known.items()))
     fusion = replace(best.fusion, costs=known, searched_us=round(best_us, 3))
     return replace(best, fusion=fusion)
-
-
-def _time_us(found: tuple[Planned, float]) -> float:
-    return found[0].replay.time_us
 
 
 @dataclass(frozen=True, slots=True)

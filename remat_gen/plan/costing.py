@@ -15,7 +15,7 @@ from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep, joined_costs
 from remat_gen.ir.costs import Costs
-from remat_gen.plan.planning import known_costs, rounded
+from remat_gen.plan.planning import known_costs
 from remat_gen.terminal.progress import Step
 
 
@@ -47,7 +47,7 @@ def costs_of(
         return known, True
     if isinstance(traced, UnitStep):
         return _costs_of_units(traced, loaded, step), False
-    return rounded(profile.profile(traced.graph, loaded.device, traced.examples, step)), False
+    return profile.profile(traced.graph, loaded.device, traced.examples, step), False
 
 
 def _costs_of_units(traced: UnitStep, loaded: Loaded, step: Step) -> Costs:
@@ -56,4 +56,4 @@ def _costs_of_units(traced: UnitStep, loaded: Loaded, step: Step) -> Costs:
         profile.profile(kind.traced.graph, loaded.device, kind.traced.examples, step)
         for kind in traced.kinds
     ]
-    return rounded(joined_costs(traced, costs))
+    return joined_costs(traced, costs)

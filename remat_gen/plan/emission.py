@@ -21,6 +21,7 @@ from remat_gen.codegen.units.emit_units import emit_units
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
+from remat_gen.ir.header import text_sha256
 from remat_gen.ir.plan import (
     SCHEMA,
     Asked,
@@ -33,7 +34,6 @@ from remat_gen.ir.plan import (
     SourceFile,
     Versions,
     plan_text,
-    text_sha256,
 )
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule, programs_of_rungs
@@ -183,7 +183,6 @@ def module_text(
     """
     target = Target(
         source=loaded.source,
-        file_name=loaded.path.name,
         namespace=vars(loaded.module),
         model=(isinstance(traced, UnitStep) and traced.model) or loaded.model,
         builder=loaded.builder,

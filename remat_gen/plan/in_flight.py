@@ -138,6 +138,3 @@ def _infeasible(
         return InfeasibleBudgetError(message, budget, "", "")
     said = f"{message}; of the last one tried: {failure}"
     return InfeasibleBudgetError(said, failure.smallest_bytes, failure.strategy, failure.operation)
-
-
-__all__ = ["InFlight", "plan_in_flight"]

@@ -14,7 +14,6 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.plan import HostCopies, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
-from remat_gen.plan.original_step import besides_graph
 from remat_gen.plan.output import plan_path
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units
@@ -102,7 +101,7 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             return make_plan(pinned, graph, limit, search, elsewhere)
 
         if request.in_flight > 1:
-            flight = InFlight(request.in_flight, besides_graph(measured.traced))
+            flight = InFlight(request.in_flight, measured.traced.waiting_bytes)
             planned = plan_in_flight(problem, measured.limit, flight, within, elsewhere)
         else:
             planned = within(problem, measured.limit)

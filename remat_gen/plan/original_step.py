@@ -27,10 +27,9 @@ from remat_gen.ask.request import Request
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.holding import Holding
 from remat_gen.ir.byte_text import size
@@ -159,15 +158,9 @@ def _available_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def besides_graph(traced: Traced) -> int:
-    """Return what a step that waits for its backward holds and no graph has."""
-    return traced.waiting_bytes if isinstance(traced, UnitStep) else 0
-
-
 def filled_in(traced: Traced) -> tuple[str, ...]:
     """Return the buffers that the original's first step fills."""
-    first = None if isinstance(traced, UnitStep) else traced.first
-    return first.filled if first else ()
+    return traced.first.filled if traced.first else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +182,7 @@ def original_of(
         TraceError: it does not repeat itself.
     """
     plain = Solver(problem_of(traced.graph, costs), "none").plain
-    flight = InFlight(request.in_flight, besides_graph(traced))
+    flight = InFlight(request.in_flight, traced.waiting_bytes)
     replayed = flight.of(plain).peak_bytes
     runs = _run(request, loaded, traced, replayed)
     known = _in_plan(request, replayed) if reused else None

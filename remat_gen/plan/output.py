@@ -12,19 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from remat_gen.ir.errors import GraphError, UsageError
-from remat_gen.ir.header import body_hash, is_unedited, not_ours, read_header
+from remat_gen.ir.header import is_unedited, not_ours, read_header
 from remat_gen.ir.plan import parse_plan
 from remat_gen.terminal.interrupt import signals_wait
-
-__all__ = [
-    "body_hash",
-    "check_imports",
-    "check_module",
-    "check_plan",
-    "plan_path",
-    "read_header",
-    "write_all",
-]
 
 
 def plan_path(module: Path) -> Path:

@@ -15,13 +15,13 @@ from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
 from remat_gen.ask.rung_texts import refuse_unknown_lengths
 from remat_gen.ir.errors import TraceError, UnlikeStepError, UsageError
+from remat_gen.ir.header import read_header
 from remat_gen.plan.output import (
     check_imports,
     check_module,
     check_plan,
     one_at_a_time,
     plan_path,
-    read_header,
     write_all,
 )
 from remat_gen.terminal.progress import Progress
@@ -123,7 +123,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
         breakdown = _breakdown(request, loaded)
     costs, reused = _costs(request, loaded, traced, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
-    from remat_gen.plan.original_step import besides_graph, original_of
+    from remat_gen.plan.original_step import original_of
 
     copies = _copies(request, loaded, stages) if request.offload else None
     with stages("eager"):
@@ -162,7 +162,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
         original=original.said,
         checked=checked,
         unplanned=tuple(unplanned_outputs(traced.graph)),
-        waiting_bytes=planned.solution.replay.retained_bytes + besides_graph(traced),
+        waiting_bytes=planned.solution.replay.retained_bytes + traced.waiting_bytes,
         pinned=planned.pinned,
         slower=planned.solution.slower,
         seconds=dict(stages.seconds),

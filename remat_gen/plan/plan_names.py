@@ -86,9 +86,6 @@ def program_of_rung(there: Graph, plan: Plan, here: Problem, planned: PlannedRun
     """Return what a plan runs on one of its rungs, whose graph is `there`.
 
     `here` is the problem of the whole range.
-
-    Raises:
-        GraphError, IllegalScheduleError: see `programs_of_rungs`.
     """
     costs = Costs(plan.device, planned.costs, plan.alignment_bytes)
     problem = rung_problem(there, costs, here)
@@ -115,7 +112,8 @@ def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block
         runs = [step.operation for step in segment.steps if isinstance(step, Run)]
         ran.update(runs)
         kept.append([v for p in runs for v in problem.operations[p].outputs])
-    freed = _freed(schedule.segments[:n])
+    before = (step for segment in schedule.segments[:n] for step in segment.steps)
+    freed = {step.value for step in before if isinstance(step, Free)}
     for segment in schedule.segments[n:]:
         for step in segment.steps:
             if isinstance(step, Run) and step.operation in ran:
@@ -133,10 +131,6 @@ def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block
         )
         for segment in schedule.segments[:n]
     )
-
-
-def _freed(segments: tuple[Segment, ...]) -> set[int]:
-    return {s.value for segment in segments for s in segment.steps if isinstance(s, Free)}
 
 
 def _title(graph: Graph, segment: Segment) -> str:

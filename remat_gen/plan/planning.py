@@ -34,8 +34,6 @@ from remat_gen.terminal.progress import Step
 if TYPE_CHECKING:
     import torch
 
-_DIGITS = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -174,12 +172,8 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
     same = same and plan.versions.torch == torch_version()
     complete = all(operation.name in plan.costs for operation in graph.operations)
     measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
-    return plan.measured() if same and complete and known_at(graph, measured_at) else None
-
-
-def known_at(graph: Graph, measured_at: set[tuple[int, ...]]) -> bool:
-    """Tell whether costs were measured at lengths of this graph: a pinned one has none."""
-    return measured_at <= set(lengths_to_look_at(graph))
+    known = measured_at <= set(lengths_to_look_at(graph))  # a pinned graph has none
+    return plan.measured() if same and complete and known else None
 
 
 def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
@@ -188,18 +182,3 @@ def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
     if plan is None or plan.offload or plan.asked.strategy != strategy:
         return None
     return committed_runs(plan.schedule)
-
-
-def rounded(costs: Costs) -> Costs:
-    """Round times to three significant digits: a plan's costs, read again, give the same plan."""
-    times = {
-        name: replace(cost, time_us=_round(cost.time_us), host_us=_round(cost.host_us))
-        for name, cost in costs.operations.items()
-    }
-    return replace(costs, operations=times)
-
-
-def _round(time_us: float) -> float:
-    if time_us <= 0:
-        return 0.0
-    return round(time_us, _DIGITS - 1 - math.floor(math.log10(time_us)))

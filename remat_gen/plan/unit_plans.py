@@ -103,6 +103,3 @@ def planned_share(step: UnitStep, problem: Problem, eager: Replay) -> float:
     turn = max(m.resident for m in eager.timeline if not problem.operations[m.operation].backward)
     between = step.eager.held_bytes[len(step.calls)]
     return max(0.0, 1 - between / turn) if turn else 0.0
-
-
-__all__ = ["plan_units", "planned_share", "programs_of"]

@@ -16,11 +16,7 @@ from remat_gen.solver.workspace_headroom import Elsewhere
 
 
 def elsewhere_of(graph: Graph, costs: Costs, here: Problem | None = None) -> tuple[Elsewhere, ...]:
-    """Return the problems that a schedule must fit in besides `here`, the example's.
-
-    Raises:
-        TraceError: as `problem_of`.
-    """
+    """Return the problems that a schedule must fit in besides `here`, the example's."""
     lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
     here = here or problem_of(graph, costs)
     return tuple(

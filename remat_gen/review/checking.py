@@ -19,8 +19,7 @@ from remat_gen.capture.load.load import Loaded, read_source
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.ir.errors import GraphError, NoSuchLengthError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
-from remat_gen.ir.header import is_unedited
-from remat_gen.ir.plan import text_sha256
+from remat_gen.ir.header import is_unedited, text_sha256
 from remat_gen.ir.steps import runs_in
 from remat_gen.plan.emission import module_text
 from remat_gen.plan.output import plan_path

@@ -164,7 +164,7 @@ def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
     """Put neighbours with the same difference into one."""
     last: BlockDifference | None = None
     for block in found:
-        if last is not None and _same(last, block):
+        if last is not None and _parts(last) == _parts(block):
             last = replace(last, blocks=last.blocks + block.blocks)
             continue
         if last is not None:
@@ -172,10 +172,6 @@ def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
         last = block
     if last is not None:
         yield last
-
-
-def _same(one: BlockDifference, other: BlockDifference) -> bool:
-    return _parts(one) == _parts(other)
 
 
 def _parts(found: BlockDifference) -> tuple[object, ...]:

@@ -67,7 +67,7 @@ def _figures(plan: Plan) -> dict[str, Any]:
     return {
         "budget_bytes": plan.asked.budget_bytes,
         "peak_bytes": plan.predicted.peak_bytes,
-        "time_ratio": round(_ratio(plan), 6),
+        "time_ratio": round(plan.predicted.time_ratio, 6),
         "reruns": plan.predicted.reruns,
         "strategy": plan.solver.strategy,
         "sent_bytes": plan.predicted.sent_bytes,
@@ -75,17 +75,13 @@ def _figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _ratio(plan: Plan) -> float:
-    predicted = plan.predicted
-    return predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
-
-
 def _rows(found: Difference) -> list[tuple[str, str, str]]:
     old, new = found.old, found.new
+    was, now = old.predicted.time_ratio, new.predicted.time_ratio
     return [
         ("budget", size(old.asked.budget_bytes), size(new.asked.budget_bytes)),
         ("activation peak", size(old.predicted.peak_bytes), size(new.predicted.peak_bytes)),
-        ("time against eager", f"× {_ratio(old):.3f}", f"× {_ratio(new):.3f}"),
+        ("time against eager", f"× {was:.3f}", f"× {now:.3f}"),
         ("run again", str(old.predicted.reruns), str(new.predicted.reruns)),
         ("strategy", old.solver.strategy, new.solver.strategy),
         *([("host", _sent(old), _sent(new))] if old.offload or new.offload else []),

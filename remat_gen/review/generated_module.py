@@ -10,16 +10,11 @@ from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, load, load_fake, read_source
 from remat_gen.capture.trace.resized_batch import at_batch
-from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.coding import has_conflict
 from remat_gen.ir.errors import StalePlanError, UsageError
-from remat_gen.ir.header import not_ours, read_header
-from remat_gen.ir.plan import Plan, plan_text, read_plan, text_sha256
-from remat_gen.plan.emission import module_text
+from remat_gen.ir.header import not_ours, read_header, text_sha256
+from remat_gen.ir.plan import Plan, plan_text, read_plan
 from remat_gen.plan.output import plan_path
-from remat_gen.plan.plan_names import schedule_of
-from remat_gen.problem.host_copies_planned import planned_problem
-from remat_gen.units.tracing_units import retrace_units
 
 OTHER_PLAN = "is not the plan that it was written from"
 
@@ -93,11 +88,7 @@ class Existing:
         return loaded
 
     def refuse_other_torch(self) -> None:
-        """Refuse to compare with what another torch would trace.
-
-        Raises:
-            UsageError: the plan is of another torch.
-        """
+        """Refuse to compare with what another torch would trace."""
         planned_with = self.plan.versions.torch
         if planned_with != torch_version():
             raise UsageError(
@@ -127,21 +118,3 @@ class Existing:
     def device(self) -> str:
         """Return the kind of device that the plan is for."""
         return self.absent.kind if self.absent else kind_of_plan(self.plan.device).type
-
-
-def emit_again(existing: Existing) -> str:
-    """Return the module's text as its plan says, from a new trace and no measurement.
-
-    Raises:
-        UsageError: the plan is of another torch, whose traces differ.
-        RematError: the original changed, or cannot be traced any more.
-    """
-    existing.refuse_other_torch()
-    loaded = existing.load_original(fake=existing.plan.modelled is not None)
-    plan = existing.plan
-    units, asked = plan.units, (plan.dynamic, plan.fixed)
-    traced = retrace_units(loaded, units) if units else trace_loaded(loaded, *asked)
-    with loaded.importable():
-        problem = planned_problem(traced.graph, existing.plan)
-        schedule = schedule_of(problem, existing.plan.schedule)
-        return module_text(loaded, traced, problem, schedule, existing.plan, existing.path)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from remat_gen.picture.timeline_measured import recall
 from remat_gen.picture.timeline_owners import residence_of
-from remat_gen.picture.timeline_picture import timeline_png, timeline_svg
 from remat_gen.picture.timeline_view import TimelineView, timeline_view
 from remat_gen.review.retrace import Retraced, retrace_file
 
@@ -15,9 +14,6 @@ def view_file(path: Path, rung: str | None = None) -> TimelineView:
     """Return what is to be seen of a generated module, with what `verify` measured if it ran.
 
     Of a `rung` it is the longest step that it admits, as planned.
-
-    Raises:
-        RematError: see `retrace_file`.
     """
     return view_of(retrace_file(path, rung))
 
@@ -36,12 +32,3 @@ def view_of(retraced: Retraced) -> TimelineView:
         measured=None if rung else recall(path, residence_of(retraced.problem, schedule)),
         rung=rung,
     )
-
-
-def picture(view: TimelineView, form: str) -> bytes:
-    """Return the picture, "svg" or "png".
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
-    return timeline_svg(view) if form == "svg" else timeline_png(view)

@@ -36,44 +36,43 @@ def plan_html(plan: Plan, view: TimelineView | None = None) -> str:
 
 def plan_svg(view: TimelineView) -> str | None:
     """Return the timeline as SVG; None where matplotlib is not installed."""
-    from remat_gen.picture.timeline_picture import timeline_svg
+    from remat_gen.picture.timeline_picture import timeline_picture
 
     try:
-        return timeline_svg(view).decode()
+        return timeline_picture(view).decode()
     except UsageError:
         return None
 
 
 def fit_html(found: Fit) -> str:
     """Return what was fitted as HTML: the picture if it can be drawn, and the table."""
-    from remat_gen.best_batch.fit_picture import fit_svg
+    from remat_gen.best_batch.fit_picture import fit_picture
     from remat_gen.best_batch.fit_text import fit_lines, fit_rows
 
     parts = [_table(*fit_rows(found)), *(f"<p>{escape(line)}</p>" for line in fit_lines(found))]
     with contextlib.suppress(UsageError):
-        parts.insert(0, _image(fit_svg(found).decode(), found.title))
+        parts.insert(0, _image(fit_picture(found).decode(), found.title))
     return "\n".join(parts)
 
 
 def sweep_html(found: Sweep) -> str:
     """Return a sweep as HTML: the picture if it can be drawn, the trade-off, what people use."""
-    from remat_gen.trade_off.sweep_picture import sweep_svg
+    from remat_gen.trade_off.sweep_picture import sweep_picture
     from remat_gen.trade_off.sweep_text import rival_rows, trade_off_rows
 
     parts = [_table(*trade_off_rows(found)), _table(*rival_rows(found))]
     with contextlib.suppress(UsageError):
-        parts.insert(0, _image(sweep_svg(found).decode(), found.title))
+        parts.insert(0, _image(sweep_picture(found).decode(), found.title))
     return "\n".join(parts)
 
 
 def _figures(plan: Plan) -> Iterable[tuple[str, str, str]]:
     predicted = plan.predicted
-    ratio = predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
     eager = f"{size(predicted.eager.nbytes)} ({predicted.eager.source})"
     yield "activation peak", eager, size(predicted.peak_bytes)
     yield "budget", "", f"{size(plan.asked.budget_bytes)} ({plan.asked.budget})"
     eager_ms, ours_ms = predicted.eager_time_us / 1000, predicted.time_us / 1000
-    yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {ratio:.3f}"
+    yield "step", f"{eager_ms:.1f} ms", f"{ours_ms:.1f} ms, × {predicted.time_ratio:.3f}"
     yield "run again", "", f"{predicted.reruns} operations"
     yield "solver", "", f"{plan.solver.strategy}, {plan.solver.status}".strip(", ")
 

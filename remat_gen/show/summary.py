@@ -71,7 +71,7 @@ def summary_lines(generated: Generated) -> list[str]:
         f"eager; {size(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
         *_highest(predicted),
         f"time        {predicted.time_us / 1000:.1f} ms planned, "
-        f"{predicted.eager_time_us / 1000:.1f} ms eager: × {time_ratio(generated):.3f}, "
+        f"{predicted.eager_time_us / 1000:.1f} ms eager: × {predicted.time_ratio:.3f}, "
         f"{predicted.reruns} operations run again",
         *_rungs(plan),
         *_compiled(plan),
@@ -258,12 +258,6 @@ def _seconds(generated: Generated) -> str:
     return " · ".join(parts)
 
 
-def time_ratio(generated: Generated) -> float:
-    """Return the planned step's time as a multiple of eager's."""
-    predicted = generated.plan.predicted
-    return predicted.time_us / predicted.eager_time_us if predicted.eager_time_us else 1.0
-
-
 def summary_json(generated: Generated) -> dict[str, Any]:
     """Return the same for programs."""
     plan = generated.plan
@@ -276,7 +270,7 @@ def summary_json(generated: Generated) -> dict[str, Any]:
         "breakdown": dict(breakdown.parts) | {"device": breakdown.device_bytes}
         if breakdown
         else None,
-        "predicted": asdict(plan.predicted) | {"time_ratio": round(time_ratio(generated), 6)},
+        "predicted": asdict(plan.predicted) | {"time_ratio": round(plan.predicted.time_ratio, 6)},
         "solver": asdict(plan.solver),
         "device": plan.device,
         "modelled": plan.modelled is not None,

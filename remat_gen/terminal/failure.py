@@ -6,8 +6,8 @@ import json
 import signal
 import sys
 import traceback
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import TracebackType
 
 from remat_gen.ir.errors import (
     InfeasibleBudgetError,
@@ -23,7 +23,7 @@ _NOTHING = "nothing was written"
 
 
 @dataclass(slots=True)
-class Failure:
+class Failure(AbstractContextManager["Failure"]):
     """Ends a command; `code` is what the process exits with.
 
     A class, because anything may arrive here, and nobody wants a traceback unasked.
@@ -33,15 +33,7 @@ class Failure:
     as_json: bool
     code: int = 0
 
-    def __enter__(self) -> None:
-        """Begin; nothing to do."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _frames: object) -> bool:
         """Report an error, and swallow it."""
         if error is None:
             return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import IO, Protocol, Self, TypeAlias
 
 from rich.console import Console, RenderableType
@@ -155,12 +154,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         self._bars.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Take the bars away."""
         self._bars.stop()
 

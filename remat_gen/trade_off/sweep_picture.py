@@ -33,13 +33,13 @@ _TOP_OF_RIVALS = 1.2  # the axis ends this much above the slowest thing that peo
 _LABELLED = 0.045  # of the height: labels at least so far apart
 
 
-def sweep_svg(found: Sweep) -> bytes:
-    """Return the picture as SVG.
+def sweep_picture(found: Sweep, form: str = "svg") -> bytes:
+    """Return the picture, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    return _picture(found, "svg")
+    return picture_bytes(form, found.title, lambda figure: _draw(figure, found), height=_HEIGHT)
 
 
 def write_sweep(found: Sweep, output: Path) -> None:
@@ -48,11 +48,7 @@ def write_sweep(found: Sweep, output: Path) -> None:
     Raises:
         UsageError: the file is called otherwise or cannot be written, or matplotlib is missing.
     """
-    write_picture(output, _picture(found, picture_format(output)))
-
-
-def _picture(found: Sweep, form: str) -> bytes:
-    return picture_bytes(form, found.title, lambda figure: _draw(figure, found), height=_HEIGHT)
+    write_picture(output, sweep_picture(found, picture_format(output)))
 
 
 def _draw(figure: Figure, found: Sweep) -> None:
@@ -133,15 +129,15 @@ def _style(i: int) -> dict[str, Any]:
 
 
 def _rivals(axes: Axes, found: Sweep, top: float) -> None:
-    compiled = [r for r in found.rivals if r.ratio is not None]
-    for group, marker in ((compiled, "D"), (_others(found), "s")):
+    for compiled, marker in ((True, "D"), (False, "s")):
+        group = [r for r in found.rivals if (r.ratio is not None) == compiled]
         xs = [r.peak_bytes / _MIB for r in group]
         ys = [100 * found.overhead(r.time_us) for r in group]
-        colour = VERMILION if marker == "D" else INK
+        colour = VERMILION if compiled else INK
         axes.plot(xs, ys, marker=marker, markersize=3, color=colour, linewidth=0, zorder=6)
     for rival, height in _spread(found, top):
         axes.annotate(
-            _short(rival),
+            rival.name if rival.ratio is None else f"{rival.ratio:g}",
             (rival.peak_bytes / _MIB, height),
             xytext=(4, 0),
             textcoords="offset points",
@@ -151,14 +147,6 @@ def _rivals(axes: Axes, found: Sweep, top: float) -> None:
             zorder=7,
             bbox={"facecolor": "white", "alpha": 0.75, "pad": 0.3, "linewidth": 0},
         )
-
-
-def _others(found: Sweep) -> list[Rival]:
-    return [rival for rival in found.rivals if rival.ratio is None]
-
-
-def _short(rival: Rival) -> str:
-    return rival.name if rival.ratio is None else f"{rival.ratio:g}"
 
 
 def _spread(found: Sweep, top: float) -> list[tuple[Rival, float]]:

@@ -146,7 +146,7 @@ class _Joint:
         for operation in self.graph.operations:
             if operation.target in _NO_CALLS:
                 continue
-            for name in _refs(operation):
+            for name in refs_in((operation.args, operation.kwargs)):
                 need(name, operation.phase)
             steps[operation.phase].append(operation)
         for name in list(waiting):
@@ -204,10 +204,6 @@ def _as_cast(arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], dict[str
     """Return a call that torch knows to be cheap, for our operator that makes a mask's floats."""
     mask, _keep, dtype = arguments
     return torch.ops.aten._to_copy.default, (mask,), {"dtype": dtype}
-
-
-def _refs(operation: Operation) -> Iterator[str]:
-    return refs_in((operation.args, tuple(value for _, value in operation.kwargs)))
 
 
 def _tag(node: fx.Node, phase: Phase) -> None:

@@ -17,6 +17,7 @@ import torch
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.step_context import autocast_of, context_of
 from remat_gen.capture.process.generators import seed_all
+from remat_gen.capture.process.operands import is_bitwise_equal
 from remat_gen.capture.units.boundary import BoundaryRun, Keeping, Phase, UnfitUnitError
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
@@ -31,7 +32,6 @@ from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.ir.errors import TraceError
 from remat_gen.units.own_step import own_step
 from remat_gen.units.varying_arguments import note_varying
-from remat_gen.verification.compare import is_bitwise_equal
 from remat_gen.verification.step import KeptScalars, backward_step, forward_step, leaves_of
 
 Keeps: TypeAlias = Mapping[str, Keeping] | None
@@ -79,11 +79,7 @@ def record_calls(
 
 
 def _refuse_cast_together(loaded: Loaded, examples: Examples) -> None:
-    """Refuse units whose weights eager casts once for several calls, and sums gradients of so.
-
-    Raises:
-        UnfitUnitError: there are such units.
-    """
+    """Refuse units whose weights eager casts once for several calls, and sums gradients of so."""
     autocast = autocast_of(loaded.model)
     if autocast is None or not autocast.cached:
         return

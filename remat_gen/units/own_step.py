@@ -9,8 +9,8 @@ from torch import nn
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.process.generators import kept_generators, kept_host_generators
+from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
-from remat_gen.capture.process.values import lack_values
 from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import left_as_it_was
 

@@ -33,11 +33,7 @@ def trace_units(
 
 
 def retrace_units(loaded: Loaded, units: PlannedUnits) -> UnitStep:
-    """Trace the units of a plan again; what lies between them is not measured, but the plan's.
-
-    Raises:
-        RematError: as `trace_units`.
-    """
+    """Trace the units of a plan again; what lies between them is not measured, but the plan's."""
     sharding = parse_sharding(units.fsdp)
     dtype = sharding.parameters
     computed = as_computed(loaded, dtype)

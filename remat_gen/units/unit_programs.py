@@ -80,15 +80,11 @@ def _by_call(step: UnitStep, problem: Problem, runs: Sequence[int]) -> list[Part
         ran.add(p)
         backward = operation.backward or (again and call in left)
         parts[call + 1][backward].append(p)
-        if _leaves(operation.name):
+        if operation.name.startswith("eager.") and operation.name.endswith(".leave"):
             left.add(call)
     for part in parts:
         _order(problem, part)
     return parts
-
-
-def _leaves(name: str) -> bool:
-    return name.startswith("eager.") and name.endswith(".leave")
 
 
 def _order(problem: Problem, parts: Parts) -> None:

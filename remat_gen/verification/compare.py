@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
+from remat_gen.capture.process.operands import is_bitwise_equal
 from remat_gen.verification.outcome import ATTRIBUTES, HELD, Outcome
 from remat_gen.verification.tensor_difference import difference
 
@@ -124,13 +125,6 @@ def compare(
     return _compare_values(kind, name, expected, actual, noise, at)
 
 
-def is_bitwise_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Tell whether two tensors of one shape and dtype hold the same bits (nan equals nan)."""
-    if a.dtype is torch.bool:
-        return torch.equal(a, b)
-    return torch.equal(_bits(a), _bits(b))
-
-
 def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Comparison:
     tensors = isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor)
     if not tensors and _is_same(expected, actual):
@@ -178,19 +172,11 @@ def _compare_values(
     found = difference(expected, actual, at)
     if not found.same_elsewhere:
         return Comparison(kind, name, Match.DIFFERENT, detail="infinities or nan differ")
-    relative = _relative_tolerance(expected.dtype)
+    relative = (16 if expected.dtype.itemsize > 2 else 4) * torch.finfo(expected.dtype).eps
     rounding, noisy = relative * found.largest, NOISE_FACTOR * noise
     rounded = found.off <= rounding and found.off_norm <= relative * found.norm
     match = Match.TOLERANCE if rounded or found.off <= noisy else Match.DIFFERENT
     return Comparison(kind, name, match, found.off, max(rounding, noisy))
-
-
-def _relative_tolerance(dtype: torch.dtype) -> float:
-    return (16 if dtype.itemsize > 2 else 4) * torch.finfo(dtype).eps
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
 def _describe(value: object) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.causal_masks import masks_of_eager
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
@@ -30,7 +29,7 @@ from remat_gen.capture.refuse.refusals import hooks_aside
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
-from remat_gen.ir.graph import Graph, Operation, Ref
+from remat_gen.ir.graph import Graph, Operation, refs_in
 from remat_gen.verification.fused_lstms import fused_lstms
 from remat_gen.verification.step import backward_step
 
@@ -103,7 +102,5 @@ def _workspace(graph: Graph, costs: Costs) -> dict[Call, int]:
 
 
 def _given(graph: Graph, operation: Operation) -> Iterator[tuple[tuple[int, ...], str]]:
-    arguments = (operation.args, tuple(value for _, value in operation.kwargs))
-    for leaf in pytree.tree_leaves(arguments):
-        if isinstance(leaf, Ref):
-            yield graph.tensors[leaf.name].shape, graph.tensors[leaf.name].dtype
+    for name in refs_in((operation.args, operation.kwargs)):
+        yield graph.tensors[name].shape, graph.tensors[name].dtype

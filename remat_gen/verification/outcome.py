@@ -250,7 +250,7 @@ def _observe(
     inputs: object,
     gradient_of: Callable[[torch.Tensor], object] | None = None,
 ) -> Iterator[tuple[tuple[str, str], object]]:
-    gradient_of = gradient_of or _gradient_copied
+    gradient_of = gradient_of or (lambda leaf: _copy_leaf(leaf.grad))
     for name, output in _outputs(outputs):
         yield ("outputs", name), output
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -307,10 +307,6 @@ def _next(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
         return tensor  # torch.nextafter has no kernels for these
     return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
-
-
-def _gradient_copied(leaf: torch.Tensor) -> object:
-    return _copy_leaf(leaf.grad)
 
 
 def _taken(leaf: torch.Tensor) -> object:

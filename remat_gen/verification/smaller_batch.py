@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call, describe_call
+from remat_gen.capture.load.shorter_call import at_lengths
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.lengths import asked_lengths
 from remat_gen.ir.plan import PlannedRung
@@ -71,29 +72,25 @@ def longest_step(
 
 
 def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> SmallerStep:
-    leaves = [_cut(leaf.value, leaf.path, lengths, taken) for leaf in call.leaves]
-    spec = pytree.tree_structure((call.args, call.kwargs))
-    cut_args, cut_kwargs = pytree.tree_unflatten(leaves, spec)
+    cut = at_lengths(call, {length: taken[length.name] for length in lengths})
+    args, kwargs = pytree.tree_map(_apart, (cut.args, cut.kwargs), (call.args, call.kwargs))
     name = ", ".join(f"{name} of {number}" for name, number in taken.items())
-    return SmallerStep(name, cut_args, cut_kwargs)
+    return SmallerStep(name, args, kwargs)
 
 
 def _fewer(length: Length) -> int:
     return max(length.minimum, min(length.maximum - 1, length.maximum // 2 | 1))
 
 
-def _cut(value: Any, path: str, lengths: Iterable[Length], taken: Mapping[str, int]) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    part = value.detach()
-    for length in lengths:
-        for dim in (dim for of, dim in length.dims if of == path):
-            part = part.narrow(dim, 0, taken[length.name])
-    if _is_permutation(value):
+def _apart(part: Any, whole: Any) -> Any:
+    """Return a tensor of its own: of a whole one, as a loader fills it; of a slice, a slice."""
+    if not isinstance(whole, torch.Tensor):
+        return whole
+    part = part.detach()
+    if _is_permutation(whole):
         part = part.argsort().argsort().to(part.dtype)
-    # a loader fills a smaller tensor as it fills a whole one; a slice of one stays a slice
-    apart = part.clone() if value.is_contiguous() else copied(part)
-    return apart.requires_grad_(value.requires_grad)
+    apart = part.clone() if whole.is_contiguous() else copied(part)
+    return apart.requires_grad_(whole.requires_grad)
 
 
 def _is_permutation(value: torch.Tensor) -> bool:

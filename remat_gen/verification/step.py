@@ -21,7 +21,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.step_context import context_of
-from remat_gen.capture.observe.outputs import is_loss, storage_of
+from remat_gen.capture.observe.outputs import is_loss
+from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.values.kept_places import held_on
 
 _ASKED = "free_bytes"  # a generated module asks this function of its own how much memory is free
@@ -77,7 +78,7 @@ def backward_step(
     kept: KeptScalars | None = None,
 ) -> None:
     """Run backward of what a model returned, and has kept."""
-    wanted = [leaf for leaf in leaves_of(outputs) if _takes_gradient(leaf)]
+    wanted = [x for x in leaves_of(outputs) if isinstance(x, torch.Tensor) and x.requires_grad]
     if len(wanted) > 1:
         wanted = _made_by_the_step(wanted, model, (args, kwargs))
     losses = [leaf for leaf in wanted if is_loss(leaf)]
@@ -140,10 +141,6 @@ def clear_gradients(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, 
     for leaf in leaves_of((tuple(args), dict(kwargs))):
         if isinstance(leaf, torch.Tensor):
             leaf.grad = None
-
-
-def _takes_gradient(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
 
 
 class _IncomingGradients(torch.autograd.Function):

@@ -46,7 +46,7 @@ def with_fetch(problem: Problem, program: Program, v: int) -> Program:
     turn = program.starts()[program.block_count]
     for i in range(turn, len(runs)):
         if runs[i] < count and v in problem.operations[runs[i]].inputs:
-            return _inserted(program, i, fetch_of(problem, v))
+            return _replaced(program, i, [fetch_of(problem, v), runs[i]])
     return program
 
 
@@ -92,10 +92,6 @@ def _is_read(problem: Problem, runs: list[int], i: int, v: int) -> bool:
         elif v in problem.operations[p].outputs:
             return False
     return False
-
-
-def _inserted(program: Program, i: int, run: int) -> Program:
-    return _replaced(program, i, [run, program.flat()[i]])
 
 
 def _replaced(program: Program, i: int, runs: list[int]) -> Program:

@@ -156,11 +156,6 @@ def test_inputs_are_named_by_their_way_from_the_arguments(tmp_path: Path, case: 
     assert {i.path for i in graph.inputs if i.kind is Kind.INPUT} == paths
 
 
-def test_defaults_that_the_example_leaves_are_known(tmp_path: Path) -> None:
-    found = traced(tmp_path, source(LINEAR, "return self.lin(x).sum()", parameters="x, mask=None"))
-    assert found.call.defaults == ("mask",)
-
-
 def test_outputs_of_any_shape(tmp_path: Path) -> None:
     forward = (
         "y = self.lin(x)\nreturn {'a': y, 'b': [y.relu(), (None, 3, 's', 2.5)], 1: y.detach()}"

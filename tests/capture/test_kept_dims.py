@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tracing import source, traced
 
 from remat_gen.capture.lower.kept_dims import drop_kept_dims
-from remat_gen.verification.compare import is_bitwise_equal
+from remat_gen.capture.process.operands import is_bitwise_equal
 
 x = torch.randn(3, 4, 5)
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 from cli_runs import Remat
 
-from remat_gen.ir.header import read_header
-from remat_gen.ir.plan import plan_text, read_plan, text_sha256
+from remat_gen.ir.header import read_header, text_sha256
+from remat_gen.ir.plan import plan_text, read_plan
 from remat_gen.plan.output import plan_path
 from remat_gen.review.checking import _operations_diff
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from cli_runs import Remat
 from committed import EXAMPLES, other_torch
+from emitting_parts import emit_again
 
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.header import is_unedited
 from remat_gen.plan.output import plan_path
-from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.generated_module import Existing
 
 NAMES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
 

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from cli_runs import Remat
+from emitting_parts import emit_again
 
 from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import UsageError
-from remat_gen.ir.plan import plan_text, read_plan, text_sha256
-from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.ir.header import text_sha256
+from remat_gen.ir.plan import plan_text, read_plan
+from remat_gen.review.generated_module import Existing
 from remat_gen.solver.solve import STRATEGIES
 
 

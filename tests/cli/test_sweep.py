@@ -16,7 +16,7 @@ from cli_runs import Remat
 from remat_gen.capture.profile import profile as measuring
 from remat_gen.picture.plot_figure import BLUE
 from remat_gen.trade_off import sweep_problem
-from remat_gen.trade_off.sweep_picture import staircase, sweep_svg, write_sweep
+from remat_gen.trade_off.sweep_picture import staircase, sweep_picture, write_sweep
 from remat_gen.trade_off.sweep_text import shown_budgets
 from remat_gen.trade_off.sweeping import Curve, Point, Rival, Sweep
 
@@ -137,8 +137,8 @@ def found() -> Sweep:
 
 
 def test_the_picture_shows_all_of_it(tmp_path: Path) -> None:
-    svg = sweep_svg(found())
-    assert svg == sweep_svg(found())
+    svg = sweep_picture(found())
+    assert svg == sweep_picture(found())
     labels = set(re.findall(r"<!-- (.*?) -->", svg.decode()))
     assert {"auto", "rotor", "eager", "checkpoint, every layer", "0.5"} <= labels
     assert "infeasible below 40 MiB" in labels

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from operator_calls import calls_of, overloads_of
 
+from remat_gen.capture.process.operands import is_bitwise_equal
 from remat_gen.codegen.expressions import spelling
 from remat_gen.codegen.expressions.expressions import Expressions
 from remat_gen.codegen.expressions.marks import Mark, value
 from remat_gen.ir.graph import Graph, Kind, Literal, Ref, Source, Storage, Tensor, View
-from remat_gen.verification.compare import is_bitwise_equal
 
 _FUNCTIONS = [
     (name, overload)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from emitting_parts import emit_again
 from varying_models import OPEN_ENDED, one_line
 
 import remat_gen
@@ -19,7 +20,7 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file
-from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.generated_module import Existing
 from remat_gen.show.summary import summary_json, summary_lines
 from remat_gen.terminal.progress import Silent
 

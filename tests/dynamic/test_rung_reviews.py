@@ -14,6 +14,7 @@ from remat_gen.cli.app import main
 from remat_gen.explain.explanation import Fate, explain_file
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan, plan_text
+from remat_gen.picture.timeline_bands import total_bytes
 from remat_gen.review.difference import difference
 from remat_gen.review.difference_text import as_json, as_markdown, as_text
 from remat_gen.review.plot import view_file
@@ -55,7 +56,7 @@ def test_a_shorter_step_retains_what_a_longer_one_runs_again(made: Rungs) -> Non
 
 def test_a_picture_is_of_the_longest_step(made: Rungs, plan: Plan) -> None:
     view = view_file(made.path, RUNGS[1])
-    assert max(view.totals) == view.peak_bytes == plan.rungs[1].predicted.peak_bytes
+    assert max(total_bytes(view.bands)) == view.peak_bytes == plan.rungs[1].predicted.peak_bytes
     assert view.eager.peak_bytes < view_file(made.path).eager.peak_bytes
     assert view.title == "net_remat.py, length <= 8"
     assert view.budget_bytes == plan.asked.budget_bytes

@@ -17,7 +17,7 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.picture.timeline_measured import common_order, on_plans_clock
 from remat_gen.picture.timeline_owners import residence_of
-from remat_gen.picture.timeline_picture import timeline_png, timeline_svg
+from remat_gen.picture.timeline_picture import timeline_picture
 from remat_gen.picture.timeline_view import Curve, TimelineView
 from remat_gen.review.retrace import Retraced
 
@@ -28,7 +28,7 @@ def labels(svg: bytes) -> set[str]:
 
 
 def test_it_says_what_is_to_be_seen(view: TimelineView) -> None:
-    found = labels(timeline_svg(view))
+    found = labels(timeline_picture(view))
     assert {"forward", "backward", "h.0", "h.1", "h.2", "h.3"} <= found
     assert {"retained, by module", "run again", "gradients", "transient"} <= found
     assert {f"eager {size(view.eager.peak_bytes)}", f"budget {size(view.budget_bytes)}"} <= found
@@ -40,17 +40,17 @@ def test_it_says_what_is_to_be_seen(view: TimelineView) -> None:
 def test_the_same_bytes_whatever_the_users_style(
     view: TimelineView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = timeline_svg(view)
+    first = timeline_picture(view)
     monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 9)
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
     monkeypatch.setitem(matplotlib.rcParams, "svg.hashsalt", "another")
-    assert timeline_svg(view) == first
+    assert timeline_picture(view) == first
     assert matplotlib.rcParams["font.size"] == 30
     assert not re.search(rb"20\d\d-\d\d-\d\d", first)
 
 
 def test_it_needs_nothing_besides(view: TimelineView) -> None:
-    root = ET.fromstring(timeline_svg(view))
+    root = ET.fromstring(timeline_picture(view))
     link = "{http://www.w3.org/1999/xlink}href"
     assert all(e.get(link, "#").startswith("#") for e in root.iter())
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
@@ -58,15 +58,15 @@ def test_it_needs_nothing_besides(view: TimelineView) -> None:
 
 
 def test_png(view: TimelineView) -> None:
-    png = timeline_png(view)
+    png = timeline_picture(view, "png")
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", png[16:24]) == (1200, 825)
-    assert png == timeline_png(view)
+    assert png == timeline_picture(view, "png")
 
 
 def test_names_are_data(view: TimelineView) -> None:
     hostile = "a$x$ --> <b>&amp; \\frac{1}{2} `"
-    svg = timeline_svg(replace(view, title=hostile, peak_label=hostile))
+    svg = timeline_picture(replace(view, title=hostile, peak_label=hostile))
     root = ET.fromstring(svg)
     assert root[0].text == hostile
 
@@ -90,7 +90,7 @@ def test_measured_memory_is_put_on_the_plans_clock(gpt: Retraced, view: Timeline
     begin = max(t for t in view.times_us if t <= view.peak_us)
     assert at == pytest.approx(begin, abs=1e-6)  # interpolated: a rounding error of a float
     assert list(curve.times_us) == sorted(curve.times_us)
-    assert "measured" in labels(timeline_svg(replace(view, measured=curve)))
+    assert "measured" in labels(timeline_picture(replace(view, measured=curve)))
 
 
 def test_a_measurement_unlike_the_plan_is_drawn_as_it_is(gpt: Retraced) -> None:
@@ -104,7 +104,7 @@ def test_a_measurement_unlike_the_plan_is_drawn_as_it_is(gpt: Retraced) -> None:
 def test_without_matplotlib(view: TimelineView, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UsageError, match=r"pip install 'remat-gen\[plot\]'"):
-        timeline_svg(view)
+        timeline_picture(view)
 
 
 def test_repeated_layers_are_not_taken_for_one_another() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from emitting_parts import emit_again
 from pairs import make_pair_of, plan_file
 from sources import model_source
 from steps import assert_same, run_steps
 
-from remat_gen.review.generated_module import Existing, emit_again
+from remat_gen.review.generated_module import Existing
 from remat_gen.review.verifying import verify_file
 from remat_gen.show.summary import summary_json
 

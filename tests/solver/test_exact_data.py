@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remat_gen.bare.graph_file import read_graph
+from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
 from remat_gen.solver.solve import Solver
 from remat_gen.solver.stages.exact_search import search
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the profiled graphs a
     ],
 )
 def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
-    problem = read_graph(DATA / f"{name}.json").problem()
+    problem = parse_graph((DATA / f"{name}.json").read_text()).problem()
     once = sum(operation.time_us for operation in problem.operations)
     plain = incumbent_of(problem, 0).offer(range(len(problem.operations)))
     assert plain is not None
@@ -48,7 +48,7 @@ def test_proved_optimum(name: str, share: int, ratio: float | None) -> None:
 
 @pytest.mark.parametrize(("name", "floor"), [("vgg16", 0.831), ("unet", 0.395)])
 def test_smallest_budget(name: str, floor: float) -> None:
-    solver = Solver(read_graph(DATA / f"{name}.json"), "auto")
+    solver = Solver(parse_graph((DATA / f"{name}.json").read_text()), "auto")
     nbytes = solver.smallest_budget().nbytes
 
     assert nbytes == solver.problem.floor_bytes()
