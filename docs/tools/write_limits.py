@@ -78,8 +78,8 @@ _TAIL = """
   global that is put over a function of Python's, what a `defaultdict` makes where a key is
   missing, another function registered by `singledispatch`, another class of the same object, and
   what its class is given as `__call__` or `__len__`.
-- `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at a length that is neither
-  the example's nor half of it: a plan goes on as elsewhere.
+- `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at other lengths than
+  the example's, half of it and the least: a plan goes on as elsewhere.
 - A table that `forward` makes where there is none and keeps on a module (`self.cos`), and another
   one that somebody puts there: a planned step computes its own.
 - What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache

@@ -39,10 +39,13 @@ def smaller_step(
     kwargs: Mapping[str, Any],
     dynamic: Iterable[str],
     planned: Iterable[range] = (),
+    *,
+    least: bool = False,
 ) -> SmallerStep:
     """Return a step whose `dynamic` dimensions (`ids:0`) have about half of their length.
 
-    Odd lengths, which no kernel favours and no reshape assumes; none that is not `planned`.
+    Odd lengths, which no kernel favours and no reshape assumes; none that is not `planned`. Or the
+    `least` lengths that are: a dimension of one is broadcast.
     """
     call = describe_call(model, tuple(args), dict(kwargs))
     least = {lengths.stop - 1: lengths.start for lengths in planned}
@@ -50,7 +53,8 @@ def smaller_step(
         replace(length, minimum=least.get(length.maximum, length.minimum))
         for length in asked_lengths(call, dynamic)
     )
-    return _step(call, lengths, {length.name: _fewer(length) for length in lengths})
+    taken = {length.name: length.minimum if least else _fewer(length) for length in lengths}
+    return _step(call, lengths, taken)
 
 
 def longest_step(

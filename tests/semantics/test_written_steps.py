@@ -19,6 +19,7 @@ from remat_gen.plan.pipeline import Generated
 BY_SYMBOLS = {
     "identity": "2 if (x.shape[0] > 1) is True else 3",
     "of two": "2 if x.shape[0] is y.shape[0] else 3",
+    "of one": "2 if (x.shape[0] == 1) is True else 3",
     "digits": "round(x.shape[0], -1)",
     "text": "len(str(x.shape[0] > 3))",
 }
