@@ -33,7 +33,7 @@ _REASONS = (
         "so that what runs depends on its value: keep it a tensor",
     ),
     (
-        r"\b(?:not|got) (?:Compared|Selected)\b",
+        r"\b(?:not|got) (?:\([^()]*\b)?(?:Compared|Selected)\b",
         "a tensor's number (.item(), int()) is an argument, and it is another one in each step: "
         "keep it a tensor; or give --fix for its input, if that is the same in each step",
     ),

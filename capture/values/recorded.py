@@ -23,7 +23,7 @@ from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
-from remat_gen.capture.values.compared import Compared, Selected, refuse_number
+from remat_gen.capture.values.compared import Selected, refuse_number
 from remat_gen.capture.values.followed import RANDOM, Followed
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.capture.values.looking import Looking, Sized
@@ -221,9 +221,6 @@ def run_recorded(
     except Exception as error:  # of the user's own code
         if not saves and _UNPACKED in said(error):
             return run_recorded(model, call, looks, behind, words, saves=True)
-        compared = [look for look in recording.found.values() if look.is_compared]
-        if compared and Compared.__name__ in said(error):  # torch's own: it was given one
-            refuse_number(compared[-1])
         if recording.found:  # or else it is not for looks that no trace was made
             raise TraceError(explain(error)) from error
         return None

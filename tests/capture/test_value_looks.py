@@ -30,8 +30,8 @@ REFUSED = {
     ),
     "a number that numbers go up to": (
         "n = x.abs().max().ceil().item()\nreturn y.sum() + torch.arange(0, n, dtype=y.dtype).sum()",
-        "n = x",
-        "keep it a tensor; or give --fix x",
+        "return y",
+        "keep it a tensor; or give --fix",
     ),
     "numbers in a list": ("return y.sum() * len(set(x[0].tolist()))", "return y.sum", "keep"),
     "a coin beside an input": (
