@@ -25,6 +25,7 @@ from remat_gen.capture.observe.read_dict import ReadAttributes, ReadDict, ReadNa
 from remat_gen.capture.observe.telling import Telling, is_librarys_container
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.libraries import (
+    ASKING,
     acts_for_forward,
     is_bound,
     is_for_forward,
@@ -74,7 +75,9 @@ class Reached:
 
     def _asked(self, owner: Any, path: str, name: str, value: Any) -> Any:
         """Note an attribute that forward asked for; return what stands for it."""
-        frame = sys._getframe(2)
+        frame: Any = sys._getframe(2)
+        if frame.f_code.co_name == ASKING:  # `getattr`
+            frame = frame.f_back
         if path and id(owner) in self._own and _asks_mode(frame, name):
             self._note(f"{path}.training", self._modes[id(owner)])
         if not acts_for_forward(frame):

@@ -126,12 +126,12 @@ class Recorder(Reached):
     def _asking(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Note what forward asks classes and files for by a name that its code need not have."""
 
-        def ask(owner: Any, name: str, *default: Any) -> Any:
+        def ask_and_tell(owner: Any, name: str, *default: Any) -> Any:
             if isinstance(owner, type | types.ModuleType) and acts_for_user(sys._getframe(1)):
                 self._note_named(owner, name)
             return plain(owner, name, *default)
 
-        return ask
+        return ask_and_tell  # by its name it is looked behind
 
     def _note_named(self, owner: type | types.ModuleType, name: str) -> None:
         if is_of_library(owner) or name[:2] == "__":

@@ -71,6 +71,7 @@ y = y * Kinds.all["First"].rate * self.named.share * self.holder.get()
 y = y * getattr(Registry, "absent", 1.0) * getattr(type(self), "missing", 1.0)
 y = y * getattr(sys.modules[__name__], "SHARE")
 if hasattr(Single, "late"): y = y + 1
+y = y * (2 if getattr(self.layers[0].up, "training") else 1)
 return ACT(y * Registry.Train.table * self.Options.Inner.rate)
 """
 MEMBERS = """
@@ -152,3 +153,10 @@ def test_the_name_of_the_file_is_none_of_it(pair: Pair) -> None:
         results.append(model(*args))
     assert torch.equal(*results)
     assert "__name__" not in pair.text.partition("ASSUMED")[2].partition("HOOKS")[0]
+
+
+def test_a_mode_that_is_asked_for_by_its_name(pair: Pair) -> None:
+    (args, _), model = pair.inputs(), pair.models()[1]
+    model.layers[0].up.eval()
+    with pytest.raises(ValueError, match=r"layers\.0\.up\.training is False, planned for True"):
+        model(*args)
