@@ -176,7 +176,6 @@ class Telling:
         return ask_and_tell
 
 
-@functools.cache
 def is_librarys_container(kind: type) -> bool:
     """Tell whether a class is a library's mapping or sequence, and none of Python's own kinds."""
     plain = dict, list, tuple, str, bytes, range, torch.Tensor, torch.nn.Module, type(os.environ)

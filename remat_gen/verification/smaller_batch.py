@@ -48,9 +48,9 @@ def smaller_step(
     `least` lengths that are: a dimension of one is broadcast.
     """
     call = describe_call(model, tuple(args), dict(kwargs))
-    least = {lengths.stop - 1: lengths.start for lengths in planned}
+    begins = {lengths.stop - 1: lengths.start for lengths in planned}
     lengths = tuple(
-        replace(length, minimum=least.get(length.maximum, length.minimum))
+        replace(length, minimum=begins.get(length.maximum, length.minimum))
         for length in asked_lengths(call, dynamic)
     )
     taken = {length.name: length.minimum if least else _fewer(length) for length in lengths}
