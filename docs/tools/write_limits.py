@@ -74,10 +74,10 @@ _TAIL = """
   numbers behind a `torch.finfo` of the model's: another one in their place is not seen. Nor is
   what `forward` finds by `dir(self)` or `vars(self).values()`, in a descriptor of the user's own,
   by `dict.get(self.d, …)`, behind a weak reference, as an own attribute of a parameter, by `"X"
-  in globals()`, in a text that it evaluates, in `os.environ` as a whole, or in a file; nor a
-  global that is put over a function of Python's, what a `defaultdict` makes where a key is
-  missing, another function registered by `singledispatch`, another class of the same object, and
-  what its class is given as `__call__` or `__len__`.
+  in globals()`, in a text that it evaluates, or in a file; nor a global that is put over a
+  function of Python's, what is put where a `defaultdict` makes an item, another function
+  registered by `singledispatch`, another class of the same object, and what its class is given as
+  `__call__` or `__len__`.
 - `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at other lengths than
   the example's, half of it and the least: a plan goes on as elsewhere.
 - A table that `forward` makes where there is none and keeps on a module (`self.cos`), and another

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import torch
 import torch.nn.functional as F
-from pairs import make_pair_of
+from pairs import Pair, make_pair_of
 from sources import model_source
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -79,6 +79,96 @@ def test_what_no_error_tells(change: Callable[[Any, Patch], object], monkeypatch
 
     again, changed = contextvars.copy_context().run(changed_losses)
     assert again == once != changed
+
+
+ELSEWHERE = """\
+import enum
+import types
+
+
+class Options:
+    def __init__(self, scale): self.scale = scale
+    def __call__(self, y): return y * 1.5
+    def __len__(self): return 2
+
+
+class Others(Options):
+    pass
+
+
+class Kind(enum.Enum):
+    A = 1
+
+
+Kind.A.gain = 1.5
+X = 1.5
+"""
+HOLDS = """
+self.by_kind, self.options, self.text = {Kind.A: Options(1.5)}, Options(1.5), "X * 2"
+self.made = types.ModuleType("made")
+self.made.gain = 1.5
+"""
+READS_THERE = """
+y = self.head(self.body(x)) * self.by_kind[Kind.A].scale * Kind.A.gain * self.made.gain
+y = self.options(y) * len(self.options) * eval(self.text) * max(0.5, 1.5)
+y = y * (2.0 if "LATE" in globals() else 1.0)
+return (y * (2.0 if type(self.options) is Options else 1.0)).square().mean()
+"""
+UNHEARD: dict[str, tuple[Callable[[Any, Any], Any], str, Any]] = {
+    "an object by a key that is no name": (
+        lambda m, f: m.by_kind[f.Kind.A],
+        "scale",
+        9.0,
+    ),
+    "of an Enum's member": (lambda m, f: f.Kind.A, "gain", 9.0),
+    "of a module made by hand": (lambda m, f: m.made, "gain", 9.0),
+    "what a text names": (lambda m, f: f, "X", 9.0),
+    "over a function of Python's": (lambda m, f: f, "max", lambda *_: 9.0),
+    "a name among globals": (lambda m, f: f, "LATE", True),
+    "how an object is called": (lambda m, f: f.Options, "__call__", lambda _, y: y * 9.0),
+    "how long an object is": (lambda m, f: f.Options, "__len__", lambda _: 9),
+}
+
+
+@pytest.fixture(scope="module")
+def there() -> Pair:
+    return make_pair_of(
+        model_source(READS_THERE, prelude=ELSEWHERE, init=HOLDS), "1GB", "per-layer"
+    )
+
+
+@pytest.mark.parametrize("case", UNHEARD)
+def test_what_no_row_says(there: Pair, case: str, monkeypatch: Patch) -> None:
+    where, name, value = UNHEARD[case]
+    goes_on(
+        there,
+        lambda model: monkeypatch.setattr(where(model, there.planned), name, value, raising=False),
+    )
+
+
+def test_another_class_of_the_same_object(there: Pair) -> None:
+    goes_on(there, lambda model: setattr(model.options, "__class__", there.planned.Others), 1)
+
+
+def goes_on(pair: Pair, change: Callable[[Any], object], steps: int = 0) -> None:
+    """A planned step goes on with the example's, eager's with what there is now."""
+    (args, _), (_, model) = pair.inputs(), pair.models()
+
+    def losses() -> list[float]:
+        found = []
+        for step in (model, model.forward_eager):
+            torch.manual_seed(0)
+            found.append(float(step(*args).detach()))
+        return found
+
+    for _ in range(steps):
+        model(*args)
+    planned, eager = losses()
+    assert planned == eager
+    change(model)
+    again, changed = losses()
+    assert again == planned
+    assert changed != eager
 
 
 def test_writes_that_no_version_counts() -> None:
