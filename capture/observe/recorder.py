@@ -56,9 +56,8 @@ _CHILDREN = {  # what asks a module for those inside, one after the other
 }
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
 _LAYERS = "torch.nn.modules."
-_QUESTION = re.compile(
-    r"(is|are|get|has)_|\w+_enabled$"
-)  # asked about the process: to ask again changes nothing
+# asked about the process: to ask again changes nothing
+_QUESTION = re.compile(r"(is|are|get|has)_|\w+_enabled$")
 _HOOKS = frozenset({"register_hook", "register_prehook", "register_post_accumulate_grad_hook"})
 _Listener: TypeAlias = Callable[[types.FrameType], None]
 _NEW: Any = object()  # code that was not called before
