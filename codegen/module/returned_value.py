@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -60,11 +61,22 @@ class ResultWriter:
     def _dict(self, value: dict[Any, Any]) -> str:
         if dataclasses.is_dataclass(value):
             return self._fields(value)
-        items = (f"{_key(key)}: {self.write(item)}" for key, item in value.items())
+        items = (f"{self._key(key)}: {self.write(item)}" for key, item in value.items())
         text = f"{{{', '.join(items)}}}"
         if isinstance(value, defaultdict):
             text = f"{_factory(value.default_factory)}, {text}"
         return text if type(value) is dict else f"{self._class(type(value))}({text})"
+
+    def _key(self, key: object) -> str:
+        if isinstance(key, enum.Enum):
+            return f"{self._class(type(key))}.{key.name}"
+        if type(key) is tuple:
+            return f"({', '.join(map(self._key, key))}{',' * (len(key) == 1)})"
+        if type(key) is str:
+            return quoted(key)
+        if type(key) in (bool, int):
+            return repr(key)
+        raise TraceError(f"the model returns a dict with the key {key!r}, which no source can say")
 
     def _fields(self, value: Any) -> str:
         if isinstance(value, dict):
@@ -104,11 +116,3 @@ def _factory(factory: object) -> str:
     if factory is not None and vars(builtins).get(name) is not factory:
         raise TraceError(f"the model returns a defaultdict of {name}: let it return a dict of it")
     return name
-
-
-def _key(key: object) -> str:
-    if type(key) is str:
-        return quoted(key)
-    if type(key) in (bool, int):
-        return repr(key)
-    raise TraceError(f"the model returns a dict with the key {key!r}, which is no string or number")

@@ -34,6 +34,10 @@ CASES = {
         H + "return Out(h, h.detach().sum())",
         prelude="class Out(NamedTuple):\n    h: Tensor\n    total: Tensor",
     ),
+    "keys of other kinds": model_source(
+        H + "return {Task.SEG: h, ('user', 'buys'): h.sum(0), (Task.CLS,): {3: h * 2}, True: x}",
+        prelude="import enum\n\n\nclass Task(str, enum.Enum):\n    SEG = 'seg'\n    CLS = 'cls'",
+    ),
     "dataclass": model_source(
         H + "return Out(h, {'total': h.sum()}, None)",
         prelude="@dataclass\nclass Out:\n    h: Tensor\n    inner: Any\n    none: Any",
@@ -44,6 +48,14 @@ CASES = {
 @pytest.mark.parametrize("source", CASES.values(), ids=CASES)
 def test_outputs_are_eagers(source: str) -> None:
     assert_right(make_pair_of(source, "1GB", "per-layer"))
+
+
+def test_keys_are_of_eagers_kinds() -> None:
+    pair = make_pair_of(CASES["keys of other kinds"], "1GB", "per-layer")
+    (args, _), (_, planned) = pair.inputs(), pair.models()
+    first, *others = planned(*args)
+    assert first is pair.planned.Task.SEG
+    assert others == [("user", "buys"), (pair.planned.Task.CLS,), True]
 
 
 def test_the_same_tensor_twice_is_one_object() -> None:
