@@ -213,6 +213,8 @@ def _refuse_empty(given: Mapping[str, Any]) -> None:
         UsageError: one was given.
     """
     for name, value in given.items():
+        if name in ("budget", "device_memory"):  # what they lack they say themselves
+            continue
         if value == "" or (isinstance(value, list) and "" in value):
             raise UsageError(f"--{name.replace('_', '-')}: an empty text was given")
 

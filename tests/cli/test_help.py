@@ -57,7 +57,7 @@ def test_a_wrong_call_names_its_own_help(
     assert ended.err.endswith(f" See {command} --help.\n")
 
 
-@pytest.mark.parametrize("option", ["--budget", "--units", "--keep", "--output", "--target"])
+@pytest.mark.parametrize("option", ["--units", "--keep", "--output", "--target"])
 def test_an_empty_text_asks_for_nothing(option: str, remat: Remat) -> None:
     """A shell's variable that is not set: `-o "$OUT"` went to the default."""
     ended = remat("model.py", "--budget", "60%", option, "")
