@@ -137,7 +137,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     ),
     "a UserDict": (
         lambda m, f, p: m.user.update(scale=9.0),
-        r"user\.data\[scale\] is 9\.0, planned for 0\.5",
+        r"user\[scale\] is 9\.0, planned for 0\.5",
     ),
     "a dict by dtype": (
         lambda m, f, p: m.by_dtype.update({torch.float32: 9.0}),
