@@ -9,7 +9,7 @@ import traced_once
 
 from remat_gen.capture.load.load import load
 from remat_gen.capture.trace.trace import trace_loaded
-from remat_gen.review import generated_module as existing
+from remat_gen.review import retrace as existing
 
 NET = """
 import torch
