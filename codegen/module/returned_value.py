@@ -68,7 +68,7 @@ class ResultWriter:
         return text if type(value) is dict else f"{self._class(type(value))}({text})"
 
     def _key(self, key: object) -> str:
-        if isinstance(key, enum.Enum):
+        if isinstance(key, enum.Enum) and "." not in type(key).__qualname__:
             return f"{self._class(type(key))}.{key.name}"
         if type(key) is tuple:
             return f"({', '.join(map(self._key, key))}{',' * (len(key) == 1)})"
