@@ -41,44 +41,43 @@ class Telling:
 
     def listen(self, kind: type) -> None:
         """Let a class tell which attributes its objects are asked for."""
-        inside = self._from_inside if is_librarys_container(kind) else _as_it_is
         for hook in ("__getattribute__", "__getattr__"):
-            own, plain = vars(kind).get(hook), getattr(kind, hook, None)
+            plain = getattr(kind, hook, None)
             if plain is None or hasattr(plain, "tells"):
                 continue  # there is none, or that of a base tells
-            try:
-                setattr(kind, hook, self._telling(inside(plain), last=hook == "__getattr__"))
-            except TypeError:  # no class of Python's
+            ask = self._from_inside(plain) if is_librarys_container(kind) else plain
+            if not self._put(kind, hook, self._telling(ask, last=hook == "__getattr__")):
                 return
-            undo = (delattr, kind, hook) if own is None else (setattr, kind, hook, own)
-            self.undo.callback(*undo)
+
+    def _put(self, kind: type, name: str, function: Any) -> bool:
+        """Put a function into a class, to be put back; not where the class is C's: False."""
+        own = vars(kind).get(name)
+        try:
+            setattr(kind, name, function)
+        except TypeError:
+            return False
+        undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
+        self.undo.callback(*undo)
+        return True
 
     def listen_to_items(self, kind: type[dict[Any, Any]]) -> bool:
         """Let a class of dicts tell which items are asked for; not one that is C's: False."""
         for name in (*_KEYED, *_WHOLE, *_WRITES):
-            own, plain = vars(kind).get(name), getattr(kind, name)
+            plain = getattr(kind, name)
             if hasattr(plain, "tells") or plain is object.__setattr__:
                 continue  # that of a base tells; attributes that are no items
-            try:
-                setattr(kind, name, self._telling_item(name, plain))
-            except TypeError:
+            if not self._put(kind, name, self._telling_item(name, plain)):
                 return False
-            undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
-            self.undo.callback(*undo)
         return True
 
     def listen_to_container(self, kind: type) -> bool:
         """Let a library's mapping or sequence tell what it is asked for; not C's: False."""
         for name in (*_KEYED, *_WHOLE):
-            own, plain = vars(kind).get(name), getattr(kind, name, None)
+            plain = getattr(kind, name, None)
             if plain is None or hasattr(plain, "tells") or plain is getattr(object, name, None):
                 continue
-            try:
-                setattr(kind, name, self._telling_outside(plain, keyed=name in _KEYED))
-            except TypeError:
+            if not self._put(kind, name, self._telling_outside(plain, keyed=name in _KEYED)):
                 return False
-            undo = (delattr, kind, name) if own is None else (setattr, kind, name, own)
-            self.undo.callback(*undo)
         self.listen(kind)
         return True
 
@@ -181,7 +180,3 @@ def is_librarys_container(kind: type) -> bool:
     plain = dict, list, tuple, str, bytes, range, torch.Tensor, torch.nn.Module, type(os.environ)
     is_container = issubclass(kind, Mapping | Sequence) and not issubclass(kind, plain)
     return is_container and is_of_library(kind)
-
-
-def _as_it_is(function: Any) -> Any:
-    return function
