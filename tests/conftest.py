@@ -17,23 +17,26 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 LIMIT = "limit(what, then): a row of docs/limits.md: what is not supported, and what happens then"
+UNTOLD = "untold(text): an item of docs/limits.md: what no error tells, as the test shows"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew")
-    parser.addoption("--limit-rows", metavar="FILE", help="write the marks `limit` as JSON")
+    parser.addoption("--limit-rows", metavar="FILE", help="write these marks as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", LIMIT)
+    config.addinivalue_line("markers", UNTOLD)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Write what the marks say, and whose tests prove it, for docs/tools/write_limits.py."""
     target = config.getoption("--limit-rows")
     if target:
-        marked = ((item, item.get_closest_marker("limit")) for item in items)
-        rows = [[item.nodeid.partition("::")[0], *mark.args] for item, mark in marked if mark]
+        marked = ((item, mark) for item in items for mark in item.iter_markers())
+        told = [(item, mark.args) for item, mark in marked if mark.name in ("limit", "untold")]
+        rows = [[item.nodeid.partition("::")[0], *words] for item, words in told]
         Path(target).write_text(json.dumps(rows), encoding="utf-8")
 
 

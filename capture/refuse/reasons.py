@@ -141,6 +141,10 @@ _REASONS = (
         "torch cannot trace {0}",
     ),
     (
+        r"Dynamo does not (?:know how to trace|support (?:tracing|calling)) ((?:\w+ )*`[^`]+?)\.?`",
+        "torch cannot trace {0}`",
+    ),
+    (
         r"Attempted to call function marked as skipped",
         "torch cannot trace a function that forward calls",
     ),

@@ -1,4 +1,4 @@
-"""Write docs/limits.md from the tests that prove it: those marked `limit(what, then)`.
+"""Write docs/limits.md from the tests that prove it: those marked `limit` or `untold`.
 
 python docs/tools/write_limits.py
 """
@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ What is not supported, and what happens then. Each row is a test that shows the 
 tells has a section of its own. This page is written from the tests
 (`python docs/tools/write_limits.py`).
 """
-_TAIL = """
+_NOT_THERE = """
 ## Not there at all
 
 - Tensor parallelism; ZeroBubble's pipelines (others: `docs/distributed.md`).
@@ -45,79 +46,18 @@ _TAIL = """
   example's. Of 97 models one (FocalNet, 4 images) took 5 % more than its budget at a batch of 3.
 - `torch.backends.cudnn.benchmark = True`: cuDNN then picks other kernels, with other workspace,
   from run to run, and the peak may exceed the budget.
-
-## What no error tells
-
-- A hook of a parameter from which nothing leads to the outputs that the loss is made of, or of
-  another output, is called with None, where eager does not call it.
-- Hooks of parameters run in the order in which a block hands its gradients over, which may be
-  another than eager's within the block: those that draw (gradient noise) draw other numbers.
-- Units whose inputs the loss reads, too, where the planned step did not show it (a hook that
-  collects them, an argument that returns them later): gradients are added up in another order than
-  eager's, and differ in the last bits. So are those of a tensor that a unit is given for two
-  arguments and that something else reads, too (`x = block(x, x0)`, first with `x0` for both), and
-  those of DDP in three processes and more, by the order of its buckets (`docs/distributed.md`).
-- `print` and other Python that `forward` runs beside its tensors and that leaves nothing behind
-  runs when the model is planned, not in a planned step. (What it counts or appends is refused.)
-- Code: a function that is put in place of another of its name, or of a layer's class as its
-  `__call__`, and layers and functions that are edited in other files. `remat-gen check` traces the
-  model again, and sees both; of a library the version is a row.
-- What `forward` reads of context variables, and of attributes of a library's functions, classes
-  and modules (`F.scaled_dot_product_attention = …`): changed since planning, a planned step goes
-  on with what it was. So it does with what it asks of a tensor that it is given beside its layout
-  (`is_leaf`, `_version`, `.grad`, own attributes), and what it reads of `.grad` of its parameters
-  (`verify` tells).
-- `functools.singledispatch` on a length that varies, in a model that keeps something on itself: it
-  goes as for no number (`verify` tells).
-- Objects in a set, or in a dict under a key that is no name (an `Enum`, a pair, `"0"`),
-  attributes of a `threading.local`, of an `Enum`'s member or of a module object made by hand, the
-  numbers behind a `torch.finfo` of the model's: another one in their place is not seen. Nor is
-  what `forward` finds by `dir(self)` or `vars(self).values()`, in a descriptor of the user's own,
-  by `dict.get(self.d, …)`, behind a weak reference, as an own attribute of a parameter, by `"X"
-  in globals()`, in a text that it evaluates, or in a file; nor a global that is put over a
-  function of Python's, what is put where a `defaultdict` makes an item, another function
-  registered by `singledispatch`, another class of the same object, and what its class is given as
-  `__call__` or `__len__`.
-- `is` between lengths (`n is t`, `(n == 5) is True`), where it is so at other lengths than
-  the example's, half of it and the least: a plan goes on as elsewhere.
-- A table that `forward` makes where there is none and keeps on a module (`self.cos`), and another
-  one that somebody puts there: a planned step computes its own.
-- What a `TorchFunctionMode`, `saved_tensors_hooks` that round, `parametrize.cached()` or the cache
-  of casts of one `autocast` region would do to calls of a planned model: it keeps and casts by
-  itself.
-- What `forward` asks of the process by other ways than a function of torch's without arguments,
-  called in the model's own files: those are rows of `ASSUMED`, and torch's default dtype is where
-  something is made in it.
-- A buffer that `forward` writes into, given to the same model as an input (`m(m.queue)`): eager's
-  version check may raise where a planned step goes on.
-- `p.data = …` and `p.data.mul_(…)` between a step's forward and its backward: backward, and what it
-  runs again, read the new numbers, eager's some of the old ones. (Parameters that are changed in
-  place by themselves raise, as in eager; also where only what runs again reads them.)
-- A mode that `forward` itself sets (`self.norm.eval()`): the step computes as eager's, and behind
-  it the module is in the mode that it was in.
-- What `copy.deepcopy` makes of a library's function that holds a tensor (x-transformers' tied
-  head): eager's copy goes on with the original's, a planned one with its own.
-- `out.data.mul_(…)` and writes through `out.numpy()` on an output before backward, and such writes
-  into an input (an array that `torch.from_numpy` was given, refilled before backward): PyTorch's
-  version check sees neither; what a plan runs again reads what was written, so that gradients
-  differ from eager's.
-- A hook on an output that is then changed in place (`h.register_hook(…); h.mul_(2)`): where eager's
-  is a view, as a linear layer's in three dimensions, PyTorch forgets the hook; here it is called.
-- `torch.nn.attention.sdpa_kernel(…)` around a step that was planned without it: attention's kernel
-  is the planned one (last bits differ). So it is with `torch.backends.mkldnn.flags(…)` and other
-  settings of torch's that `forward` itself changes; what it leaves set (`torch.set_…`) is not set.
-- An output into which no gradient comes (the keys and values beside the logits), or one in another
-  layout than the output's (a loss of `y.transpose(1, 2)`): gradients are laid out as for one that
-  comes as the output is, and sums over them go in another order than eager's (last bits). A model
-  that returns its loss is not affected.
-- Hooks for all modules (`register_module_forward_hook`) are called for the model as a whole.
-- A thread that draws random numbers while backward draws a dropout's again, from the state that
-  their generator had: either may get the other's. Masks that are kept are safe.
 - On Hopper PyTorch 2.11 and later run cuDNN's attention in 16 bits, and a plan that is made there
   runs it, too. Where a mask is given, the length is 64 above a multiple of 128 and a row's
   log-sum-exp is below -88, its gradient of the queries has nan (pytorch#196678), eager's as well:
   put `torch.backends.cuda.enable_cudnn_sdp(False)` into the model's file, and plan again.
+"""
+_UNTOLD = """
+## What no error tells
 
+Each item is a test that shows the difference.
+
+"""
+_TAIL = """
 ## Equal within tolerance, not to the bit
 
 PyTorch itself takes other formulas here when it is traced. `verify` says so, with the difference.
@@ -155,6 +95,7 @@ PyTorch itself takes other formulas here when it is traced. `verify` says so, wi
 - "Eager" in a prediction is the graph's own. Where a model writes rows in place, or a library holds
   what nobody reads, the original's measured peak is another one; `verify` measures both.
 """
+_ITEM = textwrap.TextWrapper(100, "- ", "  ", break_long_words=False, break_on_hyphens=False)
 _SECTIONS = {
     "tests/capture": "When the model is planned",
     "tests/cli": "When the model is planned",
@@ -164,8 +105,11 @@ _SECTIONS = {
 }
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Collect (test file, what is not supported, what happens then) from the tests' marks."""
+def rows() -> list[tuple[str, ...]]:
+    """Collect what the tests' marks say: (file, what is not supported, what happens then).
+
+    Of `untold` it is (file, text).
+    """
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if _has_marks(path)]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "rows.json"
@@ -173,28 +117,34 @@ def rows() -> list[tuple[str, str, str]]:
         command += ["--limit-rows", str(target), *map(str, files)]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
         found = json.loads(target.read_text(encoding="utf-8"))
-    return list(dict.fromkeys((file, what, then) for file, what, then in found))
+    return list(dict.fromkeys(map(tuple, found)))
 
 
 def _has_marks(path: Path) -> bool:
-    return "pytest.mark.limit(" in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    return "pytest.mark.limit(" in text or "pytest.mark.untold(" in text
 
 
-def page(found: Iterable[tuple[str, str, str]]) -> str:
+def page(found: Iterable[tuple[str, ...]]) -> str:
     """Return the page: a table for each stage, and the tests that prove it."""
-    sections: dict[str, list[tuple[str, str, str]]] = {}
+    sections: dict[str, list[tuple[str, ...]]] = {}
+    untold: list[tuple[str, ...]] = []
     for row in found:
         folder = "/".join(row[0].split("/")[:2])
-        sections.setdefault(_SECTIONS[folder], []).append(row)
-    return "\n".join([_HEAD, *(_section(name, rows) for name, rows in sections.items())]) + _TAIL
+        (untold if len(row) == 2 else sections.setdefault(_SECTIONS[folder], [])).append(row)
+    tables = "\n".join([_HEAD, *(_section(name, rows) for name, rows in sections.items())])
+    items = "".join(f"{_ITEM.fill(text)}\n" for _, text in untold)
+    return tables + _NOT_THERE + _UNTOLD + items + f"\n{_proof(untold)}" + _TAIL
 
 
-def _section(name: str, found: Sequence[tuple[str, str, str]]) -> str:
+def _section(name: str, found: Sequence[tuple[str, ...]]) -> str:
     table = "".join(f"| {what} | {then} |\n" for _, what, then in found)
-    files = ", ".join(f"`{file}`" for file in dict.fromkeys(file for file, _, _ in found))
-    return (
-        f"## {name}\n\n| not supported | what happens |\n|---|---|\n{table}\nProved by {files}.\n"
-    )
+    return f"## {name}\n\n| not supported | what happens |\n|---|---|\n{table}\n{_proof(found)}"
+
+
+def _proof(found: Sequence[tuple[str, ...]]) -> str:
+    files = ", ".join(f"`{file}`" for file in dict.fromkeys(row[0] for row in found))
+    return f"Proved by {files}.\n"
 
 
 if __name__ == "__main__":

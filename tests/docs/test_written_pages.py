@@ -46,3 +46,10 @@ def test_a_limit_is_told_in_its_section() -> None:
     assert "## When the model is planned\n" in text and "\n| this | that |\n" in text
     assert text.index("| this |") < text.index("## In a step\n") < text.index("| x | y |")
     assert "Proved by `tests/capture/test_a.py`." in text
+
+
+def test_what_no_error_tells_is_a_list() -> None:
+    text = write_limits.page([("tests/semantics/test_b.py", "Sums go in another order.")])
+    told = text[text.index("## What no error tells") :]
+    assert "\n- Sums go in another order.\n" in told
+    assert "Proved by `tests/semantics/test_b.py`." in told
