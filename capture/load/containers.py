@@ -15,8 +15,10 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.load.records import fields_of, is_record, made, register_record
 
 ALL = object()  # in place of a key
+_ASKED = "_remat_gen_asked"
 
 
 class ByKey(Mapping[Any, Any]):
@@ -75,26 +77,47 @@ class Others:
 
     @property
     def asked_for_all(self) -> bool:
-        """Tell whether a dict was asked for its keys, or how many there are."""
-        return any(ALL in stands.asked for stands in _dicts((self.args, self.kwargs)))
+        """Tell whether a dict was asked for its keys, or how many there are, a record for all."""
+        return any(ALL in asked for asked in _all_asked((self.args, self.kwargs)))
 
     @property
     def asked(self) -> tuple[tuple[tuple[Any, ...], ...], dict[str, tuple[Any, ...]]]:
-        """Return the keys that each argument was asked for, a dict; none for what is no dict."""
+        """Return the keys that each argument was asked for, or fields; none of other ones."""
         return tuple(map(_asked, self.args)), {k: _asked(v) for k, v in self.kwargs.items()}
 
 
 def in_others(call: Call) -> Others | None:
     """Return a call's arguments in other containers; None where there are no such containers.
 
-    Nor where there are others, which are read by attributes: named tuples, a library's outputs.
+    Those that are read by attributes stay: named tuples, a library's outputs, what has such inside.
     """
-    given = [*call.args, *call.kwargs.values()]
-    by_attribute = any("." in leaf.path for leaf in call.leaves)
-    if by_attribute or not any(isinstance(value, (Mapping, list, tuple)) for value in given):
-        return None
-    args = tuple(map(_other, call.args))
-    return Others(args, {name: _other(value) for name, value in call.kwargs.items()})
+    args = tuple(map(_other_argument, call.args))
+    kwargs = {name: _other_argument(value) for name, value in call.kwargs.items()}
+    pairs = zip((*args, *kwargs.values()), (*call.args, *call.kwargs.values()), strict=True)
+    return None if all(other is value for other, value in pairs) else Others(args, kwargs)
+
+
+def _other_argument(value: Any) -> Any:
+    if is_record(value):
+        return _by_field(value)
+    paths = (path for path, _ in pytree.tree_leaves_with_path(value))
+    by_attribute = any(isinstance(key, pytree.GetAttrKey) for path in paths for key in path)
+    return value if by_attribute else _other(value)
+
+
+def _by_field(record: Any) -> Any:
+    """Return a record that notes which fields it is asked for; `ALL` where all may have been."""
+    fields = fields_of(record)
+    names, asked = frozenset(fields), dict[Any, None]()
+
+    def get(self: Any, name: str) -> Any:
+        if name in names or name == "__dict__":
+            asked[name if name in names else ALL] = None
+        return object.__getattribute__(self, name)
+
+    kind = type(type(record).__name__, (type(record),), {"__getattribute__": get, _ASKED: asked})
+    register_record(kind)
+    return made(kind, fields)
 
 
 def _other(value: Any) -> Any:
@@ -106,15 +129,23 @@ def _other(value: Any) -> Any:
     return value
 
 
-def _dicts(value: Any) -> Iterator[ByKey]:
-    """Yield what stands for dicts, at any depth."""
+def _asked_of(value: Any) -> dict[Any, None] | None:
+    """Return what a stand-in was asked for; None for what is none."""
+    found = value.asked if isinstance(value, ByKey) else vars(type(value)).get(_ASKED)
+    return found
+
+
+def _all_asked(value: Any) -> Iterator[dict[Any, None]]:
+    """Yield what the stand-ins were asked for, at any depth."""
+    asked = _asked_of(value)
+    if asked is not None:
+        yield asked
     if isinstance(value, ByKey):
-        yield value
         value = value.held
     inside = value.values() if isinstance(value, dict) else value
     for item in inside if isinstance(value, (dict, list, tuple)) else ():
-        yield from _dicts(item)
+        yield from _all_asked(item)
 
 
 def _asked(value: Any) -> tuple[Any, ...]:
-    return tuple(value.asked) if isinstance(value, ByKey) else ()
+    return tuple(_asked_of(value) or ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -14,11 +15,11 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.builders import described
 from remat_gen.capture.load.named_calls import Build, NamedCall, named_call, required
+from remat_gen.capture.load.records import LEAVES, register_containers
 from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
 INPUTS = "example_inputs"
-_LEAVES = (Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,11 @@ def step_inputs(module: ModuleType, path: Path, name: str) -> StepInputs:
             f"(keyword) or (tuple, dict){', as in `return (x,)`' * isinstance(made, Tensor)}"
         )
     for where, leaf in pytree.tree_leaves_with_path((step.args, step.kwargs)):
-        if not isinstance(leaf, _LEAVES):
+        if not isinstance(leaf, LEAVES):
             raise UsageError(
                 f"{path}: {name}() has {described(leaf)} in {_access(where)}; inputs are tensors, "
-                f"numbers, strings, None, and containers of them"
+                "numbers, strings, None, and containers and objects of them; give None in its "
+                "place where forward does not read it"
             )
     return step
 
@@ -71,17 +73,23 @@ def _maker(module: ModuleType, path: Path, call: NamedCall) -> Build:
 
 
 def as_arguments(made: object) -> StepInputs | None:
-    """Read a tuple, a dict or (tuple, dict) as arguments; None where it is none of these."""
-    if isinstance(made, dict):
-        return StepInputs((), dict(made)) if _names(made) else None
-    if not isinstance(made, tuple):
+    """Read a tuple, a dict or (tuple, dict) as arguments; None where it is none of these.
+
+    torch's pytree knows the objects among them from then on.
+    """
+    args: object = made
+    kwargs: Mapping[Any, Any] = {}
+    if isinstance(made, Mapping):  # a tokenizer's, too
+        args, kwargs = (), made
+    elif isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], dict):
+        args, kwargs = made if isinstance(made[0], tuple) else (made, {})
+    if not isinstance(args, tuple) or not _names(kwargs):
         return None
-    if len(made) == 2 and isinstance(made[0], tuple) and isinstance(made[1], dict):
-        return StepInputs(made[0], dict(made[1])) if _names(made[1]) else None
-    return StepInputs(tuple(made), {})
+    register_containers((args, kwargs), objects=True)
+    return StepInputs(tuple(args), dict(kwargs))
 
 
-def _names(arguments: dict[Any, Any]) -> bool:
+def _names(arguments: Mapping[Any, Any]) -> bool:
     return all(isinstance(name, str) and name.isidentifier() for name in arguments)
 
 

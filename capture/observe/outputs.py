@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -19,6 +17,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.as_eager.causal_masks import Positions, answered_no, watched_positions
 from remat_gen.capture.as_eager.distributions import unvalidated
 from remat_gen.capture.as_eager.transformer_masks import Masks, watched_masks
+from remat_gen.capture.load.records import register_containers
 from remat_gen.capture.observe.gradient_graph import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.operands import storage_of
@@ -258,8 +257,12 @@ def _refuse_changed_containers(held: Iterable[tuple[str, Any, list[Any]]]) -> No
         if [*_made_of(value)] != before:
             raise TraceError(
                 f"forward changes its argument {name}, a {type(value).__name__}, which a planned "
-                f"step would not: let it change a copy, as in `{name} = {name}.copy()`"
+                f"step would not: let it change a copy, as in `{name} = {_copy_of(name, value)}`"
             )
+
+
+def _copy_of(name: str, value: object) -> str:
+    return f"{name}.copy()" if hasattr(value, "copy") else f"copy.copy({name})"
 
 
 def _refuse_put_hooks(before: Iterable[tuple[object, int]]) -> None:
@@ -343,31 +346,3 @@ def _leaves(values: list[Any], given: _Given) -> Iterator[Leaf]:
             given=given.places.get(id(value)) if tensor else None,
             read_on=i in read,
         )
-
-
-def register_containers(value: object) -> None:
-    """Teach torch's pytree the user's dataclasses and dicts, which tracing refuses otherwise."""
-    for leaf in pytree.tree_leaves(value):
-        kind: Any = type(leaf)
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            pytree.register_dataclass(kind)
-            register_containers(leaf)
-        elif isinstance(leaf, dict) and _is_made_of_items(leaf):
-            again = partial(_of_items, kind)
-            pytree.register_pytree_node(kind, lambda own: ([*own.values()], [*own]), again)
-            register_containers(leaf)
-
-
-def _of_items(kind: Any, values: Iterable[Any], keys: list[Any]) -> Any:
-    return kind(dict(zip(keys, values, strict=True)))
-
-
-def _is_made_of_items(value: dict[Any, Any]) -> bool:
-    """Tell whether a dict of a class of the user's is its items, and what that makes of them."""
-    kind: Any = type(value)
-    try:
-        again = kind(dict(value))
-    except Exception:  # the user's own
-        return False
-    same = type(again) is kind and [*again] == [*value] and vars(again).keys() == vars(value).keys()
-    return same and all(again[key] is item for key, item in value.items())

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from remat_gen.capture.observe.outputs import register_containers
+from remat_gen.capture.load.records import register_containers
 from remat_gen.capture.units.sums_apart import edge_of, edges_behind
 from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.capture.values.kept_places import put_at, values_at

@@ -17,9 +17,10 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
+from remat_gen.capture.load.records import register_containers
 from remat_gen.capture.load.step_context import autocast_of, remember_autocast
 from remat_gen.capture.observe.assumed import describe, described, layout_of
-from remat_gen.capture.observe.outputs import Taken, register_containers
+from remat_gen.capture.observe.outputs import Taken
 from remat_gen.capture.process.copies import copied
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import Keeping, Kept, UnfitUnitError, UnitCall

@@ -260,6 +260,7 @@ def helpers_text(target: Target, shared: Shared, blocks: str, *, numbers: bool =
             fixed=bool(shared.fixed),
             sets="in_order" in used,
             containers="in_any_container" in used,
+            records="by_fields" in used,
         ),
         fixed=shared.fixed,
         loss=shared.loss,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.arguments import Call
+from remat_gen.capture.load.records import fields_of, is_record
 from remat_gen.capture.observe.assumed import (
     Watch,
     describe,
@@ -77,17 +77,40 @@ def in_any_container(value: Any, *keys: Any) -> Any:
     return [*map(in_any_container, value)] if type(value) in (list, tuple) else value
 
 
-def sources(*, held: bool, fixed: bool = False, sets: bool = True, containers: bool = True) -> str:
+def by_fields(value: Any, *names: str) -> Any:
+    """Let objects be described by their fields, or by those that forward reads."""
+    if isinstance(value, Mapping):
+        return {key: by_fields(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = map(by_fields, value)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    fields = names or getattr(value, "__dataclass_fields__", getattr(value, "__dict__", ()))
+    if isinstance(value, Tensor | int | float | str) or not fields:
+        return value
+    described_so = type(type(value).__name__, (dict,), {})
+    return described_so({name: by_fields(getattr(value, name, None)) for name in fields})
+
+
+def sources(
+    *,
+    held: bool,
+    fixed: bool = False,
+    sets: bool = True,
+    containers: bool = True,
+    records: bool = True,
+) -> str:
     """Return the source of the functions that the generated module needs too.
 
     `held` where not all that forward reads is plain, `fixed` where numbers of inputs are compared,
-    `sets` where arguments are or hold some, `containers` where these may be of any kind.
+    `sets` where arguments are or hold some, `containers` where these may be of any kind, `records`
+    where they are objects with fields.
     """
     return source_of(
         layout_of,
         describe_argument,
         *((in_order,) if sets else ()),
         *((in_any_container,) if containers else ()),
+        *((by_fields,) if records else ()),
         *((is_plain, describe) if held else ()),
         *((digest_of,) if held or fixed else ()),
         describe_module,
@@ -118,6 +141,10 @@ def expected_arguments(traced: Traced, forward: Callable[..., Any]) -> str:
         if name in unread:
             continue
         asked = name
+        if _holds_records(value):
+            asked, ordered = _by_fields(name, value, keys.get(name, ()), lengths)
+            rows.append(f"{quoted(name)}: ({asked}, {quoted(ordered)})")
+            continue
         if name in keys and isinstance(value, (Mapping, list, tuple)):
             asked, value = _in_any_container(name, value, keys[name], lengths)
         said, ordered = _describe(name, value), describe_argument(in_order(value))
@@ -156,11 +183,35 @@ def _in_any_container(
     return f"in_any_container({', '.join((name, *words))})", in_any_container(value, *keys)
 
 
-@dataclass(frozen=True, slots=True)
+def _holds_records(value: Any) -> bool:
+    """Tell whether an argument is a record, or has one at any depth."""
+    inside = value.values() if isinstance(value, Mapping) else value
+    within = inside if isinstance(value, (Mapping, list, tuple)) else ()
+    return is_record(value) or any(map(_holds_records, within))
+
+
+def _by_fields(
+    name: str, value: Any, asked: Iterable[Any], lengths: Iterable[Length]
+) -> tuple[str, str]:
+    """Write what is compared of an argument that is an object, or holds some, and what it is.
+
+    Of an object it is the fields that forward asks for, and those of a length that varies.
+    """
+    names = dict.fromkeys(asked if is_record(value) else ())
+    if names:
+        read = {length.dims[0][0].removeprefix(f"{name}.") for length in lengths}
+        names |= dict.fromkeys(field for field in fields_of(value) if field in read)
+    compared = f"by_fields({', '.join((name, *map(quoted, names)))})"
+    return compared, _describe(name, by_fields(value, *names))
+
+
 class _Said:
     """Stands in for a tensor whose description is known."""
 
-    text: str
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
         return self.text

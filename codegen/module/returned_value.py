@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.load.records import fields_of
 from remat_gen.codegen.expressions.expressions import quoted
 from remat_gen.ir.errors import TraceError
 
@@ -99,10 +100,15 @@ class ResultWriter:
 
 def _settable_fields(value: Any) -> tuple[dataclasses.Field[Any], ...]:
     fields = dataclasses.fields(value)
+    kind = type(value).__name__
     for field_ in fields:
         if not field_.init:
-            name = f"{type(value).__name__}.{field_.name}"
+            name = f"{kind}.{field_.name}"
             raise TraceError(f"the model returns {name}, which cannot be set: it has init=False")
+    if others := fields_of(value).keys() - {field.name for field in fields}:
+        raise TraceError(
+            f"the model returns a {kind} with {', '.join(sorted(others))}: declare it as a field"
+        )
     return fields
 
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of
+from remat_gen.capture.load.records import in_classes_of
 from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.values.holding import first_step_undone
@@ -80,8 +81,13 @@ class _Subject:
         if self.progress is not None:
             self.progress(_PARTS[part], part + 1, len(_PARTS))
 
+    def given(self, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what a model is called with: in objects of the classes that its file defines."""
+        args, kwargs = in_classes_of(globals_of(model), (self.args, self.kwargs))
+        return args, kwargs
+
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
-        given = self.args, self.kwargs
+        given = self.given(model)
         with self._kernels(), self.as_computed(model) as computed:
             return run_steps(computed, self.state, *given, steps=steps, seed=0)
 
@@ -94,7 +100,7 @@ class _Subject:
     def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
         """Run a forward in evaluation mode, and a step behind it."""
         with self._kernels(), self.as_computed(model) as computed:
-            return evaluate(computed, self.state, self.args, self.kwargs, seed=0)
+            return evaluate(computed, self.state, *self.given(model), seed=0)
 
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
@@ -127,12 +133,12 @@ class _Subject:
             return []
 
     def peak(self, model: nn.Module) -> PeakMeasurement:
-        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        args, kwargs = copy.deepcopy(self.given(model))
         with first_step_undone(model, self.state.filled), self.as_used(model) as used:
             return model_peak(used, args, kwargs, self.device, in_flight=self.in_flight)
 
     def step(self, model: nn.Module) -> Callable[[], object]:
-        args, kwargs = copy.deepcopy((self.args, self.kwargs))
+        args, kwargs = copy.deepcopy(self.given(model))
 
         def run() -> object:
             with self.as_computed(model) as computed:

@@ -1,0 +1,203 @@
+"""Arguments that are objects with fields: what forward reads of them is compared, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pairs import Pair, make_pair_of
+from sources import model_source
+
+from remat_gen.ir.errors import RematError
+
+PRELUDE = """
+import copy
+import dataclasses
+from types import SimpleNamespace
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    scale: float = 2.0
+    mask: Tensor | None = None
+    ids: Any = None
+
+    @property
+    def halved(self): return self.x / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    x: Tensor
+    scale: float = 2.0
+
+
+class Plain:
+    def __init__(self, x, scale=2.0):
+        if x.ndim != 2: raise ValueError("rows, please")
+        self.x, self.scale, self.spare = x, scale, [1, 2]
+
+
+class Looked:
+    def __init__(self, **held): self._held = held
+    def __getattr__(self, name):
+        if name == "_held": raise AttributeError(name)
+        return self._held[name]
+
+
+class Attributes(dict):
+    def __getattr__(self, name):
+        try: return self[name]
+        except KeyError: raise AttributeError(name) from None
+"""
+READS = "return (self.head(self.body(batch.x)) * batch.scale).square().mean()"
+MADE = {
+    "a dataclass": "Batch(torch.randn(6, 8))",
+    "one that is frozen, with slots": "Frozen(torch.randn(6, 8))",
+    "an object of a class": "Plain(torch.randn(6, 8))",
+    "a namespace": "SimpleNamespace(x=torch.randn(6, 8), scale=2.0)",
+    "what looks its attributes up": "Looked(x=torch.randn(6, 8), scale=2.0)",
+    "a dict with attributes": "Attributes(x=torch.randn(6, 8), scale=2.0)",
+}
+
+
+def planned(inputs: str, forward: str = READS, arguments: str = "self, batch") -> Pair:
+    return make_pair_of(
+        model_source(forward, prelude=PRELUDE, arguments=arguments, inputs=f"({inputs},)"),
+    )
+
+
+def step(pair: Pair, model: torch.nn.Module, batch: Any) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    loss = model(batch)
+    loss.backward()
+    return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_steps_are_bitwise(made: str) -> None:
+    pair = planned(made)
+    assert pair.reruns > 0
+    (batch,), _ = pair.inputs()
+    original, again = (step(pair, model, batch) for model in pair.models())
+    assert all(map(torch.equal, original, again))
+
+
+@pytest.mark.parametrize("made", [*MADE.values()][:4], ids=[*MADE][:4])
+def test_a_smaller_batch(made: str) -> None:
+    pair = planned(made)
+    torch.manual_seed(1)
+    fewer = eval(made.replace("6, 8", "3, 8"), vars(pair.original))
+    original, again = (step(pair, model, fewer) for model in pair.models())
+    assert all(map(torch.equal, original, again))
+
+
+CHANGES = {
+    "another number": (
+        {"scale": 3.0},
+        r"batch is Batch \{'x': .*'scale': 3\.0\}, planned for Batch",
+    ),
+    "another dtype": ({"x": torch.zeros(6, 8).double()}, r"'x': float64\[6, 8\] on cpu"),
+    "none": ({"x": None}, r"'x': None"),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), CHANGES.values(), ids=CHANGES)
+def test_what_changed_is_named(change: dict[str, Any], words: str) -> None:
+    pair = planned(MADE["a dataclass"])
+    (batch,), _ = pair.inputs()
+    vars(batch).update(change)
+    with pytest.raises(ValueError, match=words):
+        pair.models()[1](batch)
+
+
+def test_fields_that_forward_does_not_read_are_not_compared() -> None:
+    pair = planned(MADE["a dataclass"])
+    (batch,), _ = pair.inputs()
+    batch.ids, batch.mask, batch.later = ["a", object()], torch.zeros(3), "more"
+    original, again = (step(pair, model, batch) for model in pair.models())
+    assert all(map(torch.equal, original, again))
+
+
+def test_a_question_counts_as_read() -> None:
+    pair = planned(
+        MADE["a dataclass"],
+        "y = self.head(self.body(batch.halved))\n"
+        "return (y if batch.mask is None else y * batch.mask).square().mean()",
+    )
+    (batch,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    batch.mask = torch.zeros(6, 4)
+    with pytest.raises(ValueError, match=r"'mask': float32\[6, 4\] on cpu"):
+        pair.models()[1](batch)
+
+
+def test_all_fields_count_where_forward_asks_for_all() -> None:
+    forward = (
+        "return sum(self.head(self.body(v)).sum() for v in vars(batch).values() if v is not 2.0)"
+    )
+    pair = planned("SimpleNamespace(x=torch.randn(6, 8))", forward)
+    (batch,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    batch.y = torch.zeros(6, 8)
+    with pytest.raises(ValueError, match=r"'y': float32"):
+        pair.models()[1](batch)
+
+
+def test_objects_within_containers() -> None:
+    forward = "return sum(self.head(self.body(b.x)).mean() * b.scale for b in batches['all'])"
+    made = "{'all': [Batch(torch.randn(6, 8)), Plain(torch.randn(6, 8), 3.0)]}"
+    pair = planned(made, forward, "self, batches")
+    (batches,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(pair, model, batches) for model in pair.models())))
+    batches["all"][1].scale = 4.0
+    with pytest.raises(ValueError, match=r"Plain \{'x': .*, 'scale': 4\.0"):
+        pair.models()[1](batches)
+
+
+def test_one_that_is_returned() -> None:
+    """What is None there is none, too."""
+    forward = "y = self.head(self.body(batch.x))\nreturn Batch(y, 1.0, y.square().mean(), None)"
+    pair = planned(MADE["a dataclass"], forward)
+    (batch,), _ = pair.inputs()
+    found = []
+    for model in pair.models():
+        torch.manual_seed(0)
+        found.append(model(batch))
+    assert torch.equal(found[0].x, found[1].x)
+    assert torch.equal(found[0].mask, found[1].mask)
+    assert (found[1].scale, found[1].ids) == (1.0, None)
+    assert type(found[1]) is pair.planned.Batch
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        ("batch.x = self.body(batch.x)\n" + READS, r"batch, a Batch, .*copy\.copy\(batch\)"),
+        ("batch.h = self.body(batch.x)\nreturn self.head(batch.h).sum()", "changes its argument"),
+        ("y = Batch(self.body(batch.x))\ny.more = 1\nreturn y", "a Batch with more: declare it"),
+    ],
+)
+def test_refusals(forward: str, words: str) -> None:
+    with pytest.raises(RematError, match=words):
+        planned(MADE["a dataclass"], forward)
+
+
+def test_a_copy_may_be_changed() -> None:
+    pair = planned(
+        MADE["a dataclass"], "batch = copy.copy(batch)\nbatch.x = self.body(batch.x)\n" + READS
+    )
+    (batch,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+
+
+def test_an_input_that_requires_grad() -> None:
+    pair = planned("Batch(torch.randn(6, 8, requires_grad=True))")
+    found = []
+    for model in pair.models():
+        (batch,), _ = pair.inputs()
+        step(pair, model, batch)
+        found.append(batch.x.grad)
+    assert torch.equal(*found)
