@@ -91,6 +91,7 @@ class Examples:
             UnfitUnitError: it holds a tensor that has come out of the step.
             TraceError: the same unit is called with other arguments than before.
         """
+        register_containers((call.args, call.kwargs))
         leaves = pytree.tree_leaves((call.args, call.kwargs))
         same = _same_tensors(leaves)
         layout = layout_of_call(call.args, call.kwargs)

@@ -43,7 +43,7 @@ class ResultWriter:
         return (
             (tuple, self._tuple),
             (list, self._list),
-            (dict, self._dict),
+            (Mapping, self._dict),
             (object, self._fields),
         )
 
@@ -59,7 +59,7 @@ class ResultWriter:
     def _list(self, value: list[Any]) -> str:
         return f"[{', '.join(self.write(item) for item in value)}]"
 
-    def _dict(self, value: dict[Any, Any]) -> str:
+    def _dict(self, value: Mapping[Any, Any]) -> str:
         if dataclasses.is_dataclass(value):
             return self._fields(value)
         items = (f"{self._key(key)}: {self.write(item)}" for key, item in value.items())

@@ -111,7 +111,7 @@ def _made_by_the_step(
 def leaves_of(value: object) -> Iterator[Any]:
     """Yield the leaves of what a model returns or takes; dataclasses count as containers."""
     for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, dict):  # of a class of the user's
+        if isinstance(leaf, Mapping):  # of a class of the user's
             yield from leaves_of([*leaf.values()])
         elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             for member in dataclasses.fields(leaf):

@@ -172,6 +172,24 @@ def test_one_that_is_returned() -> None:
     assert type(found[1]) is pair.planned.Batch
 
 
+def test_a_mapping_that_is_no_dict() -> None:
+    """As what tokenizers return; it may be what `example_inputs` returns, too."""
+    source = model_source(
+        "return UserDict({'y': self.head(self.body(x)), 'of': given['z']})",
+        prelude="from collections import UserDict",
+        arguments="self, x, given",
+        inputs="UserDict({'x': torch.randn(6, 8), 'given': UserDict({'z': torch.randn(6)})})",
+    )
+    pair, found = make_pair_of(source), []
+    given = pair.original.example_inputs()
+    for model in pair.models():
+        torch.manual_seed(0)
+        found.append(model(**given))
+    assert torch.equal(found[0]["y"], found[1]["y"])
+    assert found[0]["of"] is found[1]["of"]
+    assert type(found[1]) is type(given)
+
+
 @pytest.mark.parametrize(
     ("forward", "words"),
     [

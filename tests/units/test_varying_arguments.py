@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import planned_units
@@ -48,10 +49,32 @@ def example_inputs() -> tuple[Tensor]:
 """
 
 
-def planned(folder: Path, length: int, call: str, mixed: str = "mask @ x") -> Pair:
+OF_ROWS = {
+    "class Layer": """@dataclass
+class Rows:
+    x: Tensor
+    mask: Any = None
+
+
+class Layer""",
+    "import torch\n": "from dataclasses import dataclass\nfrom typing import Any\nimport torch\n",
+    "x + self.down(F.gelu(self.up(x + MIXED)))": "x.x + self.down(F.gelu(self.up(x.mask @ x.x)))",
+}
+
+
+def planned(
+    folder: Path,
+    length: int,
+    call: str,
+    mixed: str = "mask @ x",
+    changes: Mapping[str, str] | None = None,
+) -> Pair:
     """Plan the layers of a model whose rows are `mixed` along a sequence of a length."""
     path = folder / "model.py"
-    source = SOURCE.replace("LENGTH", str(length)).replace("CALL", call)
+    source = SOURCE
+    for old, new in (changes or {}).items():
+        source = source.replace(old, new, 1)
+    source = source.replace("LENGTH", str(length)).replace("CALL", call)
     path.write_text(source.replace("MIXED", mixed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile.profile", planned_units.modelled)
@@ -111,3 +134,14 @@ def test_strides_that_hold_the_batch_pin_it_and_that_is_said(tmp_path: Path) -> 
     said = "as in the example only: layers.0 is given a tensor whose strides are others"
     assert said in repr(pair.generated)
     assert same_bits(pair)
+
+
+def test_arguments_may_be_dataclasses_that_the_model_makes(tmp_path: Path) -> None:
+    pair = planned(tmp_path, 5, "Rows(layer(Rows(x, mask), mask)).x", "x.x", OF_ROWS)
+    assert pair.generated.plan.dynamic == ("x:0",)
+    assert same_bits(pair)
+    assert all(equal_with(pair, batch) for batch in (1, 2, 5))
+    _, model = pair.models()
+    rows = pair.planned.Rows(torch.randn(6, 5, 32), torch.ones(5, 5, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"x of layers\.0 is Rows \{'x': .*'mask': float64"):
+        model.layers[0](rows, rows.mask.float())
