@@ -66,7 +66,7 @@ class Returned:
     it is compiled; `masks` what nn.Transformer asked of its masks. What it has `kept` on the model,
     by path, are results of the step as well: their leaves are the last. Of a part of a model the
     rest goes on with the leaves that are `taken`, and what is kept at such paths. The plain values
-    in `put` it has put on modules.
+    in `put` it has put on modules. Buffers that are `flagged` require grad behind it alone.
     """
 
     value: Any
@@ -80,6 +80,7 @@ class Returned:
     taken: Taken | None = None
     kept: Mapping[str, Any] = field(default_factory=dict)
     put: Mapping[str, Any] = field(default_factory=dict)
+    flagged: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> list[Any]:
@@ -170,7 +171,9 @@ def run_on_fakes(
     _refuse_changed_containers(held)
     _refuse_put_hooks(hooks)
     returned = _returned(value, given, (*_replaced(fakes, after), *made), left)
-    return replace(returned, **seen | {"masks": masks, "put": anew | put})
+    buffers = dict(model.named_buffers())
+    flagged = tuple(n for n, t in buffers.items() if fakes[n].requires_grad > t.requires_grad)
+    return replace(returned, **seen | {"masks": masks, "put": anew | put, "flagged": flagged})
 
 
 @contextmanager

@@ -51,6 +51,7 @@ class ForwardText:
     fixed: str = ""  # a dict of the inputs whose numbers are compared
     apart: str = ""  # the call that refuses inputs that are one
     recorded: str = ""  # what a rung is begun with: the model and inputs that forward writes
+    flagged: tuple[str, ...] = ()  # lines by which buffers are as an evaluation finds them
     settles: bool = False  # where forward makes buffers in its first step
     containers: tuple[str, ...] = ()  # lines that make dicts and lists for it
     method: str = "forward"

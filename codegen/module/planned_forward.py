@@ -87,6 +87,7 @@ class ForwardWriter:
             imports=own.imports,
             rungs=tuple(self._rungs(own, frame)) if self.others else (),
             recorded=", ".join(self._recorded()),
+            flagged=tuple(looped([*map(_unflagged, self.traced.returned.flagged)], free("i", taken))),
             settles=bool(self.traced.first or self.traced.turned),
         )
 
@@ -323,6 +324,10 @@ class _Frame:
     lengths: Mapping[str, str]
     returns: str
     namespace: Mapping[str, object]
+
+
+def _unflagged(name: str) -> str:
+    return f"self.get_buffer({quoted(name)}).requires_grad_(False)"
 
 
 def _typed(outputs: list[str], result: str, returns: str) -> list[str]:

@@ -102,3 +102,21 @@ def test_the_summary_names_it_and_verify_compares_it(tmp_path: Path) -> None:
     assert generated.text == emit_again(Existing.find(path.with_name("model_remat.py")))
     report = verify_file(path.with_name("model_remat.py"))
     assert report.bitwise and report.ok
+
+
+def test_a_buffer_that_forward_lets_require_grad() -> None:
+    """As vector quantizers begin their losses: an evaluation leaves it so, and training goes on."""
+    lines = "return self.head(self.body(x)).square().mean() + self.zero.requires_grad_()"
+    source = model_source(lines, init='self.register_buffer("zero", torch.tensor(0.0))')
+    pair, found = make_pair_of(source), []
+    (x,), _ = pair.inputs()
+    for model in pair.models():
+        found.append([])
+        for _ in range(3):
+            torch.manual_seed(0)
+            loss = model.train()(x)
+            loss.backward()
+            found[-1] += loss.detach(), *(p.grad for p in model.parameters())
+            model.eval()(x)
+            assert model.zero.requires_grad
+    assert all(map(torch.equal, *found))
