@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any
 
 from torch.utils import _pytree as pytree
@@ -107,12 +108,15 @@ def _other_argument(value: Any) -> Any:
 
 def _by_field(record: Any) -> Any:
     """Return a record that notes which fields it is asked for; `ALL` where all may have been."""
-    fields = fields_of(record)
-    names, asked = frozenset(fields), dict[Any, None]()
+    fields, asked = fields_of(record), dict[Any, None]()
+    of_class = {name: getattr_static(type(record), name) for name in dir(type(record))}
+    computed = {name for name, value in of_class.items() if hasattr(value, "__get__")}
 
     def get(self: Any, name: str) -> Any:
-        if name in names or name == "__dict__":
-            asked[name if name in names else ALL] = None
+        if name == "__dict__":
+            asked[ALL] = None
+        elif name in fields or (name[:2] != "__" and name not in computed):  # or one not there
+            asked[name] = None
         return object.__getattribute__(self, name)
 
     kind = type(type(record).__name__, (type(record),), {"__getattribute__": get, _ASKED: asked})

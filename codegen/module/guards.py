@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.load.records import fields_of, is_record
 from remat_gen.capture.observe.assumed import (
+    NOT_SET,
     Watch,
     describe,
     describe_module,
@@ -84,11 +85,12 @@ def by_fields(value: Any, *names: str) -> Any:
     if isinstance(value, list | tuple):
         items = map(by_fields, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    fields = names or getattr(value, "__dataclass_fields__", getattr(value, "__dict__", ()))
+    declared = getattr(type(value), "__dataclass_fields__", {})
+    fields = names or tuple({**declared, **getattr(value, "__dict__", {})})
     if isinstance(value, Tensor | int | float | str) or not fields:
         return value
     described_so = type(type(value).__name__, (dict,), {})
-    return described_so({name: by_fields(getattr(value, name, None)) for name in fields})
+    return described_so({name: by_fields(getattr(value, name, NOT_SET)) for name in fields})
 
 
 def sources(

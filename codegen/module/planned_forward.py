@@ -87,7 +87,9 @@ class ForwardWriter:
             imports=own.imports,
             rungs=tuple(self._rungs(own, frame)) if self.others else (),
             recorded=", ".join(self._recorded()),
-            flagged=tuple(looped([*map(_unflagged, self.traced.returned.flagged)], free("i", taken))),
+            flagged=tuple(
+                looped([*map(_unflagged, self.traced.returned.flagged)], free("i", taken))
+            ),
             settles=bool(self.traced.first or self.traced.turned),
         )
 

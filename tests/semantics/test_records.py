@@ -35,6 +35,8 @@ class Frozen:
 
 
 class Plain:
+    rate = 0.5
+
     def __init__(self, x, scale=2.0):
         if x.ndim != 2: raise ValueError("rows, please")
         self.x, self.scale, self.spare = x, scale, [1, 2]
@@ -131,6 +133,23 @@ def test_a_question_counts_as_read() -> None:
     assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
     batch.mask = torch.zeros(6, 4)
     with pytest.raises(ValueError, match=r"'mask': float32\[6, 4\] on cpu"):
+        pair.models()[1](batch)
+
+
+ASKED = {
+    "by hasattr": ("hasattr(batch, 'late')", "late", None),
+    "by getattr": ("getattr(batch, 'late', None) is not None", "late", 1.0),
+    "of the class": ("batch.rate > 1", "rate", 2.0),
+}
+
+
+@pytest.mark.parametrize(("asks", "name", "value"), ASKED.values(), ids=ASKED)
+def test_what_is_not_there_counts_as_read(asks: str, name: str, value: object) -> None:
+    pair = planned(MADE["an object of a class"], f"{READS} * (3.0 if {asks} else 1.0)")
+    (batch,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    setattr(batch, name, value)
+    with pytest.raises(ValueError, match=f"'{name}': {value}.*'{name}': (not set|0.5)"):
         pair.models()[1](batch)
 
 
