@@ -50,7 +50,10 @@ def _casting(
 ) -> Iterator[None]:
     """Let a device's casts look into `copies` first; kept tensors keep their ids to themselves."""
 
-    def cast(tensor: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    def cast(tensor: torch.Tensor | float, **kwargs: Any) -> torch.Tensor:
+        if not isinstance(tensor, torch.Tensor):  # functorch's `0.5 * x`
+            number: torch.Tensor = torch.scalar_tensor(tensor, dtype=kwargs.get("dtype"))
+            return number
         if _is_cached(tensor, kwargs.get("dtype"), kind):
             if id(tensor) not in copies:
                 with torch.enable_grad():  # a first use without is no reason for the next one

@@ -293,6 +293,8 @@ class Recorder(Reached):
         value = space[name]
         if isinstance(value, (type, types.ModuleType)):
             self._enter(value, path)
+            if isinstance(value, type) and is_of_library(value) and value.__name__ != name:
+                self._note(path, value)  # chosen among others
         elif is_librarys(value, name):
             return
         elif not isinstance(value, (ReadDict, ReadNamespace)):
