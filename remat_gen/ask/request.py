@@ -31,7 +31,6 @@ _SEQUENCES = ("dynamic", "keep", "recompute", "units", "fix")
 _NUMBERS = ("batch", "in_flight")
 FLAGS = ("static", "compile", "offload", "captured")
 DEFAULT_HEADROOM = ""  # what is usual on the device
-DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
 
 
@@ -94,7 +93,7 @@ class Request:
     target: str = ""
     strategy: Strategy = Strategy.AUTO
     effort: Effort = Effort.NORMAL
-    dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
+    dynamic: tuple[str, ...] | None = None
     pins: Pins = Pins()  # noqa: RUF009  (frozen)
     force: bool = False
     reprofile: bool = False
@@ -166,7 +165,7 @@ class Request:
         return [word for option, given in named for one in given for word in (option, one)]
 
     def _dynamic_words(self) -> list[str]:
-        if self.dynamic == DEFAULT_DYNAMIC or self.dynamic is None:
+        if self.dynamic is None:
             return []
         dims = [word for dim in self.dynamic for word in ("--dynamic", dim)]
         return dims or ["--static"]
@@ -259,7 +258,7 @@ def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...]
     """
     if dims and static:
         raise UsageError("--dynamic and --static exclude each other; give one of them")
-    return tuple(dims) if dims else () if static else DEFAULT_DYNAMIC
+    return tuple(dims) if dims else () if static else None
 
 
 def default_output(model_file: Path, part: str = "") -> Path:

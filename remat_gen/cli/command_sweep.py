@@ -13,8 +13,7 @@ from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 if TYPE_CHECKING:
     from remat_gen.trade_off.sweeping import Sweep
@@ -61,7 +60,7 @@ def sweep(
     names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         from remat_gen.trade_off.sweep_problem import Source
         from remat_gen.trade_off.sweeping import sweep_file
 
