@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from remat_gen.ask.choice import several
 from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
@@ -57,7 +58,7 @@ def sweep(
     if picture is not None:
         picture_format(picture)
         require_matplotlib()
-    names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
+    names = several(strategies)
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
     with reported(quiet=quiet) as progress:
