@@ -12,24 +12,22 @@ Errors are those of the command line: `remat_gen.RematError` and its subclasses.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from remat_gen.ask.choice import chosen
+from remat_gen.ask.choice import chosen, several
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import default_output, make_device
+from remat_gen.ask.request import Request, default_output, make_device
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.review.difference import Difference, difference
 from remat_gen.review.revisions import read_named_plan
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = threading.RLock()
+_SIZES = "budget", "device_memory"  # which Python may give as numbers
 
 
 @contextmanager
@@ -126,40 +125,8 @@ def generate(
     Raises:
         RematError: anything that a user can act on; nothing is written then.
     """
-    options = GenerateOptions(
-        budget=None if budget is None else str(budget),
-        device_memory=None if device_memory is None else str(device_memory),
-        optimizer=optimizer,
-        headroom=headroom,
-        model=builder,
-        inputs=inputs if isinstance(inputs, str) else None,
-        device=device,
-        target=target,
-        strategy=strategy,
-        effort=effort,
-        dynamic=_several(dynamic),
-        static=static,
-        keep=_several(keep),
-        recompute=_several(recompute),
-        units=_several(units),
-        fsdp=fsdp,
-        in_flight=in_flight,
-        force=force,
-        reprofile=reprofile,
-        fresh=fresh,
-        compile=compile,
-        offload=offload,
-        captured=captured,
-        batch=batch,
-        rungs=None if rungs is None else ", ".join(_several(rungs) or ()),
-        fix=_several(fix),
-    )
-    live = _built(model, inputs, target)
-    path = live.path if live else Path(str(model))
-    request = options.request(
-        path, Path(output) if output else default_output(path), live=live.builder if live else None
-    )
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    request, live = _request(locals(), beside=True)
+    with reported(quiet=quiet) as progress:
         return run(request, progress, live)
 
 
@@ -201,13 +168,8 @@ def generate_stages(
     asked = GenerateOptions(
         model=builder, budget=None if budget is None else str(budget), **options
     )
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         return plan_stages(pipeline, asked, Path(model), place, progress)
-
-
-def _several(texts: Sequence[str] | None) -> Sequence[str] | None:
-    """Take one text for a list of it: its letters are none."""
-    return [texts] if isinstance(texts, str) else texts
 
 
 @_plainly()
@@ -293,9 +255,9 @@ def sweep(
         given=live,
     )
     work = chosen(Effort, "effort", effort)
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         return sweep_file(
-            source, _several(strategies) or (), points=points, effort=work, progress=progress
+            source, several(strategies), points=points, effort=work, progress=progress
         )
 
 
@@ -334,28 +296,26 @@ def fit(
     """
     from remat_gen.best_batch.fitting import fit_file
 
-    options = GenerateOptions(
-        budget=None if budget is None else str(budget),
-        device_memory=None if device_memory is None else str(device_memory),
-        optimizer=optimizer,
-        headroom=headroom,
-        model=builder,
-        inputs=inputs if isinstance(inputs, str) else None,
-        device=device,
-        target=target,
-        strategy=strategy,
-        effort=effort,
-        dynamic=_several(dynamic),
-        static=static,
-        offload=offload,
-        force=force,
-    )
-    live = _built(model, inputs, target)
-    path = live.path if live else Path(str(model))
-    place = None if output is None else Path(output)
-    request = options.request(path, place, live=live.builder if live else None)
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
-        return fit_file(request, progress, live, write=place is not None)
+    request, live = _request(locals())
+    with reported(quiet=quiet) as progress:
+        return fit_file(request, progress, live, write=request.output is not None)
+
+
+def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request, Loaded | None]:
+    """Return what a function's arguments ask for, and the model where that was built already.
+
+    Without an output it is the file `beside` the model's, or none.
+    """
+    asked = {f.name: given[f.name] for f in fields(GenerateOptions) if f.name in given}
+    asked |= {name: str(asked[name]) for name in _SIZES if asked[name] is not None}
+    inputs, rungs = given["inputs"], asked.get("rungs")
+    asked |= {"model": given["builder"], "inputs": inputs if isinstance(inputs, str) else None}
+    if rungs is not None:
+        asked["rungs"] = rungs if isinstance(rungs, str) else ", ".join(rungs)
+    live = _built(given["model"], inputs, given["target"])
+    path = live.path if live else Path(str(given["model"]))
+    place = Path(given["output"]) if given["output"] else default_output(path) if beside else None
+    return GenerateOptions(**asked).request(path, place, live=live.builder if live else None), live
 
 
 def _built(model: object, inputs: object, target: str | None) -> Loaded | None:

@@ -147,24 +147,23 @@ class DeviceKind(ABC):
         once_us: float,
     ) -> list[Time]:
         """Return what a call takes, each time; `prepare` goes before it, `once_us` is a guess."""
-        return [Time(clock_us(self, call, device, prepare)) for _ in range(repeats)]
+        return [Time(self.clock_us(call, device, prepare)) for _ in range(repeats)]
 
+    def clock_us(
+        self,
+        call: Callable[[], object],
+        device: torch.device,
+        prepare: Callable[[], object] = lambda: None,
+    ) -> float:
+        """Return the wall time of a call in microseconds, the device idle before and after.
 
-def clock_us(
-    kind: DeviceKind,
-    call: Callable[[], object],
-    device: torch.device,
-    prepare: Callable[[], object] = lambda: None,
-) -> float:
-    """Return the wall time of a call in microseconds, the device idle before and after.
-
-    What the call returns is freed outside of the measured time.
-    """
-    prepare()
-    kind.synchronise(device)
-    start_ns = time.perf_counter_ns()
-    result = call()
-    kind.synchronise(device)
-    elapsed_ns = time.perf_counter_ns() - start_ns
-    del result
-    return elapsed_ns / 1e3
+        What the call returns is freed outside of the measured time.
+        """
+        prepare()
+        self.synchronise(device)
+        start_ns = time.perf_counter_ns()
+        result = call()
+        self.synchronise(device)
+        elapsed_ns = time.perf_counter_ns() - start_ns
+        del result
+        return elapsed_ns / 1e3

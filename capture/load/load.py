@@ -91,7 +91,7 @@ def load(
     target = resolve_device(device)
     text = read_source(path)
     libraries_are_loaded()
-    with isolated(path.parent, {}) as isolation:
+    with isolated(path.parent, {}) as siblings:
         module = import_file(path, text)
         mode = without_values() if fake else contextlib.nullcontext()
         with kept_generators(), mode:
@@ -116,7 +116,7 @@ def load(
         builder=builder,
         inputs_name=inputs or INPUTS,
         device=torch.device(kind) if stands_for else target,
-        siblings=isolation.siblings,
+        siblings=siblings,
         stands_for=stands_for,
     )
 

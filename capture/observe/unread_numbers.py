@@ -27,26 +27,20 @@ def unread(
 
     That is so where it returns what it `returned` with them.
     """
-    step = _Step(model, call, returned)
-    if not attributes or step.does_without(attributes):
-        return frozenset(attributes)
-    return frozenset(path for path in attributes if step.does_without({path: attributes[path]}))
 
-
-class _Step:
-    def __init__(self, model: nn.Module, call: Call, returned: Returned) -> None:
-        self._model, self._call, self._returned = model, call, returned
-
-    def does_without(self, attributes: Mapping[str, Tensor]) -> bool:
+    def does_without(attributes: Mapping[str, Tensor]) -> bool:
         """Run a step with fakes in place of attributes; tell whether it goes on as it did."""
-        args, kwargs = self._call.args, self._call.kwargs
         with suppress(Exception), ExitStack() as fakes, quiet():
-            watch = _standing_in(self._model, attributes, fakes)
-            found = run_on_fakes(self._model, args, kwargs, watch=watch)
+            watch = _standing_in(model, attributes, fakes)
+            found = run_on_fakes(model, call.args, call.kwargs, watch=watch)
             _backward(pytree.tree_leaves(found.value))
-            told = found.leaves, found.positions, found.masks
-            return told == (self._returned.leaves, self._returned.positions, self._returned.masks)
+            told, expected = ((r.leaves, r.positions, r.masks) for r in (found, returned))
+            return told == expected
         return False
+
+    if not attributes or does_without(attributes):
+        return frozenset(attributes)
+    return frozenset(path for path in attributes if does_without({path: attributes[path]}))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -25,23 +25,18 @@ _PRIVATE = "_remat_gen_"
 _OURS = ("__main__", "remat_gen")
 
 
-@dataclass(slots=True)
-class Isolation:
-    """What the user's file imported from its own folder while the isolation lasted."""
-
-    siblings: dict[str, ModuleType] = field(default_factory=dict)
-
-
 @contextlib.contextmanager
-def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isolation]:
+def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[dict[str, ModuleType]]:
     """Put a folder on `sys.path` and its modules into `sys.modules`; afterwards take both out.
+
+    What is yielded is empty, and has at the end what was imported from the folder.
 
     With a package's folder goes what the package lies in, and the package itself. Modules of
     libraries (torch, transformers) stay: importing them twice does not work. The caller's own that
     are called as files of the folder are not there meanwhile. What the user's code
     prints goes to stderr: stdout is for results.
     """
-    isolation = Isolation()
+    found: dict[str, ModuleType] = {}
     folder = folder.resolve()
     root, package = package_of(folder)
     path, before, here = list(sys.path), dict(sys.modules), Path.cwd()
@@ -54,12 +49,12 @@ def isolated(folder: Path, siblings: Mapping[str, ModuleType]) -> Iterator[Isola
     stream = _Unclosed(sys.stderr)
     try:
         with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-            yield isolation
+            yield found
     finally:
         sys.path[:] = path
         os.chdir(here)  # relative paths of the command are meant from here
-        isolation.siblings = _of_folder(folder, package.partition(".")[0], before)
-        for name in isolation.siblings:
+        found |= _of_folder(folder, package.partition(".")[0], before)
+        for name in found:
             del sys.modules[name]
             if name in before:
                 sys.modules[name] = before[name]

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.profile.timing import Effort, clock_us, median_time
+from remat_gen.capture.profile.timing import Effort, median_time
 from remat_gen.ir.graph import Graph, Operation, Phase, refs_in
 
 _MOST_COPIES = Effort().most
@@ -129,7 +129,7 @@ class Turns:
 
     def clock_us(self) -> float:
         """Return what the next place's call takes."""
-        return clock_us(self, self.device, self.prepare)
+        return kind_of(self.device).clock_us(self, self.device, self.prepare)
 
     def median_time(self, about_us: float, effort: Effort) -> Time:
         """Return the median times of calls that take `about_us`."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import torch
 
-from remat_gen.capture.device import kind
 from remat_gen.capture.device.kind import Time
 from remat_gen.capture.device.kinds import kind_of
 
@@ -53,20 +52,12 @@ def median_time(
     `prepare` is called before each of them, outside of the measured time. `about_us` is what a call
     takes, where that is known roughly: there are no warm-up runs then.
     """
-    once_us = about_us or min(clock_us(call, device, prepare) for _ in range(2))  # one initialises
+    kind = kind_of(device)  # the first call initialises
+    once_us = about_us or min(kind.clock_us(call, device, prepare) for _ in range(2))
     repeats = (effort or Effort()).repeats(once_us)
-    times = kind_of(device).times(call, device, repeats, prepare, once_us)
+    times = kind.times(call, device, repeats, prepare, once_us)
     device_us, host_us = ((t.device_us for t in times), (t.host_us for t in times))
     return Time(statistics.median(device_us), statistics.median(host_us))
-
-
-def clock_us(
-    call: Callable[[], object],
-    device: torch.device,
-    prepare: Callable[[], object] = lambda: None,
-) -> float:
-    """Return the wall time of one call, the device idle before and after, in microseconds."""
-    return kind.clock_us(kind_of(device), call, device, prepare)
 
 
 def round_time_us(time_us: float) -> float:

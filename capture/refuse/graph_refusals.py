@@ -23,36 +23,36 @@ def refuse_written(graph: Graph, fixed: Container[str]) -> None:
             )
 
 
-def refuse_draws_in_backward(graph: Graph) -> None:
-    """Refuse a backward that draws where a gradient may come into some of several outputs alone.
-
-    Eager draws only for what one came into, and a plan in each step: the stream would move.
-    """
-    tangents = {output.tangent for output in graph.outputs if output.tangent}
-    for operation in graph.operations if len(tangents) > 1 else ():
-        if operation.phase is Phase.BACKWARD and Trait.RANDOM in operation.traits:
-            source = operation.source
-            raise TraceError(
-                f"{source.file}:{source.line}: {source.text}: backward draws random numbers, and "
-                "not in a step in which this output gets no gradient: draw them in forward, or "
-                "return the loss alone"
-            )
-
-
 _ANYWHERE = ("all_reduce", "broadcast", "wait_tensor")  # whose results are as large in any group
 
 
-def refuse_collectives(graph: Graph) -> None:
-    """Refuse collectives that a plan has with the size of the group in which it was made."""
+def refuse_operations(graph: Graph) -> None:
+    """Refuse collectives that a plan has with the size of the group in which it was made.
+
+    And a backward that draws where a gradient may come into some of several outputs alone: eager
+    draws only for what one came into, and a plan in each step, so that the stream would move.
+    """
+    several = _may_lack_gradients(graph)
     for operation in graph.operations:
+        source, reason = operation.source, ""
         namespace, name, *_ = operation.target.split(".")
+        if several and operation.phase is Phase.BACKWARD:
+            reason = (
+                "backward draws random numbers, and not in a step in which this output gets no "
+                "gradient: draw them in forward, or return the loss alone"
+            ) * (Trait.RANDOM in operation.traits)
         if "c10d" in namespace and not name.startswith(_ANYWHERE):
-            source = operation.source
-            raise TraceError(
-                f"{source.file}:{source.line}: {source.text}: {name} has size and name of a "
-                "process group, and a plan has those of the group it was made in: let the model "
-                "around planned units call it (--units)"
+            reason = (
+                f"{name} has size and name of a process group, and a plan has those of the group "
+                "it was made in: let the model around planned units call it (--units)"
             )
+        if reason:
+            raise TraceError(f"{source.file}:{source.line}: {source.text}: {reason}")
+
+
+def _may_lack_gradients(graph: Graph) -> bool:
+    """Tell whether a gradient may come into some of several outputs alone."""
+    return len({output.tangent for output in graph.outputs if output.tangent}) > 1
 
 
 def refuse_buffers_as_constants(
@@ -91,8 +91,7 @@ def refuse_unmaterialised(graph: Graph, *, asked: bool) -> None:
     Raises:
         TraceError: they are `asked` for, and there are several outputs.
     """
-    tangents = {output.tangent for output in graph.outputs if output.tangent}
-    if asked and len(tangents) > 1:
+    if asked and _may_lack_gradients(graph):
         raise TraceError(
             "an autograd function sets set_materialize_grads(False), and of several outputs some "
             "may get no gradient: what its backward does then is not planned: return the loss "

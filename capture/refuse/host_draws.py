@@ -6,8 +6,6 @@ said to be on `cpu:0`, which stands for the GPU: what the user makes without `de
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from remat_gen.capture.process.operands import tensors_in
-from remat_gen.capture.refuse.places import Place, place_of
+from remat_gen.capture.refuse.places import present_place
 from remat_gen.ir.errors import TraceError, said
 
 _THERE, _HOST = torch.device("cpu", 0), torch.device("cpu")
@@ -38,8 +36,8 @@ class HostDraws(TorchDispatchMode):
         if draws and any(tensor.device == _HOST for tensor in tensors_in(made)):
             name = func.overloadpacket.__name__.rstrip("_")
             raise TraceError(
-                f"{_place()}: {name} draws on the host, with the host's generator, and a step "
-                f"that is planned for a GPU would draw there: {_ACTION}"
+                f"{present_place()}: {name} draws on the host, with the host's generator, and a "
+                f"step that is planned for a GPU would draw there: {_ACTION}"
             )
         return made
 
@@ -67,9 +65,3 @@ def told_apart(tensors: Iterable[object]) -> Iterator[HostDraws]:
     finally:
         for tensor, before in moved:
             tensor.fake_device = before
-
-
-def _place() -> Place:
-    """Return the user's line that is being run."""
-    stack = traceback.walk_stack(sys._getframe(2))
-    return place_of((frame.f_code.co_filename, line) for frame, line in stack)

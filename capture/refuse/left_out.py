@@ -8,13 +8,9 @@ trace takes apart is not run either, nor the formulas that TorchScript has for g
 from __future__ import annotations
 
 import contextlib
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import dropwhile, takewhile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +19,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.refuse.changing_checkpoints import watched_checkpoints
-from remat_gen.capture.refuse.places import NOBODYS, Place, place_of
+from remat_gen.capture.refuse.places import Place, present_place
 from remat_gen.ir.errors import TraceError
 from remat_gen.ir.graph import Graph
 
@@ -31,7 +27,6 @@ _CHECKPOINT = "torch.utils.checkpoint"
 _ON_HOST = "save_on_cpu"
 _SCRIPTED = "torch.jit.script's own gradient"  # another in last bits, from the second call on
 _HOOKS = "saved_tensors_hooks"
-_OURS = str(Path(__file__).parents[1])
 _OTHER_VALUES = (
     f"forward puts hooks on what autograd saves ({_HOOKS}), which a planned forward would not "
     "call: leave them out"
@@ -64,7 +59,7 @@ class Saving:
 
     def note(self, what: str) -> Callable[[str], None]:
         """Note that the line which runs uses something; return what takes why no plan has that."""
-        place = _caller()
+        place = present_place()
         self.used.setdefault(what, LeftOut(what, place.inside or place.own))
         return partial(self._refuse, place)
 
@@ -110,11 +105,3 @@ def backward_of_rnns(model: nn.Module, graph: Graph) -> tuple[LeftOut, ...]:
                 kind = f"torch's backward of nn.{type(module).__name__}"
                 return (LeftOut(kind, name or type(model).__name__),)
     return ()
-
-
-def _caller() -> Place:
-    """Return where forward is: up to the frames of ours that have called it."""
-    stack = traceback.walk_stack(sys._getframe(2))
-    lines = ((frame.f_code.co_filename, line) for frame, line in stack)
-    inside = dropwhile(lambda line: line[0].startswith(NOBODYS), lines)
-    return place_of(takewhile(lambda line: not line[0].startswith(_OURS), inside))

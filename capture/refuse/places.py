@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
 
 import torch
@@ -68,6 +71,14 @@ def place_of(frames: Iterable[tuple[str, int]], inside: str = "") -> Place:
             return Place(here, inside)
         inside = inside or here
     return Place(_BUILT.get() if inside else "", inside)
+
+
+def present_place() -> Place:
+    """Return where forward is: up to the frames of ours that have called it."""
+    stack = traceback.walk_stack(sys._getframe(1))
+    lines = ((frame.f_code.co_filename, line) for frame, line in stack)
+    inside = dropwhile(lambda line: line[0].startswith(NOBODYS), lines)
+    return place_of(takewhile(lambda line: not line[0].startswith(NOBODYS[1]), inside))
 
 
 @contextlib.contextmanager

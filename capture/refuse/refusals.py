@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import types
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,7 +31,16 @@ class ReplacedError(TraceError):
     """Forward puts another tensor in place of a buffer."""
 
 
-def refuse_hooks(model: nn.Module) -> None:
+def refuse_modules(model: nn.Module, stands_for: AbsentDevice | None) -> None:
+    """Refuse modules that no plan has as they are: one reason after the other, of all modules."""
+    reasons = _scripted, _hidden, _lazy, partial(_hooked, model), partial(_recurrent, stands_for)
+    for reason in reasons:  # lazy ones before their hooks, which go by a run
+        for path, module in model.named_modules():
+            if found := reason(module, path):
+                raise TraceError(f"{path or type(model).__name__} {found}")
+
+
+def _hooked(model: nn.Module, module: nn.Module, path: str) -> str:
     """Refuse hooks on submodules that a trace of forward has not as they are.
 
     Those of forward are a part of it, where all that they hold is the model, or where they are the
@@ -38,18 +48,17 @@ def refuse_hooks(model: nn.Module) -> None:
     beginning; or torch's that make a weight anew in every step (`torch.nn.utils.weight_norm`).
     Those on the model itself are called around it, unless they make a weight.
     """
-    for name, module in model.named_modules():
-        forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-        for hook in hooks_of(module):
-            known = collects_outputs(hook) or _holds_nothing_beside(hook, model)
-            traced = hook in forwards and (known or made_by(hook) != "")
-            if not traced if name else _is_of_utils(hook):
-                raise TraceError(
-                    f"{name or type(model).__name__} has a hook "
-                    f"({getattr(hook, '__qualname__', type(hook).__name__)}), which a planned "
-                    "forward would not call as it should: remove it, let it hold no values "
-                    "(defaults, a closure), or do its work in forward"
-                )
+    forwards = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    for hook in (hook for hooks in _tables(module) for hook in hooks.values()):
+        known = collects_outputs(hook) or _holds_nothing_beside(hook, model)
+        traced = hook in forwards and (known or made_by(hook) != "")
+        if not traced if path else _is_of_utils(hook):
+            return (
+                f"has a hook ({getattr(hook, '__qualname__', type(hook).__name__)}), which a "
+                "planned forward would not call as it should: remove it, let it hold no values "
+                "(defaults, a closure), or do its work in forward"
+            )
+    return ""
 
 
 def _holds_nothing_beside(hook: Any, model: nn.Module) -> bool:
@@ -81,36 +90,31 @@ def refuse_other_self(model: nn.Module) -> None:
         )
 
 
-def refuse_hidden(model: nn.Module) -> None:
+def _hidden(module: nn.Module, _path: str) -> str:
     """Refuse modules that do not tell of all that they have: what is compared goes by that."""
-    for name, module in model.named_modules():
-        for told in _TOLD:
-            own, whole = getattr(type(module), told), getattr(nn.Module, told)
-            if own is not whole and len([*own(module)]) != len([*whole(module)]):
-                raise TraceError(
-                    f"{name or type(model).__name__} has a {told}() of its own, which does not "
-                    "return all that it has: call that by another name"
-                )
+    for told in _TOLD:
+        own, whole = getattr(type(module), told), getattr(nn.Module, told)
+        if own is not whole and len([*own(module)]) != len([*whole(module)]):
+            return (
+                f"has a {told}() of its own, which does not return all that it has: call that by "
+                "another name"
+            )
+    return ""
 
 
-def refuse_lazy(model: nn.Module) -> None:
+def _lazy(module: nn.Module, _path: str) -> str:
     """Refuse lazy modules that have not run: their shapes are not known."""
-    for name, module in model.named_modules():
-        if any(map(is_lazy, module.parameters(recurse=False))):
-            raise TraceError(
-                f"{name or type(model).__name__} has no weights before it has run: run the model "
-                "once in build_model(), under torch.no_grad()"
-            )
+    return (
+        "has no weights before it has run: run the model once in build_model(), under "
+        "torch.no_grad()"
+    ) * any(map(is_lazy, module.parameters(recurse=False)))
 
 
-def refuse_scripted(model: nn.Module) -> None:
+def _scripted(module: nn.Module, _path: str) -> str:
     """Refuse modules that TorchScript has compiled: there is no Python left to trace."""
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):
-            raise TraceError(
-                f"{name or type(model).__name__} is a torch.jit.ScriptModule, which cannot be "
-                "traced: use the module that it was made of"
-            )
+    return (
+        "is a torch.jit.ScriptModule, which cannot be traced: use the module that it was made of"
+    ) * isinstance(module, torch.jit.ScriptModule)
 
 
 def refuse_data_parallel(model: nn.Module) -> None:
@@ -146,11 +150,6 @@ def _held(model: nn.Module) -> Iterator[tuple[str, object]]:
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             yield f"{path}.{name}".lstrip("."), value
-
-
-def hooks_of(module: nn.Module) -> list[Any]:
-    """Return the hooks that a call of a module runs."""
-    return [hook for hooks in _tables(module) for hook in hooks.values()]
 
 
 def _tables(module: nn.Module) -> tuple[dict[int, Any], ...]:
@@ -195,24 +194,23 @@ def refuse_seeds(seeded: bool) -> None:
         )
 
 
-def refuse_recurrent(model: nn.Module, stands_for: AbsentDevice | None) -> None:
+def _recurrent(stands_for: AbsentDevice | None, module: nn.Module, _path: str) -> str:
     """Refuse RNNs of a GPU that is not here, and what cuDNN drops out by its own numbers."""
-    absent = stands_for is not None and kind_of(stands_for.kind).has_fused_rnns
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.RNNBase):
-            continue
-        what = f"{name or type(model).__name__} is an nn.{type(module).__name__}"
-        if absent:
-            raise TraceError(
-                f"{what}, which cuDNN runs as one kernel on a GPU: plan on that GPU, or plan the "
-                "rest of the model in a module of its own, without the RNN"
-            )
-        fused = any(kind_of(p.device).has_fused_rnns for p in module.parameters())
-        if fused and module.dropout and module.num_layers > 1 and module.training:
-            raise TraceError(
-                f"{what} on a GPU whose layers have dropout between them, by numbers that cuDNN "
-                "keeps to itself: give each layer an RNN of its own, with nn.Dropout between them"
-            )
+    if not isinstance(module, nn.RNNBase):
+        return ""
+    if stands_for is not None and kind_of(stands_for.kind).has_fused_rnns:
+        return (
+            f"is an nn.{type(module).__name__}, which cuDNN runs as one kernel on a GPU: plan on "
+            "that GPU, or plan the rest of the model in a module of its own, without the RNN"
+        )
+    fused = any(kind_of(p.device).has_fused_rnns for p in module.parameters())
+    if fused and module.dropout and module.num_layers > 1 and module.training:
+        return (
+            f"is an nn.{type(module).__name__} on a GPU whose layers have dropout between them, by "
+            "numbers that cuDNN keeps to itself: give each layer an RNN of its own, with "
+            "nn.Dropout between them"
+        )
+    return ""
 
 
 def refuse_replaced(names: tuple[str, ...]) -> None:

@@ -44,8 +44,7 @@ from remat_gen.capture.process.questions import anomaly_as_outside, first_as_eag
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.graph_refusals import (
     refuse_buffers_as_constants,
-    refuse_collectives,
-    refuse_draws_in_backward,
+    refuse_operations,
     refuse_shared,
     refuse_unmaterialised,
     refuse_written,
@@ -58,12 +57,8 @@ from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.refuse.refusals import (
     hooks_aside,
     refuse_data_parallel,
-    refuse_hidden,
-    refuse_hooks,
-    refuse_lazy,
+    refuse_modules,
     refuse_other_self,
-    refuse_recurrent,
-    refuse_scripted,
     refuse_seeds,
     refuse_subclasses,
 )
@@ -161,13 +156,9 @@ def trace(
         TraceError: the model cannot be traced, with the user's line and the reason.
         UsageError: the call has no such dimension, or no such input to be fixed.
     """
-    refuse_scripted(model)
     refuse_data_parallel(model)
+    refuse_modules(model, stands_for)
     refuse_other_self(model)
-    refuse_hidden(model)
-    refuse_lazy(model)  # before its hooks, which go by a run
-    refuse_hooks(model)
-    refuse_recurrent(model, stands_for)
     call = with_fixed(describe_call(model, args, kwargs), fixed)
     refuse_subclasses(model, ((leaf.path, leaf.value) for leaf in call.leaves))
     layouts = layouts_of_kernels(stands_for)
@@ -342,8 +333,7 @@ class _Step:
         graph, joint, attributes = found.graph, found.joint, self._attributes()
         looks, kept = self.looks or Looks(), self.returned.kept
         refuse_written(graph, self.call.fixed)
-        refuse_draws_in_backward(graph)
-        refuse_collectives(graph)
+        refuse_operations(graph)
         read = {i.path: attributes[i.path] for i in graph.inputs if i.kind is Kind.CONSTANT}
         refuse_shared(self.model, read)
         nodes = joint.graph_module.graph

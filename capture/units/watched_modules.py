@@ -6,7 +6,7 @@ Nothing is kept in such a run: what autograd would save is counted and let go.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,20 +19,6 @@ from remat_gen.capture.process.operands import storage_of
 from remat_gen.capture.units.unit_kinds import layout_of_call
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Modules by their paths, the model itself as "".
-
-    `layouts` are those of the arguments of each call in training, `kept_bytes` what the calls keep
-    for backward beside parameters, what came in and what they returned: what units could let go of.
-    `within` has the modules that called a module, directly or not.
-    """
-
-    layouts: Mapping[str, tuple[str, ...]]
-    kept_bytes: Mapping[str, int]
-    within: Mapping[str, frozenset[str]]
-
-
 @dataclass(slots=True)
 class _Frame:
     path: str
@@ -41,8 +27,13 @@ class _Frame:
 
 
 @dataclass(slots=True)
-class Watching:
-    """A run that is watched, as a context: hooks note each call of a module."""
+class Watched:
+    """What hooks note of each call of a module, by its path, of the model itself as "".
+
+    `layouts` are those of the arguments of each call in training, `kept_bytes` what the calls keep
+    for backward beside parameters, what came in and what they returned: what units could let go of.
+    `within` has the modules that called a module, directly or not.
+    """
 
     model: nn.Module
     stack: list[_Frame] = field(default_factory=list)
@@ -64,14 +55,6 @@ class Watching:
                 stack.callback(hook.remove)
             stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, _gone))
             yield
-
-    def seen(self) -> Watched:
-        """Return what was noted."""
-        return Watched(
-            {path: tuple(found) for path, found in self.layouts.items()},
-            self.kept_bytes,
-            {path: frozenset(found) for path, found in self.within.items()},
-        )
 
     def _begin(self, path: str) -> Any:
         def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

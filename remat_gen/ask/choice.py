@@ -34,5 +34,6 @@ def suggestion(text: str, known: Iterable[str]) -> str:
 
 def several(texts: Iterable[str] | None) -> tuple[str, ...]:
     """Return the texts of an option that may be repeated, each once: commas do as well."""
-    parts = (part.strip() for text in texts or () for part in _COMMA.split(text))
+    given = [texts] if isinstance(texts, str) else texts or ()  # its letters are none
+    parts = (part.strip() for text in given for part in _COMMA.split(text))
     return tuple(dict.fromkeys(filter(None, parts)))

@@ -18,7 +18,7 @@ from typing import Any
 
 from remat_gen.ask.choice import suggestion
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import FLAGS, Request, default_output
+from remat_gen.ask.request import Request, default_output
 from remat_gen.ir.errors import UsageError
 
 FILE = "pyproject.toml"
@@ -38,6 +38,7 @@ TEXTS = (
     "effort",
     "rungs",
 )
+FLAGS = ("static", "compile", "offload", "captured")
 LISTS = ("dynamic", "fix", "keep", "recompute", "units")
 NUMBERS = ("batch", "in-flight")
 NUMBERS_OR_TEXTS = ("fsdp",)

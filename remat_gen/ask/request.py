@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from remat_gen.ask.budget import (
     Breakdown,
@@ -26,12 +27,8 @@ from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
 from remat_gen.solver.law.search_types import Effort
 
-_KEYWORDS = {"-o": "output", "--model": "builder"}  # where the function's differ
-_SEQUENCES = ("dynamic", "keep", "recompute", "units", "fix")
-_NUMBERS = ("batch", "in_flight")
-FLAGS = ("static", "compile", "offload", "captured")
+_USUAL = {"device": "auto", "strategy": "auto", "effort": "normal", "in_flight": 1}
 DEFAULT_HEADROOM = ""  # what is usual on the device
-DEFAULT_DYNAMIC: tuple[str, ...] | None = None  # the batch, where it can be found
 FAKE = "fake"  # the device of tensors without values
 
 
@@ -94,7 +91,7 @@ class Request:
     target: str = ""
     strategy: Strategy = Strategy.AUTO
     effort: Effort = Effort.NORMAL
-    dynamic: tuple[str, ...] | None = DEFAULT_DYNAMIC
+    dynamic: tuple[str, ...] | None = None
     pins: Pins = Pins()  # noqa: RUF009  (frozen)
     force: bool = False
     reprofile: bool = False
@@ -123,69 +120,51 @@ class Request:
         return self._call() if self.live else shlex.join(self._words())
 
     def _call(self) -> str:
-        """Return the call that hands over a built model."""
-        flags = {f"--{word}": f"{word}=True" for word in FLAGS}
-        words = [word for word in self._words()[2:] if word not in flags]
-        given: dict[str, list[str]] = {}
-        for option, value in zip(words[::2], words[1::2], strict=True):
-            keyword = _KEYWORDS.get(option, option.removeprefix("--").replace("-", "_"))
-            given.setdefault(keyword, []).append(value)
-        given.pop("builder", None)
-        said = [f"{k}={_in_python(k, v)}" for k, v in given.items()]
-        said += [keyword for flag, keyword in flags.items() if flag in self._words()]
-        return f"remat_gen.generate({self.model}(…), inputs, {', '.join(said)})"
+        """Return the call that hands over a built model: flags last."""
+        asked = sorted(self._asked(), key=lambda option: option[1] is True)
+        said = [f"{n}={[*v] if isinstance(v, tuple) else repr(v)}" for n, v in asked]
+        given = ", ".join(one for one in said if not one.startswith("model="))
+        return f"remat_gen.generate({self.model}(…), inputs, {given})"
 
     def _words(self) -> list[str]:
-        words = ["remat-gen", self.model_file.name, *self._limit_words()]
-        named = (("--model", self.model), ("--inputs", self.inputs))
-        words += [word for option, value in named if value for word in (option, value)]
-        if self.batch is not None:
-            words += ["--batch", str(self.batch)]
-        if self.device != "auto":
-            words += ["--device", self.device]
-        if self.target:
-            words += ["--target", self.target_word]
-        if self.strategy is not Strategy.AUTO:
-            words += ["--strategy", self.strategy.value]
-        if self.effort is not Effort.NORMAL:
-            words += ["--effort", self.effort.value]
-        words += [*self._dynamic_words(), *self._pin_words()]
-        words += [word for name in self.fix for word in ("--fix", name)]
-        words += [word for pattern in self.units for word in ("--units", pattern)]
-        words += ["--fsdp", str(self.fsdp)] if self.fsdp else []
-        words += ["--in-flight", str(self.in_flight)] if self.in_flight > 1 else []
-        rungs = "auto" if self.auto_rungs else ", ".join(map(str, self.rungs))
-        rungs = rungs.replace(" <= ", "<=").replace(" >= ", ">=")
-        words += ["--rungs", rungs] if rungs else []
-        words += ["--compile"] * self.compiled + ["--offload"] * self.offload
-        words += ["--captured"] * self.captured
-        return [*words, "-o", self._output_word()]
+        words = ["remat-gen", self.model_file.name]
+        for name, value in self._asked():
+            option = "-o" if name == "output" else f"--{name.replace('_', '-')}"
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [option] if one is True else [option, str(one)]
+        return words
 
-    def _pin_words(self) -> list[str]:
-        named = (("--keep", self.pins.keep), ("--recompute", self.pins.recompute))
-        return [word for option, given in named for one in given for word in (option, one)]
-
-    def _dynamic_words(self) -> list[str]:
-        if self.dynamic == DEFAULT_DYNAMIC or self.dynamic is None:
-            return []
-        dims = [word for dim in self.dynamic for word in ("--dynamic", dim)]
-        return dims or ["--static"]
-
-    def _limit_words(self) -> list[str]:
-        if isinstance(self.limit, Budget):
-            return ["--budget", self.limit.text]
-        memory = self.limit
-        words = ["--device-memory", memory.text, "--optimizer", memory.optimizer.value]
-        return words + ["--headroom", memory.headroom] * (memory.headroom != DEFAULT_HEADROOM)
-
-    def _output_word(self) -> str:
-        return "-" if self.output is None else relative(self.output, self.model_file.parent)
-
-
-def _in_python(keyword: str, words: list[str]) -> str:
-    if keyword in _SEQUENCES:
-        return str(words)
-    return words[0] if keyword in _NUMBERS else repr(words[0])
+    def _asked(self) -> Iterator[tuple[str, Any]]:
+        """Yield the options that are not as usual."""
+        limit, rungs = self.limit, ", ".join(map(str, self.rungs))
+        memory = None if isinstance(limit, Budget) else limit
+        options = {
+            "budget": None if memory else limit.text,
+            "device_memory": memory and memory.text,
+            "optimizer": memory and memory.optimizer.value,
+            "headroom": memory and memory.headroom,
+            "model": self.model,
+            "inputs": self.inputs,
+            "batch": self.batch,
+            "device": self.device,
+            "target": self.target and self.target_word,
+            "strategy": self.strategy.value,
+            "effort": self.effort.value,
+            "dynamic": self.dynamic,
+            "static": self.dynamic == (),
+            "keep": self.pins.keep,
+            "recompute": self.pins.recompute,
+            "fix": self.fix,
+            "units": self.units,
+            "fsdp": str(self.fsdp),
+            "in_flight": self.in_flight,
+            "rungs": "auto" if self.auto_rungs else re.sub(r" ([<>]=) ", r"\1", rungs),
+            "compile": self.compiled,
+            "offload": self.offload,
+            "captured": self.captured,
+            "output": relative(self.output, self.model_file.parent) if self.output else "-",
+        }
+        yield from ((n, v) for n, v in options.items() if v and v != _USUAL.get(n))
 
 
 def make_limit(
@@ -259,7 +238,7 @@ def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...]
     """
     if dims and static:
         raise UsageError("--dynamic and --static exclude each other; give one of them")
-    return tuple(dims) if dims else () if static else DEFAULT_DYNAMIC
+    return tuple(dims) if dims else () if static else None
 
 
 def default_output(model_file: Path, part: str = "") -> Path:

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import write_all
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
-from remat_gen.terminal.stdout import write_stdout
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say, write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.capture.profile.targets import Hardware
@@ -44,7 +42,7 @@ def calibrate(
     random numbers and the launch of an operation, in a few seconds.
     """
     path = _checked(output, force=force)
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         progress.stage("load")
         from remat_gen.capture.load.load import resolve_device
         from remat_gen.capture.profile.calibrate import calibrate as measure
@@ -58,8 +56,7 @@ def calibrate(
     else:
         write_all({path: text})
     if not quiet:
-        for line in _lines(found, path):
-            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+        say(_lines(found, path))
 
 
 def _checked(output: str, *, force: bool) -> Path | None:

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from remat_gen.ask.config import read_targets
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import RematError
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say
 
 if TYPE_CHECKING:
     from remat_gen.review.checking import Checked
@@ -48,7 +46,7 @@ def check(
 def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError]:
     """Check every file, also after one that cannot be."""
     results: dict[Path, Checked | RematError] = {}
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         step = progress.stage("check")
         from remat_gen.capture.process.isolation import as_if_alone
         from remat_gen.review.checking import check_file
@@ -72,14 +70,13 @@ def _as_asked(result: Checked | RematError, command: str) -> Checked | RematErro
 
 
 def _say(result: Checked | RematError, *, quiet: bool, to_stdout: bool) -> None:
-    console = Console(stderr=isinstance(result, RematError) or not to_stdout)
     if isinstance(result, RematError):
-        console.print(f"remat-gen: error: {result}", soft_wrap=True, markup=False, highlight=False)
+        say([f"remat-gen: error: {result}"])
         return
     if to_stdout and result.diff:
         print(result.diff, end="")
     if result.stale or not quiet:
-        console.print(str(result), soft_wrap=True, markup=False, highlight=False)
+        say([str(result)], stderr=not to_stdout)
 
 
 def _exit_code(result: Checked | RematError) -> int:

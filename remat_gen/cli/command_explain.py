@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from remat_gen.cli import option_texts as o
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say
 
 
 def explain(
@@ -32,7 +32,7 @@ def explain(
     NAME is what the generated module calls the value, its name in the plan, or a pattern. The
     other choice is replayed on the plan's costs; nothing is measured or allocated here.
     """
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         progress.stage("load")
         from remat_gen.explain.explain_json import explanation_json
         from remat_gen.explain.explain_text import details, overview
@@ -50,4 +50,4 @@ def explain(
     console.print(overview(found))
     of_rung = f" --rung {shlex.quote(rung)}" if rung else ""
     more = f"\nmore about one: remat-gen explain {file} {found.shown[0].name}{of_rung}"
-    console.print(more, soft_wrap=True, markup=False, highlight=False)
+    say([more], stderr=False)

@@ -13,8 +13,8 @@ from rich.console import Console
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say
 
 if TYPE_CHECKING:
     from remat_gen.best_batch.fitting import Fit
@@ -71,7 +71,7 @@ def fit(
     if not (options.budget or options.device_memory or options.target):
         raise UsageError("give --device-memory 24GB, --target h100, or --budget 6GB of activations")
     request = options.request(model_file, Path(output) if output else None)
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         from remat_gen.best_batch.fitting import fit_file
 
         found = fit_file(request, progress, write=output is not None)
@@ -88,8 +88,7 @@ def _say(found: Fit, picture: str | None, *, as_json: bool, quiet: bool) -> None
     if found.written is not None and not quiet:
         from remat_gen.show.summary import summary_lines
 
-        for line in summary_lines(found.written):
-            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+        say(summary_lines(found.written))
     if picture is not None:
         from remat_gen.best_batch.fit_picture import write_fit
 

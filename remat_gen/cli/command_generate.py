@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from remat_gen.ask.config import read_targets
 from remat_gen.ask.generate_options import GenerateOptions
@@ -18,9 +17,8 @@ from remat_gen.ir.errors import RematError, UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
-from remat_gen.terminal.stdout import write_stdout
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say, write_stdout
 
 
 @o.with_generate_options()
@@ -97,11 +95,10 @@ def _refuse_options(options: GenerateOptions, output: str | None) -> None:
 
 
 def _run(request: Request, *, quiet: bool) -> Generated:
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         return run(request, progress)
 
 
 def _say(generated: Generated, *, quiet: bool) -> None:
     if not quiet:
-        for line in summary_lines(generated):
-            Console(stderr=True).print(line, soft_wrap=True, markup=False, highlight=False)
+        say(summary_lines(generated))

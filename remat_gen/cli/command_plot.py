@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from remat_gen.cli import option_texts as o
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
-from remat_gen.terminal.stdout import write_stdout
+from remat_gen.terminal.interrupt import reported
+from remat_gen.terminal.stdout import say, write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.picture.timeline_view import TimelineView
@@ -46,7 +44,7 @@ def plot(
 
     form = "svg" if output in (None, "-") else picture_format(Path(output))
     require_matplotlib()
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         progress.stage("trace")
         from remat_gen.picture.timeline_picture import timeline_picture
         from remat_gen.review.plot import view_file
@@ -74,9 +72,7 @@ def _beside(file: Path, view: TimelineView) -> Path:
 def _say(view: TimelineView, target: Path) -> None:
     from remat_gen.picture.timeline_view import peak_text
 
-    console = Console(stderr=True)
     lines = [f"{'peak':<12}{peak_text(view)}", f"written     {target}"]
     if view.measured is None and view.rung is None:
         lines.insert(1, "measured    not yet; remat-gen verify measures, then plot draws it too")
-    for line in lines:
-        console.print(line, soft_wrap=True, markup=False, highlight=False)
+    say(lines)

@@ -11,8 +11,7 @@ from rich.console import Console
 from remat_gen.ask.request import Strategy
 from remat_gen.cli import option_texts as o
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 
 def solve(
@@ -38,7 +37,7 @@ def solve(
     """
     from remat_gen.bare.bare_result import infeasible, result_json, result_table, solve_graph
 
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         result = solve_graph(graph, budget, strategy.value, effort, progress)
     if as_json:
         print(json.dumps(result_json(result), indent=1))

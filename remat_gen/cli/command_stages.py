@@ -12,8 +12,7 @@ from rich.console import Console
 
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
 Stages = Annotated[int, typer.Option(metavar="N", help="Stages of the model.", show_default=False)]
@@ -73,7 +72,7 @@ def stages(
     Stages run as torch.distributed.pipelining has them. Counted are the micro-batches that wait for
     their backward, and what the pipeline itself receives, sends and keeps.
     """
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         from remat_gen.pipelined.micro_batch_order import make_pipeline
         from remat_gen.pipelined.planning_stages import plan_stages
         from remat_gen.pipelined.stages_text import stages_json, stages_table

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from remat_gen.ask.choice import several
 from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 if TYPE_CHECKING:
     from remat_gen.trade_off.sweeping import Sweep
@@ -58,10 +58,10 @@ def sweep(
     if picture is not None:
         picture_format(picture)
         require_matplotlib()
-    names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
+    names = several(strategies)
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         from remat_gen.trade_off.sweep_problem import Source
         from remat_gen.trade_off.sweeping import sweep_file
 

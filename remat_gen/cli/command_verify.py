@@ -9,8 +9,7 @@ from rich.console import Console
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import VerificationError
 from remat_gen.show.summary import report_json, report_table
-from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import progress_for
+from remat_gen.terminal.interrupt import reported
 
 _PAIRS = 10  # of steps that are timed
 
@@ -30,7 +29,7 @@ def verify(
     activation peak with budget and prediction, and the step time. An original that does not repeat
     itself fails as well.
     """
-    with Interruptible(progress_for(Console(stderr=True), quiet=quiet)) as progress:
+    with reported(quiet=quiet) as progress:
         step = progress.stage("verify")
         from remat_gen.review.verifying import verify_file
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -26,25 +27,11 @@ GeneratedFiles = Annotated[
 ]
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH.json", show_default=False)]
 
-BudgetOption = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
-]
 DeviceBudgetOption = Annotated[
     str | None, typer.Option(metavar="SIZE", help="For activations on each device: 6GB, 1.5GiB.")
 ]
 GraphBudget = Annotated[
     str, typer.Option(metavar="SIZE", help="6GB, 1.5GiB, bytes, or 70% of the plain peak.")
-]
-DeviceMemoryOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Or: what the whole step may take, 24GB.")
-]
-OptimizerOption = Annotated[
-    Optimizer | None, typer.Option(metavar="NAME", help=f"{'|'.join(Optimizer)} [adamw]")
-]
-HeadroomOption = Annotated[
-    str | None,
-    typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB; GPU: + 5%]."),
 ]
 RungOption = Annotated[
     str | None,
@@ -84,87 +71,92 @@ EffortOption = Annotated[
         show_default=False,
     ),
 ]
-BatchOption = Annotated[
-    int | None, typer.Option(metavar="N", help="Plan for a batch of N [the example's].")
-]
-DynamicOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0,y:0."),
-]
-FixOption = Annotated[
-    list[str] | None,
-    typer.Option("--fix", metavar="NAME", help="An input of the same numbers in each step: edges."),
-]
-StaticOption = Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")]
-KeepOption = Annotated[
-    list[str] | None,
-    typer.Option("--keep", metavar="NAME", help="Retain what is called so: 'h.*.attn.probs'."),
-]
-RecomputeOption = Annotated[
-    list[str] | None,
-    typer.Option("--recompute", metavar="NAME", help="Run it again in backward. Both repeatable."),
-]
-UnitsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--units", metavar="PATH", help="Plan submodules alone: 'h.*', or auto. Repeatable."
-    ),
-]
-FsdpOption = Annotated[
-    str | None,
-    typer.Option("--fsdp", metavar="N[:DTYPE]", help="Count what FSDP2 over N processes holds."),
-]
-InFlightOption = Annotated[
-    int | None,
-    typer.Option("--in-flight", metavar="N", help="Micro-batches that wait for backward [1]."),
-]
-RungsOption = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Plan shorter steps, too: auto, or 'length<=384, …'."),
-]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite what is not ours.")]
 ReprofileOption = Annotated[bool, typer.Option("--reprofile", help="Measure costs again.")]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")]
-CompileOption = Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")]
-OffloadOption = Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")]
-CapturedOption = Annotated[  # hidden: a step that waits for its launches is told of it
-    bool,
-    typer.Option("--captured", hidden=True, help="Steps are captured: count the GPU's time alone."),
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="Result as JSON on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 DebugOption = Annotated[
     bool, typer.Option("--debug", hidden=True, help="Show tracebacks of errors.")
 ]
 
-_OF_GENERATE: dict[str, tuple[object, object]] = {  # of GenerateOptions: the option, its default
-    "budget": (BudgetOption, None),
-    "device_memory": (DeviceMemoryOption, None),
-    "optimizer": (OptimizerOption, None),
-    "headroom": (HeadroomOption, None),
-    "model": (ModelOption, None),
-    "inputs": (InputsOption, None),
-    "device": (DeviceOption, "auto"),
-    "target": (TargetOption, None),
-    "strategy": (StrategyOption, Strategy.AUTO),
-    "effort": (EffortOption, Effort.NORMAL),
-    "dynamic": (DynamicOption, None),
-    "static": (StaticOption, False),
-    "fix": (FixOption, None),
-    "keep": (KeepOption, None),
-    "recompute": (RecomputeOption, None),
-    "units": (UnitsOption, None),
-    "fsdp": (FsdpOption, None),
-    "in_flight": (InFlightOption, None),
-    "rungs": (RungsOption, None),
-    "force": (ForceOption, False),
-    "reprofile": (ReprofileOption, False),
-    "fresh": (FreshOption, False),
-    "compile": (CompileOption, False),
-    "offload": (OffloadOption, False),
-    "captured": (CapturedOption, False),
-    "batch": (BatchOption, None),
+_OF_GENERATE: dict[str, object] = {  # the fields of GenerateOptions, in the order of the help
+    "budget": Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="For activations: 6GB, 1.5GiB, or 70% of eager's peak."),
+    ],
+    "device_memory": Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Or: what the whole step may take, 24GB.")
+    ],
+    "optimizer": Annotated[
+        Optimizer | None, typer.Option(metavar="NAME", help=f"{'|'.join(Optimizer)} [adamw]")
+    ],
+    "headroom": Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Left free of --device-memory [1GB; GPU: + 5%]."),
+    ],
+    "model": ModelOption,
+    "inputs": InputsOption,
+    "device": DeviceOption,
+    "target": TargetOption,
+    "strategy": StrategyOption,
+    "effort": EffortOption,
+    "dynamic": Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:DIM", help="May be smaller than in the example: x:0,y:0."),
+    ],
+    "static": Annotated[bool, typer.Option("--static", help="Plan for the example's shapes only.")],
+    "fix": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fix", metavar="NAME", help="An input of the same numbers in each step: edges."
+        ),
+    ],
+    "keep": Annotated[
+        list[str] | None,
+        typer.Option("--keep", metavar="NAME", help="Retain what is called so: 'h.*.attn.probs'."),
+    ],
+    "recompute": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recompute", metavar="NAME", help="Run it again in backward. Both repeatable."
+        ),
+    ],
+    "units": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--units", metavar="PATH", help="Plan submodules alone: 'h.*', or auto. Repeatable."
+        ),
+    ],
+    "fsdp": Annotated[
+        str | None,
+        typer.Option(
+            "--fsdp", metavar="N[:DTYPE]", help="Count what FSDP2 over N processes holds."
+        ),
+    ],
+    "in_flight": Annotated[
+        int | None,
+        typer.Option("--in-flight", metavar="N", help="Micro-batches that wait for backward [1]."),
+    ],
+    "rungs": Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Plan shorter steps, too: auto, or 'length<=384, …'."),
+    ],
+    "force": ForceOption,
+    "reprofile": ReprofileOption,
+    "fresh": Annotated[bool, typer.Option("--fresh", help="Keep no existing schedule.")],
+    "compile": Annotated[bool, typer.Option("--compile", help="Compile what fuses, part by part.")],
+    "offload": Annotated[bool, typer.Option("--offload", help="Values may go to the host, too.")],
+    "captured": Annotated[  # hidden: a step that waits for its launches is told of it
+        bool,
+        typer.Option(
+            "--captured", hidden=True, help="Steps are captured: count the GPU's time alone."
+        ),
+    ],
+    "batch": Annotated[
+        int | None, typer.Option(metavar="N", help="Plan for a batch of N [the example's].")
+    ],
 }
+_DEFAULTS = {field.name: field.default for field in fields(GenerateOptions)}
 Command: TypeAlias = Callable[..., None]
 
 
@@ -177,8 +169,7 @@ def with_generate_options(*names: str, **others: object) -> Callable[[Command], 
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True)
-        taken = {name: _OF_GENERATE[name] for name in names or _OF_GENERATE}
-        shared = {n: (others.get(n, option), default) for n, (option, default) in taken.items()}
+        shared = {name: others.get(name, _OF_GENERATE[name]) for name in names or _OF_GENERATE}
         parameters = [p for one in own.parameters.values() for p in _spread(one, shared)]
 
         @functools.wraps(command)
@@ -196,13 +187,13 @@ def with_generate_options(*names: str, **others: object) -> Callable[[Command], 
 
 
 def _spread(
-    parameter: inspect.Parameter, shared: Mapping[str, tuple[object, object]]
+    parameter: inspect.Parameter, shared: Mapping[str, object]
 ) -> Iterator[inspect.Parameter]:
     if parameter.name != "options":
         yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         return
-    for name, (option, default) in shared.items():
-        kind = inspect.Parameter.KEYWORD_ONLY
+    for name, option in shared.items():
+        kind, default = inspect.Parameter.KEYWORD_ONLY, _DEFAULTS[name]
         yield inspect.Parameter(name, kind, default=default, annotation=option)
 
 

@@ -5,9 +5,7 @@ What else travels goes on travelling; where values are sent, freed and fetched i
 
 from __future__ import annotations
 
-from collections import Counter
-
-from remat_gen.explain.explain_other import Other, Outcome
+from remat_gen.explain.explain_other import Other, outcome_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program, first_runs
 from remat_gen.solver.law.schedule import Fetch, Run, Schedule
@@ -57,8 +55,6 @@ def _other(problem: Problem, before: Program, after: Program, budget_bytes: int)
     if found is None:
         return None
     count = len(problem.operations)
-    was, now = (Counter(p for p in program.flat() if p < count) for program in (before, after))
-    more, less = tuple(sorted((now - was).elements())), tuple(sorted((was - now).elements()))
-    figures = found.replay
-    outcome = Outcome(figures.peak_bytes, figures.time_us, more, less)
-    return Other(outcome, None, fits=figures.peak_bytes <= budget_bytes)
+    was, now = ([p for p in program.flat() if p < count] for program in (before, after))
+    outcome = outcome_of(found.replay, was, now)
+    return Other(outcome, None, fits=outcome.peak_bytes <= budget_bytes)

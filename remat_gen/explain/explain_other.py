@@ -8,7 +8,7 @@ need not be are left out, the slowest first. Neither is a new search for the opt
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -23,7 +23,7 @@ from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.pins import pinned
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program, first_runs, program_of
-from remat_gen.solver.law.replay import replay
+from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
 
@@ -188,7 +188,11 @@ def _count(trial: Trial, p: int) -> int:
 
 
 def _outcome(problem: Problem, before: Sequence[int], program: Program) -> Outcome:
-    figures = replay(problem, to_schedule(problem, program))
-    was, now = Counter(before), Counter(program.flat())
-    more, less = tuple(sorted((now - was).elements())), tuple(sorted((was - now).elements()))
+    return outcome_of(replay(problem, to_schedule(problem, program)), before, program.flat())
+
+
+def outcome_of(figures: Replay, before: Iterable[int], now: Iterable[int]) -> Outcome:
+    """Return the outcome of a schedule whose runs are other ones than before."""
+    was, runs = Counter(before), Counter(now)
+    more, less = tuple(sorted((runs - was).elements())), tuple(sorted((was - runs).elements()))
     return Outcome(figures.peak_bytes, figures.time_us, more, less)

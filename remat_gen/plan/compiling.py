@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TypeAlias
 
 from remat_gen.ask.versions import torch_version
@@ -24,7 +23,7 @@ from remat_gen.compile.fusible import fusible_in
 from remat_gen.compile.modelled_parts import modelled_parts
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import plan_there
+from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
 from remat_gen.plan.planning import Planned
@@ -57,7 +56,7 @@ def function_costs(
     loaded: Loaded,
     traced: Traced,
     costs: Costs,
-    plan_file: Path | None,
+    old: Plan | None,
     stage: Stage,
 ) -> FunctionCosts:
     """Return what tells the costs of functions on the device that is planned for.
@@ -73,7 +72,7 @@ def function_costs(
         with stage("compile") as step:
             return measure(traced.graph, device, examples, candidates, step, by_host=by_host)
 
-    return FunctionCosts(measured, dict(_known(plan_file, loaded)) if plan_file else {})
+    return FunctionCosts(measured, dict(_known(old, loaded)))
 
 
 def plan_compiled(
@@ -132,9 +131,8 @@ class _Compiler:
         return self.with_parts(replace(planned, solution=solution, without_grads=without))
 
 
-def _known(plan_file: Path, loaded: Loaded) -> Mapping[str, PartCost]:
+def _known(plan: Plan | None, loaded: Loaded) -> Mapping[str, PartCost]:
     """Return the costs of a plan of this device and this torch, whose compiler it is."""
-    plan = plan_there(plan_file)
     if plan is None or plan.compiled is None:
         return {}
     same = plan.device == kind_of(loaded.device).name(loaded.device) and plan.modelled is None

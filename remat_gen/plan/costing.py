@@ -15,6 +15,7 @@ from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep, joined_costs
 from remat_gen.ir.costs import Costs
+from remat_gen.ir.plan import Plan
 from remat_gen.plan.planning import known_costs
 from remat_gen.terminal.progress import Step
 
@@ -33,16 +34,16 @@ def load_for(
 
 
 def costs_of(
-    traced: Traced, loaded: Loaded, target: str, plan_file: Path | None, step: Step
+    traced: Traced, loaded: Loaded, target: str, old: Plan | None, step: Step
 ) -> tuple[Costs, bool]:
-    """Return costs, and whether they are those of an existing plan, which are not measured again.
+    """Return costs, and whether they are those of an `old` plan, which are not measured again.
 
     Raises:
         UsageError: there is no such target.
     """
     if target:
         return modelled_costs(traced.graph, find_target(target)), False
-    known = known_costs(plan_file, traced.graph, loaded.device) if plan_file else None
+    known = known_costs(old, traced.graph, loaded.device)
     if known is not None:
         return known, True
     if isinstance(traced, UnitStep):

@@ -14,7 +14,7 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.plan import HostCopies, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
-from remat_gen.plan.output import plan_path
+from remat_gen.plan.output import plan_beside
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units
 from remat_gen.problem.host_copies_planned import with_host
@@ -73,7 +73,7 @@ def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:
 
     request, graph, costs = measured.request, measured.traced.graph, measured.costs
     # what a function costs may stand in the old plan
-    old = None if request.reprofile or request.output is None else plan_path(request.output)
+    old = None if request.reprofile else plan_beside(request.output)
     loaded, traced = measured.loaded, measured.traced
     functions = function_costs(request.target, loaded, traced, costs, old, stages)
     return plan_compiled(graph, costs, functions, lambda times: _search(measured, times, stages))
@@ -86,9 +86,9 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         plain = problem_of(graph, costs)
         whole = with_host(plain, graph, measured.copies) if measured.copies else plain
         problem = pin(whole, graph, request.pins)
-        strategy, old = request.strategy.value, None if request.fresh else request.output
-        keeps = old is not None and not request.offload  # what is sent is chosen anew
-        committed = known_schedule(plan_path(old), strategy) if old and keeps else None
+        strategy = request.strategy.value
+        keeps = not (request.fresh or request.offload)  # what is sent is chosen anew
+        committed = known_schedule(plan_beside(request.output), strategy) if keeps else None
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
         news, eager = stages.progress.news, measured.eager

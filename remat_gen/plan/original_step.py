@@ -36,9 +36,8 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import TraceError, said
-from remat_gen.ir.plan import plan_there
 from remat_gen.plan.in_flight import InFlight
-from remat_gen.plan.output import plan_path
+from remat_gen.plan.output import plan_beside
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match
@@ -247,7 +246,7 @@ def _in_plan(request: Request, predicted: int) -> EagerPeak | None:
 
     With another number of threads kernels may need other workspace: as costs, it is not asked anew.
     """
-    plan = plan_there(plan_path(request.output)) if request.output else None
+    plan = plan_beside(request.output)
     if plan is None or not plan.asked.budget.endswith("%"):
         return None
     return plan.predicted.eager if plan.predicted.eager_peak_bytes == predicted else None

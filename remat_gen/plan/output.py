@@ -13,13 +13,18 @@ from pathlib import Path
 
 from remat_gen.ir.errors import GraphError, UsageError
 from remat_gen.ir.header import is_unedited, not_ours, read_header
-from remat_gen.ir.plan import parse_plan
+from remat_gen.ir.plan import Plan, parse_plan, plan_there
 from remat_gen.terminal.interrupt import signals_wait
 
 
 def plan_path(module: Path) -> Path:
     """Return where the plan of a generated module lies."""
     return module.with_suffix(".plan.json")
+
+
+def plan_beside(output: Path | None) -> Plan | None:
+    """Return the plan of the module that an output is, where one is there and can be read."""
+    return plan_there(plan_path(output)) if output else None
 
 
 def check_module(path: Path, source: Path, *, force: bool) -> None:

@@ -21,6 +21,7 @@ from remat_gen.plan.output import (
     check_module,
     check_plan,
     one_at_a_time,
+    plan_beside,
     plan_path,
     write_all,
 )
@@ -283,9 +284,8 @@ def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> 
     with stages("profile") as step:
         from remat_gen.plan.costing import costs_of
 
-        reusable = None if request.reprofile else request.output
-        plan_file = plan_path(reusable) if reusable else None
-        costs, reused = costs_of(traced, loaded, request.target, plan_file, step)
+        old = None if request.reprofile else plan_beside(request.output)
+        costs, reused = costs_of(traced, loaded, request.target, old, step)
         return replace(costs, captured=request.captured), reused
 
 
@@ -293,8 +293,7 @@ def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
     with stages("profile"):
         from remat_gen.problem.host_copies_planned import host_copies
 
-        reusable = None if request.reprofile or request.output is None else request.output
-        old = plan_path(reusable) if reusable else None
+        old = None if request.reprofile else plan_beside(request.output)
         return host_copies(loaded.device, request.target, old)
 
 

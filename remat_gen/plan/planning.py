@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remat_gen.ask.pin_patterns import Pinned
@@ -17,7 +16,7 @@ from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import plan_there
+from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
 from remat_gen.plan.plan_names import committed_runs
 from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError, Peak
@@ -160,12 +159,11 @@ def _infeasible(
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
 
 
-def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | None:
+def known_costs(plan: Plan | None, graph: Graph, device: torch.device) -> Costs | None:
     """Return the costs of an existing plan, if it is of the same graph, shapes, device and torch.
 
     Costs that were modelled are none to re-use: modelling them again takes no time.
     """
-    plan = plan_there(plan_file)
     if plan is None or plan.modelled is not None:
         return None
     same = plan.graph_sha256 == graph_sha256(graph) and plan.device == kind_of(device).name(device)
@@ -176,9 +174,8 @@ def known_costs(plan_file: Path, graph: Graph, device: torch.device) -> Costs | 
     return plan.measured() if same and complete and known else None
 
 
-def known_schedule(plan_file: Path, strategy: str) -> Committed | None:
+def known_schedule(plan: Plan | None, strategy: str) -> Committed | None:
     """Return the schedule of an existing plan, if the same strategy was asked for it."""
-    plan = plan_there(plan_file)
     if plan is None or plan.offload or plan.asked.strategy != strategy:
         return None
     return committed_runs(plan.schedule)

@@ -11,12 +11,12 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Plan, PlannedRung, plan_there
+from remat_gen.ir.plan import Plan, PlannedRung
 from remat_gen.ir.rung import Rung
 from remat_gen.plan.costing import costs_of
 from remat_gen.plan.emission import predicted_of, solver_of
 from remat_gen.plan.measured_step import MeasuredStep
-from remat_gen.plan.output import plan_path
+from remat_gen.plan.output import plan_beside
 from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
 from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.problem.rung_limits import RungLimits
@@ -136,8 +136,7 @@ class _Planner:
 
     def _old(self, rung: Rung) -> PlannedRung | None:
         """Return what the plan that stands there already has for a rung of the same graph."""
-        output = self.measured.request.output
-        plan = plan_there(plan_path(output)) if output else None
+        plan = plan_beside(self.measured.request.output)
         if plan is None or not self._alike(plan):
             return None
         return next((old for old in plan.rungs if old.rung == rung), None)

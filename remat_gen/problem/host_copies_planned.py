@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -13,14 +12,14 @@ from remat_gen.capture.profile.calibrate import copy_start_us, host_bytes_per_s
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Phase, Storage, Tensor
-from remat_gen.ir.plan import HostCopies, Plan, plan_there
+from remat_gen.ir.plan import HostCopies, Plan
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Held, HostLink, Problem
 
 LARGE = 64  # what part of the largest value is worth a copy of its own
 
 
-def host_copies(device: torch.device, target: str, old: Path | None) -> HostCopies:
+def host_copies(device: torch.device, target: str, old: Plan | None) -> HostCopies:
     """Return how quick copies are: of a target, of the plan that is there, or measured now.
 
     Raises:
@@ -34,9 +33,8 @@ def host_copies(device: torch.device, target: str, old: Path | None) -> HostCopi
                 "writes it"
             )
         return HostCopies(hardware.host_bytes_per_s, hardware.launch_us)
-    plan = plan_there(old) if old else None
-    if plan is not None and plan.offload and plan.device == kind_of(device).name(device):
-        return plan.offload
+    if old is not None and old.offload and old.device == kind_of(device).name(device):
+        return old.offload
     return HostCopies(host_bytes_per_s(device), copy_start_us(device))
 
 

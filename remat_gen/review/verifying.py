@@ -47,6 +47,7 @@ def verify_file(
         original = replace(original, model=model, args=args, kwargs=kwargs)
     planned = _planned(existing, original)
     unlike = _built_otherwise(existing, original, planned)
+    used, computed = _as_planned(existing.plan, original)
     with original.importable():
         report = verify_models(
             original.model,
@@ -61,8 +62,8 @@ def verify_file(
             smaller=_smaller_steps(existing.plan, original, planned),
             time_steps=time_steps,
             progress=progress,
-            as_used=_as_used(existing.plan, original),
-            as_computed=_as_computed(existing.plan, original),
+            as_used=used,
+            as_computed=computed,
             in_flight=existing.plan.asked.in_flight,
         )
     report = replace(report, comparisons=(*report.comparisons, *unlike))
@@ -84,18 +85,17 @@ def _built_otherwise(
     return tuple(c for c in unlike if c.name not in moving)
 
 
-def _as_used(plan: Plan, original: Loaded) -> AsUsed:
-    """Return how a model is used whose peak is measured: sharded, where it was planned so."""
-    sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
-    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
-    return lambda model: as_used(model, paths, sharding, original.device)
+def _as_planned(plan: Plan, original: Loaded) -> tuple[AsUsed, AsUsed]:
+    """Return how a model is used whose peak is measured, and how it computes that is compared.
 
-
-def _as_computed(plan: Plan, original: Loaded) -> AsUsed:
-    """Return how a model computes whose numbers are compared: as FSDP2 lets it."""
+    That is sharded, and as FSDP2 lets it, where it was planned so.
+    """
     sharding = parse_sharding(plan.units.fsdp) if plan.units else NOT_SHARDED
-    paths = find_units(original.model, plan.units.patterns) if plan.units else ()
-    return lambda model: computing_in(model, tuple(paths), sharding.parameters)
+    paths = find_units(original.model, plan.units.patterns) if plan.units else {}
+    return (
+        lambda model: as_used(model, paths, sharding, original.device),
+        lambda model: computing_in(model, paths, sharding.parameters),
+    )
 
 
 def _smaller_steps(plan: Plan, original: Loaded, planned: nn.Module) -> list[SmallerStep]:

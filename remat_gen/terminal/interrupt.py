@@ -20,9 +20,11 @@ from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from rich.console import Console
+
 from remat_gen.ir.errors import Interruption
 from remat_gen.solver.law.search_types import Standing
-from remat_gen.terminal.progress import Progress, Step
+from remat_gen.terminal.progress import Progress, Step, progress_for
 
 
 class Interruptible(AbstractContextManager["Interruptible"]):
@@ -102,6 +104,11 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         _restore(self._before)
         if isinstance(error, Exception):
             self._check()
+
+
+def reported(*, quiet: bool) -> Interruptible:
+    """Return the progress of a command, on stderr."""
+    return Interruptible(progress_for(Console(stderr=True), quiet=quiet))
 
 
 def _in_import(frame: FrameType | None) -> bool:

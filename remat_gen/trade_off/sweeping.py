@@ -11,11 +11,10 @@ from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
-from remat_gen.terminal.progress import Progress, Silent, Step
+from remat_gen.terminal.progress import Progress, Step
 from remat_gen.trade_off.baselines import Peer, layered_peers
 from remat_gen.trade_off.sweep_problem import Measured, Source, measured
 
-POINTS = 10  # budgets
 SMALL = 120  # operations up to which integer programs of the whole graph are tried unasked
 PEERS = 10  # steps of progress for what people use
 _ALWAYS = ("auto", "rockmate", "rotor", "ogc", "chen-sqrt", "chen-greedy", "griewank")
@@ -82,12 +81,7 @@ class Sweep:
 
 
 def sweep_file(
-    source: Source,
-    strategies: Sequence[str] = (),
-    *,
-    points: int = POINTS,
-    effort: Effort = Effort.QUICK,
-    progress: Progress | None = None,
+    source: Source, strategies: Sequence[str], *, points: int, effort: Effort, progress: Progress
 ) -> Sweep:
     """Sweep the budgets of a model that lies in a file.
 
@@ -97,57 +91,22 @@ def sweep_file(
         RematError: the model cannot be loaded, traced or measured, a strategy is unknown, or there
             are fewer than two points.
     """
-    chosen = check_strategies(strategies)
-    if points < 2:
-        raise UsageError(f"points: {points} is less than 2: from the least budget to all")
-    progress = progress or Silent()
-    found = measured(source, progress)
-    return sweep(
-        found, source.model_file.name, chosen, points=points, effort=effort, progress=progress
-    )
-
-
-def check_strategies(strategies: Sequence[str]) -> tuple[str, ...]:
-    """Return strategies, each once.
-
-    Raises:
-        UsageError: one is unknown.
-    """
     known = [strategy.value for strategy in Strategy]
     for name in strategies:
         if name not in known:
             raise UsageError(f"--strategies {name}: unknown; known are {', '.join(known)}")
-    return tuple(dict.fromkeys(strategies))
-
-
-def sweep(
-    found: Measured,
-    title: str,
-    strategies: Sequence[str],
-    *,
-    points: int,
-    effort: Effort,
-    progress: Progress,
-) -> Sweep:
-    """Sweep the budgets of a measured model."""
+    if points < 2:
+        raise UsageError(f"points: {points} is less than 2: from the least budget to all")
+    found = measured(source, progress)
     names = tuple(strategies) or _suitable(found)
     sweeper = _Sweeper(found, points, effort, progress.stage("solve"), len(names))
     solvers = sweeper.solvers(names)
     budgets = sweeper.budgets(solvers)
     curves = tuple(sweeper.curve(name, solver, budgets) for name, solver in solvers.items())
     first = next(iter(solvers.values()))
-    rivals = tuple(sweeper.rivals(first))
-    eager = first.plain
-    return Sweep(
-        title,
-        found.device,
-        eager.peak_bytes,
-        eager.time_us,
-        budgets,
-        curves,
-        rivals,
-        found.reused,
-    )
+    rivals, eager = tuple(sweeper.rivals(first)), first.plain
+    figures = found.device, eager.peak_bytes, eager.time_us, budgets, curves, rivals, found.reused
+    return Sweep(source.model_file.name, *figures)
 
 
 def _suitable(found: Measured) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from remat_gen.capture.units.unit_kinds import Examples, Kinds
 from remat_gen.capture.units.unit_step import EagerParts
 from remat_gen.capture.values.held import Held, kept_as_it_is
 from remat_gen.ir.errors import TraceError
-from remat_gen.units.own_step import own_step
+from remat_gen.units.own_step import own_step, run_forward
 from remat_gen.units.varying_arguments import note_varying
 from remat_gen.verification.step import KeptScalars, backward_step, forward_step, leaves_of
 
@@ -57,14 +57,12 @@ def record_calls(
     before = {path: Held.by(unit, {}) for path, unit in units.items()}
     with own_step(loaded) as own, computing_in(own, units, dtype) as model:
         for seed in range(_SEEDS):
-            _put_back(before)
             examples = Examples(patterns, units, seed, before)
             notes = examples.note, examples.note_returned
             run = BoundaryRun(units, _unmarked, *notes)
-            seed_all(seed)
-            with run.installed(), context_of(model):
+            with context_of(model):
                 examples.outside |= settings(loaded.device.type)
-                examples.settle(model(*loaded.args, **loaded.kwargs))
+            examples.settle(run_forward(examples, run, model, loaded.args, loaded.kwargs))
             idle = [path for path in units if path not in examples.by_path]
             if not idle:
                 break
@@ -99,11 +97,6 @@ def _refuse_cast_together(loaded: Loaded, examples: Examples) -> None:
             )
 
 
-def _put_back(held: Mapping[str, Held]) -> None:
-    for each in held.values():
-        each.put_back()
-
-
 def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str = "") -> Keeps:
     """Return what planned units keep on themselves, by their paths; None where no unit does.
 
@@ -116,16 +109,13 @@ def kept_by_units(loaded: Loaded, examples: Examples, kinds: Kinds, dtype: str =
     keeps = {path: kind.keeping for kind in kinds.of(examples) for path in kind.paths}
 
     def outputs(keeps: Keeps) -> list[object]:
-        units, before = examples.units, examples.before
-        again = Examples(examples.patterns, units, examples.seed, before)
+        units = examples.units
+        again = Examples(examples.patterns, units, examples.seed, examples.before)
         with own_step(loaded) as own, computing_in(own, units, dtype) as model, kept_as_it_is(own):
             notes = again.note, again.note_returned
             run = BoundaryRun(units, _unmarked, *notes, keeps=keeps)
             args, kwargs = copy.deepcopy((loaded.args, loaded.kwargs))  # it may write into them
-            _put_back(before)
-            seed_all(examples.seed)
-            with run.installed(), context_of(model):
-                return list(leaves_of(model(*args, **kwargs)))
+            return list(leaves_of(run_forward(again, run, model, args, kwargs)))
 
     whole = outputs(None)
     try:

@@ -16,7 +16,7 @@ from remat_gen.capture.units.chosen_units import Choice, patterns_of
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.capture.units.unit_kinds import Examples, Kinds
 from remat_gen.capture.units.unit_step import UnitStep, unit_step
-from remat_gen.capture.units.watched_modules import Watched, Watching
+from remat_gen.capture.units.watched_modules import Watched
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import RematError, TraceError, UsageError
 from remat_gen.units.boundary_steps import kept_by_units, measure_eager_parts, record_calls
@@ -118,10 +118,10 @@ def watch(loaded: Loaded) -> list[Watched]:
 
 def _watched(loaded: Loaded, model: nn.Module, seed: int) -> Watched:
     seed_all(seed)
-    watching = Watching(model)
-    with watching.installed(), context_of(model):
+    watched = Watched(model)
+    with watched.installed(), context_of(model):
         model(*loaded.args, **loaded.kwargs)
-    return watching.seen()
+    return watched
 
 
 @contextmanager

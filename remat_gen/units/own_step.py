@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 
 from remat_gen.capture.load.load import Loaded
-from remat_gen.capture.process.generators import kept_generators, kept_host_generators
+from remat_gen.capture.process.generators import kept_generators, kept_host_generators, seed_all
 from remat_gen.capture.process.operands import lack_values
 from remat_gen.capture.process.quiet import quiet
+from remat_gen.capture.units.boundary import BoundaryRun
+from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.ir.errors import TraceError, UsageError, said
 from remat_gen.verification.outcome import left_as_it_was
+from remat_gen.verification.step import forward_step
 
 _WRITTEN_OVER = "modified by an inplace operation"
 _KEPT_INPUTS = (
     "; a unit keeps what it is called with until its backward, also what eager reads no more: "
     "where the model's own code writes into that behind the call, let it make a new tensor"
 )
+
+
+def run_forward(
+    examples: Examples, run: BoundaryRun, model: nn.Module, args: Any, kwargs: Any
+) -> object:
+    """Run a forward from the examples' seed, the units as they were before; return its results."""
+    for held in examples.before.values():
+        held.put_back()
+    seed_all(examples.seed)
+    with run.installed():
+        return forward_step(model, args, kwargs)
 
 
 @contextlib.contextmanager

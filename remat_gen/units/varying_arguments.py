@@ -14,16 +14,14 @@ from torch.utils import _pytree as pytree
 from remat_gen.capture.load.arguments import describe_call
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.load.shorter_call import shortened
-from remat_gen.capture.load.step_context import context_of
 from remat_gen.capture.process.copies import copied
-from remat_gen.capture.process.generators import seed_all
 from remat_gen.capture.trace.lengths import found_lengths, why_none_found
 from remat_gen.capture.units.boundary import BoundaryRun, UnitCall
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.unit_kinds import Examples
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import TraceError
-from remat_gen.units.own_step import own_step
+from remat_gen.units.own_step import own_step, run_forward
 
 Layouts: TypeAlias = dict[int, tuple[torch.Size, tuple[int, ...]]]
 """Shapes and strides of the tensors among a call's leaves; those of contiguous ones are none."""
@@ -54,11 +52,7 @@ def note_varying(loaded: Loaded, examples: Examples, dtype: str = "") -> None:
             kept_as_it_is(own),
         ):
             run = BoundaryRun(examples.units, lambda _: contextlib.nullcontext(), note)
-            for held in examples.before.values():
-                held.put_back()
-            seed_all(examples.seed)
-            with run.installed(), context_of(model):
-                model(*args, **kwargs)
+            run_forward(examples, run, model, args, kwargs)
     except TraceError as error:
         examples.pinned = f"with a batch of {batch.maximum - 1} {error}"
         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from remat_gen.capture.profile.timing import clock_us
+from remat_gen.capture.device.kinds import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ def interleaved_us(
     leaves its mark on caches and on the allocator.
     """
     for step in steps:
-        clock_us(step, device)
+        kind_of(device).clock_us(step, device)
     times: list[list[float]] = [[] for _ in steps]
     for i in range(rounds):
         for k in order_of_round(len(steps), i):
-            times[k].append(clock_us(steps[k], device))
+            times[k].append(kind_of(device).clock_us(steps[k], device))
     return times
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from remat_gen import RematError, generate, verify
 from remat_gen.capture.load.load import load
 from remat_gen.capture.units.chosen_units import Choice, patterns_of, starred
-from remat_gen.capture.units.watched_modules import Watched, Watching
+from remat_gen.capture.units.watched_modules import Watched
 from remat_gen.units.finding_units import watch
 
 
@@ -53,10 +53,10 @@ def _watched(model: Net) -> list[Watched]:
     seen = []
     for sign in (1, -1):
         model.gate.weight.data.mul_(sign)
-        watching = Watching(model)
-        with watching.installed():
+        watched = Watched(model)
+        with watched.installed():
             model(x)
-        seen.append(watching.seen())
+        seen.append(watched)
     return seen
 
 
