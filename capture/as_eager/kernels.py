@@ -23,6 +23,7 @@ from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import batch_norm, cudnn_batch_norm
 from remat_gen.capture.process.replaced import kept_dicts, kept_kernels
 from remat_gen.capture.rnn import traced_rnns
+from remat_gen.ir.errors import RefusedKernelError
 
 aten = torch.ops.aten
 _Key: TypeAlias = torch._C.DispatchKey
@@ -43,7 +44,21 @@ def _fill_diagonal(x: torch.Tensor, value: float, wrap: bool = False) -> torch.T
     return x
 
 
+def _bincount(
+    indices: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
+) -> torch.Tensor:
+    """Count in `minlength` places: eager makes more for a greater index, here that raises."""
+    if weights is not None or not minlength:
+        raise RefusedKernelError(
+            "how many numbers torch.bincount returns depends on values: give it a minlength above "
+            "all of them, and no weights, or take F.one_hot(indices, n).sum(0)"
+        )
+    counts = torch.zeros(minlength, dtype=torch.int64, device=indices.device)
+    return counts.scatter_add_(0, indices.long(), torch.ones_like(indices, dtype=torch.int64))
+
+
 _OURS: _Kernels = {
+    aten.bincount.default: _for(_bincount),
     aten.fill_diagonal_.default: _for(_fill_diagonal),
     aten.dropout.default: _for(dropout),
     aten.dropout_.default: _for(dropout_),

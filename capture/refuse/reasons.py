@@ -75,6 +75,11 @@ _REASONS = (
         "call that part with torch.func.functional_call and detached parameters",
     ),
     (
+        r"Cannot backprop through mirrored meta",
+        "an autograd function calls backward() in its own, as reversible blocks do: call the layers "
+        "themselves; a planned step frees and runs again by itself",
+    ),
+    (
         r"expected a torch\.ByteTensor, but got NoneType",
         "an autograd function sets a generator's state in its backward, as reversible blocks do: "
         "call the layers themselves; a planned step frees and runs again by itself",

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 from torch._export.utils import _compiling_state_context
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
 from remat_gen.capture.as_eager.autocast import casts_of_eager
@@ -225,7 +227,7 @@ def _looking(step: _Separated, call: Call, given: Arguments) -> Joint:
 
 
 def _export_itself(step: _Separated, given: Arguments) -> torch.fx.GraphModule:
-    with told_lines.backward_told(), lengths_as_numbers(step.model):
+    with told_lines.backward_told(step.holding_traced), lengths_as_numbers(step.model):
         joint = _export(step, *_without_values(step.model, given))
     told_lines.name_items(joint)
     return joint
@@ -267,9 +269,15 @@ class _Separated(nn.Module):
         self.differentiated = differentiated
         self.caches = caches
         self.kept = kept
+        self.traced: dict[str, torch.Tensor] = {}
         self.training = model.training
 
+    def holding_traced(self) -> AbstractContextManager[object]:
+        """Let the model hold what is traced: a function's backward may call it again."""
+        return _reparametrize_module(self.model, dict(self.traced))
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.traced = dict(self.model.named_parameters(remove_duplicate=False))
         answering = Answering(self.looks or Looks())
         kept = kept_as_it_is(self.model) if self.looks else contextlib.nullcontext()
         looking = answering.looking() if self.looks else unanswered()

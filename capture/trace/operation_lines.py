@@ -11,6 +11,7 @@ import contextlib
 import linecache
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -59,15 +60,20 @@ def run_told(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 @contextlib.contextmanager
-def backward_told() -> Iterator[None]:
-    """Tell the lines of functions of the user's that run in backward, too."""
-    run = partial(_run_backward, torch.autograd.graph._engine_run_backward)
+def backward_told(within: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """Tell the lines of functions of the user's that run in backward, too, and run it `within`."""
+    run = partial(_run_backward, torch.autograd.graph._engine_run_backward, within)
     with replaced(torch.autograd, "_engine_run_backward", run):
         yield
 
 
-def _run_backward(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with _Calls({}):  # `torch.autograd.grad` leaves the mode that it is called in
+def _run_backward(
+    run: Callable[..., Any],
+    within: Callable[[], AbstractContextManager[object]],
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    with _Calls({}), within():  # `torch.autograd.grad` leaves the mode that it is called in
         return run(*args, **kwargs)
 
 

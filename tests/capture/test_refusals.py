@@ -71,6 +71,12 @@ AT_A_LINE = {
         "condition of uint8: make it one by .bool",
         "",
     ),
+    "counted": (
+        "return self.lin(x).sum() * torch.bincount((x > 0).long().flatten()).sum()",
+        "torch.bincount",
+        "give it a minlength above all of them",
+        "",
+    ),
     "index of bytes": (
         "y = self.lin(x)\nreturn y[(x > 0).byte()].sum()",
         "y[(x",
@@ -163,6 +169,10 @@ LINES_TOLD = {
     "no fake": (
         "`torch.library` operators without a fake kernel",
         "refused with your line; `torch.library.register_fake`",
+    ),
+    "counted": (
+        "`torch.bincount` without `minlength`, or with weights",
+        "refused with your line; give one above all indices, then it is planned (a greater index raises)",
     ),
     "constant": (
         "large constants made in `forward` from Python lists",

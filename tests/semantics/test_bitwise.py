@@ -31,7 +31,46 @@ def test_blocks_rerun_operations_of_other_blocks(deep: Pair) -> None:
 
 
 SQUARE = "torch.randn(6, 8)"
+ADJOINT = """
+class Adjoint(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, f, y, *params):
+        ctx.f = f
+        with torch.no_grad():
+            out = y + f(y)
+        ctx.save_for_backward(y, *params)
+        return out
+
+    @staticmethod
+    def backward(ctx, d):
+        y, *params = ctx.saved_tensors
+        with torch.enable_grad():
+            y = y.detach().requires_grad_()
+            out = y + ctx.f(y)
+        return None, *torch.autograd.grad(out, (y, *params), d)
+"""
 CASES = {
+    "a function whose backward runs a layer again": model_source(
+        "y = self.body(x)\n"
+        "for _ in range(2):\n"
+        "    y = Adjoint.apply(self.f, y, *self.f.parameters())\n"
+        "return self.head(y)",
+        prelude=ADJOINT,
+        init="self.f = nn.Sequential(nn.Linear(8, 8), nn.Tanh())",
+    ),
+    "counts of indices": model_source(
+        "y = self.body(x)\n"
+        "counts = torch.bincount(y.detach().topk(2).indices.flatten(), minlength=8)\n"
+        "with torch.no_grad():\n"
+        "    self.load.lerp_(counts.float(), 0.1)\n"
+        "return self.head(y * counts)",
+        init="self.register_buffer('load', torch.zeros(8))",
+    ),
+    "gradients of each sample, with a number": model_source(
+        "y = self.body(x)\n"
+        "one = torch.func.grad(lambda w, a: 0.5 * (w @ a).square().mean())\n"
+        "return self.head(y) + torch.func.vmap(one, (None, 0))(self.head.weight, y).sum((0, 2))",
+    ),
     "batch norm": model_source(
         "return self.head(self.bn(self.layers[1](self.bn(self.layers[0](x)))))",
         init="self.bn = nn.BatchNorm1d(8)",

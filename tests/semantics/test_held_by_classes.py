@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from pairs import Pair, make_pair_of
 from sources import model_source
+from torch import nn
 
 PRELUDE = """
 import functools
@@ -21,6 +22,7 @@ import logging
 import sys
 LOG = logging.getLogger(__name__)
 ACT = torch.tanh
+Loss = nn.L1Loss
 
 class Config:
     def __init__(self): self.rate = 1.5
@@ -72,7 +74,7 @@ y = y * getattr(Registry, "absent", 1.0) * getattr(type(self), "missing", 1.0)
 y = y * getattr(sys.modules[__name__], "SHARE")
 if hasattr(Single, "late"): y = y + 1
 y = y * (2 if getattr(self.layers[0].up, "training") else 1)
-return ACT(y * Registry.Train.table * self.Options.Inner.rate)
+return ACT(y * Registry.Train.table * self.Options.Inner.rate) + Loss()(y, y * 0)
 """
 MEMBERS = """
     class Options:
@@ -102,6 +104,7 @@ CHANGES: dict[str, tuple[Callable[[Any], tuple[object, str]], Any, str]] = {
     ),
     "Options.Inner.rate": (lambda file: (file.Model.Options.Inner, "rate"), 9, "9"),
     "ACT": (lambda file: (file, "ACT"), torch.sin, "function"),
+    "Loss": (lambda file: (file, "Loss"), nn.MSELoss, "class MSELoss"),
     "Chosen.act": (lambda file: (file.Chosen, "act"), F.silu, "function silu"),
     "Chosen.share": (lambda file: (file.Kind, "share"), 0.25, "0.25"),
     "act": (lambda file: (file.Model, "act"), staticmethod(F.silu), "function silu"),
