@@ -19,7 +19,6 @@ from remat_gen.solver.blocks.simple_options import simple_choices
 from remat_gen.solver.blocks.simple_programs import in_segments, keep_all, per_layer
 from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.chain_moves import Moves
-from remat_gen.solver.chain.chain_plan import to_runs
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
@@ -159,8 +158,8 @@ def _programs(
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
     slot = max(1, front.eager.peak_bytes // slots)
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
-    plans = [table.plan(point) for point in evenly(range(table.count()), STEPS)]
-    programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
+    points = evenly(range(table.count()), STEPS)
+    programs = dict.fromkeys(tuple(table.runs(point)) for point in points)
     found = []
     for number, runs in enumerate(programs, 1):
         progress("program", number, len(programs))
