@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks.block_chain import needed_values
 from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.simple_programs import run_again_as_wholes
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
@@ -59,24 +60,9 @@ def with_local_forwards(
 ) -> tuple[int, ...]:
     """Return the runs that retain all forward values but `dropped` ones (droppable values).
 
-    With `keep_last` the segment that backward reads first is not run again: it would be made anew
-    the moment it was freed.
+    With `keep_last` the segment that backward reads first is not run again.
     """
-    forward = problem.forward_count
-    segment_of = _segments(problem, dropped)
-    again = _local_forwards(problem, segment_of)
-    runs = list(range(forward))
-    started: set[int] = set()
-    for t in range(forward, len(problem.operations)):
-        for v in problem.operations[t].inputs:
-            segment = segment_of.get(v)
-            if segment is None or segment in started:
-                continue
-            if started or not keep_last:
-                runs += again[segment]
-            started.add(segment)
-        runs.append(t)
-    return tuple(runs)
+    return run_again_as_wholes(problem, _segments(problem, dropped), but_first=keep_last)
 
 
 def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
@@ -99,17 +85,3 @@ def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
                 a, b = sorted((root(producer[v]), root(p)))
                 parent[b] = a
     return {v: root(p) for v, p in producer.items()}
-
-
-def _local_forwards(problem: Problem, segment_of: dict[int, int]) -> dict[int, list[int]]:
-    """Return each segment's operations that backward's reads of its values depend on."""
-    forward = problem.forward_count
-    reads = (v for operation in problem.operations[forward:] for v in operation.inputs)
-    wanted = {v for v in reads if v in segment_of}
-    again: dict[int, list[int]] = {segment: [] for segment in segment_of.values()}
-    for p in range(forward - 1, -1, -1):
-        made = [v for v in problem.operations[p].outputs if v in wanted]
-        if made:
-            again[segment_of[made[0]]].append(p)
-            wanted.update(v for v in problem.operations[p].inputs if v in segment_of)
-    return {segment: operations[::-1] for segment, operations in again.items()}
