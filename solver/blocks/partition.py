@@ -181,8 +181,3 @@ def _fit(problem: Problem, before: tuple[int, int], after: tuple[int, int]) -> b
     if one == other or not one or not other:
         return one == other
     return after[1] - after[0] == 1 or max(b - a for a, b in (before, after)) <= SMALL_LAYER
-
-
-def block_ranges(chain: Chain) -> tuple[tuple[int, int], ...]:
-    """Return the range of forward operations of each block."""
-    return tuple((block.start, block.stop) for block in chain.blocks)
