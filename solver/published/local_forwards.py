@@ -8,7 +8,8 @@ results backward needs ("local forward"); they then live until their last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks.block_chain import needed_values
@@ -35,7 +36,8 @@ def searching(
     ) -> Found:
         incumbent = incumbent_of(problem, budget_bytes, on_better)
         dropped = dict.fromkeys([frozenset[int](), *choices(problem, effort)])
-        incumbent.offer_all(all_local_forwards(problem, dropped))
+        ways = itertools.product(dropped, (True, False))
+        incumbent.offer_all(with_local_forwards(problem, d, keep_last=last) for d, last in ways)
         return incumbent.found()
 
     return search
@@ -44,15 +46,6 @@ def searching(
 def droppable_values(problem: Problem) -> frozenset[int]:
     """Return the forward values that backward may need and that a second run gives back."""
     return recomputable(problem) & needed_values(problem)
-
-
-def all_local_forwards(
-    problem: Problem, choices: Iterable[AbstractSet[int]]
-) -> Iterator[tuple[int, ...]]:
-    """Yield the runs for each choice of dropped values: the last segment kept, and run again."""
-    for dropped in choices:
-        for keep_last in (True, False):
-            yield with_local_forwards(problem, dropped, keep_last=keep_last)
 
 
 def with_local_forwards(
