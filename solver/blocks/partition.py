@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 
 from remat_gen.solver.blocks.block_chain import (
     Chain,
@@ -105,10 +105,8 @@ def frontier_bytes(problem: Problem) -> list[int]:
 def _idle_prefix(problem: Problem) -> int:
     """Return how many leading operations make nothing that backward may need (frozen layers)."""
     needed = needed_values(problem)
-    for p in range(problem.forward_count):
-        if not needed.isdisjoint(problem.operations[p].outputs):
-            return p
-    return problem.forward_count
+    forward = problem.operations[: problem.forward_count]
+    return len(list(takewhile(lambda o: needed.isdisjoint(o.outputs), forward)))
 
 
 def _layers(problem: Problem, start: int) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from remat_gen.solver.blocks.simple_programs import run_again_as_wholes
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+from remat_gen.solver.published.separation import components
 
 
 def searching(
@@ -61,20 +62,8 @@ def with_local_forwards(
 def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
     """Return for each dropped value the first operation of its segment."""
     operations = problem.operations[: problem.forward_count]
-    parent = list(range(len(operations)))
-
-    def root(p: int) -> int:
-        while parent[p] != p:
-            parent[p] = parent[parent[p]]
-            p = parent[p]
-        return p
-
     producer = {v: p for p, o in enumerate(operations) for v in o.outputs if v in dropped}
-    for p, operation in enumerate(operations):
-        if dropped.isdisjoint(operation.outputs):
-            continue  # never runs again: what it reads is not linked by it
-        for v in operation.inputs:
-            if v in producer:
-                a, b = sorted((root(producer[v]), root(p)))
-                parent[b] = a
-    return {v: root(p) for v, p in producer.items()}
+    again = sorted(set(producer.values()))  # what never runs again links nothing by what it reads
+    links = [(producer[v], p) for p in again for v in operations[p].inputs if v in producer]
+    first = {p: segment[0] for segment in components(again, links) for p in segment}
+    return {v: first[p] for v, p in producer.items()}
