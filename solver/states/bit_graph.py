@@ -7,7 +7,6 @@ operations in any order within the segments of `partition`, which release what t
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -73,16 +72,6 @@ class BitGraph:
         self.chain: Chain | None = partition(problem) if problem.forward_count else None
         self._releases = _releases(problem, self)
         self._phases: dict[int, SearchPhase] = {}
-
-    def limited(self, rerunnable: int) -> BitGraph:
-        """Return the same graph in which at most these operations run again."""
-        graph = copy.copy(self)
-        graph.rerunnable = self.rerunnable & rerunnable
-        graph.again_us = [
-            t if graph.rerunnable >> p & 1 else NEVER for p, t in enumerate(self.time_us)
-        ]
-        graph._phases = {}
-        return graph
 
     @property
     def every_order(self) -> bool:

@@ -41,7 +41,7 @@ def _raise(*_arguments: object, **_options: object) -> None:
 def _open_problem(monkeypatch: pytest.MonkeyPatch) -> Problem:
     """Return a problem of which little work proves nothing."""
     for effort in Effort:
-        monkeypatch.setitem(LIMITS, effort, Limits(1, 1, 1, 1))
+        monkeypatch.setitem(LIMITS, effort, Limits(1, 1, 1))
     monkeypatch.setattr(exact_search, "PROGRAMS", 1)
     return unet_like(3)
 
