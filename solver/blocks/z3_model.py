@@ -102,12 +102,9 @@ class BlockModel:
 
     def _stages_of(self, model: z3.ModelRef) -> RerunStages:
         stages: list[list[int]] = [[] for _ in self.block.backward]
-        variables = self.variables
+        variables, ran = self.variables, self.variables.ran
         for p in variables.operations:
-            if z3.is_true(model[variables.ran[p, variables.last]]):
-                first = next(s for s in range(len(variables.stages)) if self._ran(model, p, s))
-                stages[variables.stages[first]].append(p)
+            if z3.is_true(model[ran[p, variables.last]]):
+                turns = enumerate(variables.stages)
+                stages[next(t for s, t in turns if z3.is_true(model[ran[p, s]]))].append(p)
         return tuple(tuple(stage) for stage in stages)
-
-    def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
-        return bool(z3.is_true(model[self.variables.ran[p, s]]))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.front_entrant import FrontEntrant
 from remat_gen.solver.contest.repairs import Repairs
@@ -165,7 +165,7 @@ class Auto:
         known = [self.subject.plain(), self.rotor.smallest()]
         known += [self.rockmate.smallest()] if close else []
         least = min(known, key=self._peak_bytes)
-        found = Bisection(self.subject, attempt, exact=fine, close=close).least(least)
+        found = least_program(self.subject, attempt, least, exact=fine, close=close)
         return self._lowered(found) if fine else found
 
     def _lowered(self, program: Program) -> Program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
@@ -41,7 +41,7 @@ class SearchEntrant:
     def smallest(self) -> Program:
         """Return the program of least peak that bisection finds, from the plain one."""
         exact = self.staged and len(self.subject.problem.operations) <= QUICK_OPERATIONS
-        return Bisection(self.subject, self._attempt, exact).least(self.subject.plain())
+        return least_program(self.subject, self._attempt, self.subject.plain(), exact=exact)
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""
