@@ -22,9 +22,8 @@ from planned import print_table
 from remat_gen.capture.profile.roofline import Rates
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.partition import partition
-from remat_gen.solver.law.problem import Held, Problem
+from remat_gen.solver.law.problem import Held, Problem, in_units
 from remat_gen.solver.law.schedule import Run, Schedule
-from remat_gen.solver.law.units import in_units
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 
 RATES = Rates(flops_per_us=600e6, bytes_per_us=4e6, launch_us=3.0)

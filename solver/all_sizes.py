@@ -20,25 +20,10 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED
-from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
-from remat_gen.solver.workspace_headroom import (
-    Elsewhere,
-    lacking,
-    larger,
-    roomy,
-    with_more,
-)
+from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Solver, Status
+from remat_gen.solver.workspace_headroom import Elsewhere, lacking, roomy, with_more
 
 _ROUNDS = 3  # of searches with as much more workspace as the last schedule lacked
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The highest peak of a schedule; `where` is "" at the example's sizes."""
-
-    nbytes: int
-    operation: int
-    where: str = ""
 
 
 class InfeasibleElsewhereError(InfeasibleError):
@@ -126,11 +111,12 @@ class AllSizesSolver:
         Raises:
             InfeasibleError: that is too much.
         """
-        found, problem = first, self.solver.problem
+        found, problem, more = first, self.solver.problem, dict[int, int]()
         for _ in range(_ROUNDS):
-            more = lacking(self.solver.problem, self.elsewhere, found.schedule, budget_bytes)
-            problem = larger(problem, with_more(self.solver.problem, more))
-            found = self._judged(self.make(problem).solve(budget_bytes), first)
+            lacked = lacking(problem, self.elsewhere, found.schedule, budget_bytes)
+            more.update({p: max(nbytes, more.get(p, 0)) for p, nbytes in lacked.items()})
+            roomier = self.make(with_more(problem, more))
+            found = self._judged(roomier.solve(budget_bytes), first)
             yield found
 
     def _judged(self, found: Solution, first: Solution) -> Solution:

@@ -46,11 +46,15 @@ class InfeasibleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class SmallestBudget:
-    """The least budget for which a strategy finds a schedule, and the operation that sets it."""
+class Peak:
+    """The highest peak of a schedule, and the operation that sets it.
+
+    `where` is "" at the example's sizes.
+    """
 
     nbytes: int
     operation: int
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +167,10 @@ class Solver:
         enter(contest)
         return contest.best
 
-    def smallest_budget(self) -> SmallestBudget:
-        """Return the smallest budget that is feasible for this strategy."""
+    def smallest_budget(self) -> Peak:
+        """Return the least peak of a schedule that the strategy finds: its smallest budget."""
         judged = self.subject.judge(self._least_program())[1]
-        return SmallestBudget(judged.peak_bytes, judged.peak_at)
+        return Peak(judged.peak_bytes, judged.peak_at)
 
     def _kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is.

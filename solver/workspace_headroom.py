@@ -64,14 +64,3 @@ def lacking(
                 allowed = rest - excess * rest // max(1, rest_there)
                 more[p] = max(more.get(p, 0), budget_bytes - room - allowed)
     return more
-
-
-def larger(one: Problem, two: Problem) -> Problem:
-    """Return a problem with the larger workspaces of two that are alike in all else."""
-    pairs = zip(one.operations, two.operations, strict=True)
-    return replace(
-        one,
-        operations=tuple(
-            replace(a, workspace_bytes=max(a.workspace_bytes, b.workspace_bytes)) for a, b in pairs
-        ),
-    )

@@ -20,7 +20,7 @@ from remat_gen.solver.law.schedule import Run, Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort
 from remat_gen.solver.solve import (
     InfeasibleError,
-    SmallestBudget,
+    Peak,
     Solution,
     Solver,
     Status,
@@ -42,7 +42,7 @@ class BareResult:
     budget_text: str
     budget_bytes: int
     plain: Replay
-    smallest: SmallestBudget | None
+    smallest: Peak | None
     solution: Solution | None
     ruled_out: bool = False
 
@@ -64,7 +64,7 @@ def solve_graph(
         solution = solver.solve(budget_bytes)
         progress.pardon()
     except InfeasibleError as error:
-        smallest = SmallestBudget(error.smallest_bytes, error.operation_index)
+        smallest = Peak(error.smallest_bytes, error.operation_index)
         ruled_out = error.proved
     return BareResult(
         problem=solver.problem,

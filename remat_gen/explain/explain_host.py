@@ -20,11 +20,8 @@ def kept_instead(problem: Problem, schedule: Schedule, v: int, budget_bytes: int
     program = program_with_fetches(problem, schedule)
     runs = program.flat()
     firsts = first_runs(runs)
-    stays = [
-        None if p == fetch or (p == maker and not first) else p
-        for p, first in zip(runs, firsts, strict=True)
-    ]
-    return _other(problem, program, pruned(problem, program.refilled(stays)), budget_bytes)
+    gone = {i: () for i, p in enumerate(runs) if p == fetch or (p == maker and not firsts[i])}
+    return _other(problem, program, pruned(problem, program.replaced(gone)), budget_bytes)
 
 
 def sent_instead(problem: Problem, schedule: Schedule, v: int, budget_bytes: int) -> Other | None:

@@ -61,9 +61,9 @@ def retained_instead(
     program = program_of(schedule)
     runs = program.flat()
     firsts = first_runs(runs)
-    kept = [q if first or q != p else None for q, first in zip(runs, firsts, strict=True)]
+    again = {i: () for i, q in enumerate(runs) if q == p and not firsts[i]}
     held = pinned(problem, {v}, frozenset())
-    return _settled(held, runs, prune(held, program.refilled(kept)), p, budget_bytes)
+    return _settled(held, runs, prune(held, program.replaced(again)), p, budget_bytes)
 
 
 def run_again_instead(

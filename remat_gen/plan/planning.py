@@ -19,13 +19,13 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
 from remat_gen.plan.plan_names import committed_runs
-from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError, Peak
+from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import Effort, News
 from remat_gen.solver.offload.offload_solver import OffloadSolver
-from remat_gen.solver.solve import InfeasibleError, Solution, Solver
+from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Solver
 from remat_gen.solver.stable.committed_schedule import Committed
 from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.terminal.progress import Step

@@ -55,16 +55,18 @@ def evaluate(block: LocalBlock, stages: RerunStages) -> Option:
     pinned = block.bytes_of(Role.PINNED)
     again = operations_for(block, regained)
     saved = sum(block.values[v].nbytes for v in retained if v not in exits) + pinned
+    first = forward_inside(block, tuple(range(len(block.forward))), keep, first=True)
+    backward = (inside for inside, _, _ in backward_inside(block, stages, retained))
     return Option(
         stages,
         retained,
         saved,
         added(block.forward[p].time_us for stage in stages for p in stage),
-        _forward_peak(block, tuple(range(len(block.forward))), keep, first=True),
-        _backward_peak(block, stages, retained),
+        max(first, default=0),
+        max(backward, default=0),
         again,
         added(block.forward[p].time_us for p in again),
-        _forward_peak(block, again, regained, first=False),
+        max(forward_inside(block, again, regained, first=False), default=0),
     )
 
 
@@ -124,10 +126,6 @@ def _first_reader(block: LocalBlock, stages: RerunStages, values: set[int]) -> t
         if not values.isdisjoint(block.backward[t].inputs):
             return t, len(stage)
     raise ValueError("a retained value that nobody reads")
-
-
-def _forward_peak(block: LocalBlock, runs: tuple[int, ...], keep: set[int], *, first: bool) -> int:
-    return max(forward_inside(block, runs, keep, first=first), default=0)
 
 
 def forward_inside(
@@ -201,7 +199,3 @@ def _deaths(block: LocalBlock, steps: list[tuple[int, int]]) -> list[list[int]]:
         needed.difference_update(operation.outputs)
         needed.update(operation.inputs)
     return dies[::-1]
-
-
-def _backward_peak(block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]) -> int:
-    return max((inside for inside, _, _ in backward_inside(block, stages, retained)), default=0)

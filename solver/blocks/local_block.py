@@ -106,9 +106,9 @@ def gradients(problem: Problem, chain: Chain) -> Gradients:
     return Gradients(made, read)
 
 
-def localise(problem: Problem, chain: Chain, grads: Gradients, i: int) -> LocalBlock:
-    """Return block i of a chain with its values numbered in order of appearance."""
-    return _Localiser(problem, chain, grads, i).run()
+def localised(problem: Problem, chain: Chain, grads: Gradients) -> tuple[LocalBlock, ...]:
+    """Return the blocks of a chain, the values of each numbered in order of appearance."""
+    return tuple(_Localiser(problem, chain, grads, i).run() for i in range(len(chain.blocks)))
 
 
 class _Localiser:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from remat_gen.solver.blocks.block_option import BlockChoices, Option
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
 from remat_gen.solver.blocks.simple_options import keep_all, keep_input, with_leaves
-from remat_gen.solver.blocks.z3_model import BlockModel, BudgetPoint, Z3Status
+from remat_gen.solver.blocks.z3_model import BlockModel, BudgetPoint
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
 ALL_LEVELS = 36  # saved budgets that all distinct blocks share, if they are of
@@ -97,26 +97,25 @@ class _Search:
             if peak <= too_low:
                 break
             if current is None or current.peak_bytes > peak:
-                status, current = self._ask(BudgetPoint(saved, peak, exits_free))
-                if status is Z3Status.INFEASIBLE:
+                current, proved = self._ask(BudgetPoint(saved, peak, exits_free))
+                if current is None and proved:
                     too_low = max(too_low, peak)
                     break
             loosest = loosest or current
         return loosest or known or self.everything, too_low
 
-    def _ask(self, point: BudgetPoint) -> tuple[Z3Status, Option | None]:
-        known = self._known_at(point)
-        if known is not None:
-            return Z3Status.OPTIMAL, known
+    def _ask(self, point: BudgetPoint) -> tuple[Option | None, bool]:
+        if (known := self._known_at(point)) is not None:
+            return known, True
         self.before_each()
-        answer = self.model.solve(point)
+        option, proved = self.model.solve(point)
         self.asked += 1
-        self.unproved += answer.status is Z3Status.UNKNOWN or self.model.rows.rounded
-        if answer.option is not None:
-            self.found.append(answer.option)
+        self.unproved += not proved or self.model.rows.rounded
+        if option is not None:
+            self.found.append(option)
             if point.exits_free:
-                self.optima.append((point, answer.option))
-        return answer.status, answer.option
+                self.optima.append((point, option))
+        return option, proved
 
     def _known_at(self, point: BudgetPoint) -> Option | None:
         """Return an optimum of looser budgets that fits a point: it is the optimum there too."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 
 from remat_gen.solver.blocks.block_chain import (
     Chain,
@@ -105,10 +105,8 @@ def frontier_bytes(problem: Problem) -> list[int]:
 def _idle_prefix(problem: Problem) -> int:
     """Return how many leading operations make nothing that backward may need (frozen layers)."""
     needed = needed_values(problem)
-    for p in range(problem.forward_count):
-        if not needed.isdisjoint(problem.operations[p].outputs):
-            return p
-    return problem.forward_count
+    forward = problem.operations[: problem.forward_count]
+    return len(list(takewhile(lambda o: needed.isdisjoint(o.outputs), forward)))
 
 
 def _layers(problem: Problem, start: int) -> list[tuple[int, int]]:
@@ -181,8 +179,3 @@ def _fit(problem: Problem, before: tuple[int, int], after: tuple[int, int]) -> b
     if one == other or not one or not other:
         return one == other
     return after[1] - after[0] == 1 or max(b - a for a, b in (before, after)) <= SMALL_LAYER
-
-
-def block_ranges(chain: Chain) -> tuple[tuple[int, int], ...]:
-    """Return the range of forward operations of each block."""
-    return tuple((block.start, block.stop) for block in chain.blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from remat_gen.solver.blocks.block_option import (
     BlockChoices,
@@ -42,19 +43,15 @@ def with_leaves(block: LocalBlock, options: Iterable[Option]) -> BlockChoices:
     return BlockChoices(_front(found + leaves, _inner_figures), _front(leaves, _leaf_figures))
 
 
-def _inner_figures(option: Option) -> tuple[float, ...]:
-    return (
-        option.rerun_us,
-        option.saved_bytes,
-        option.backward_peak_bytes,
-        option.first_peak_bytes,
-        option.again_us,
-        option.again_peak_bytes,
-    )
-
-
-def _leaf_figures(option: Option) -> tuple[float, ...]:
-    return (option.rerun_us, option.backward_peak_bytes)
+_inner_figures: Callable[[Option], tuple[float, ...]] = attrgetter(
+    "rerun_us",
+    "saved_bytes",
+    "backward_peak_bytes",
+    "first_peak_bytes",
+    "again_us",
+    "again_peak_bytes",
+)
+_leaf_figures: Callable[[Option], tuple[float, ...]] = attrgetter("rerun_us", "backward_peak_bytes")
 
 
 def _front(

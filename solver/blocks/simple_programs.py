@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.law.problem import Held, Problem
@@ -11,7 +11,7 @@ from remat_gen.solver.law.program import Program
 
 def keep_all(problem: Problem, chain: Chain) -> Program:
     """Return strategy `none`: traced order, each operation once."""
-    return _with_reruns(chain, {})
+    return in_segments(problem, chain, range(len(problem.operations)))
 
 
 def per_layer(problem: Problem, chain: Chain) -> Program:
@@ -20,17 +20,7 @@ def per_layer(problem: Problem, chain: Chain) -> Program:
     What enters or leaves a layer is retained; before the first backward operation that reads a
     value from inside, the layer's operations run again, those whose results backward reads.
     """
-    inside = _inside_of_layers(problem)
-    reruns: dict[int, list[int]] = {}
-    started: set[str] = set()
-    for block in reversed(chain.blocks):
-        for t in block.backward:
-            for v in problem.operations[t].inputs:
-                layer = inside.get(v, "")
-                if layer and layer not in started:
-                    started.add(layer)
-                    reruns.setdefault(t, []).extend(_rerun_of(problem, layer, inside))
-    return _with_reruns(chain, reruns)
+    return in_segments(problem, chain, run_again_as_wholes(problem, _inside_of_layers(problem)))
 
 
 def in_segments(problem: Problem, chain: Chain | None, runs: Sequence[int]) -> Program:
@@ -54,13 +44,40 @@ def in_segments(problem: Problem, chain: Chain | None, runs: Sequence[int]) -> P
     return Program(tuple(tuple(segment) for segment in segments))
 
 
-def _with_reruns(chain: Chain, reruns: dict[int, list[int]]) -> Program:
-    forward = [tuple(range(block.start, block.stop)) for block in chain.blocks]
-    backward = [
-        tuple(p for t in block.backward for p in (*reruns.get(t, ()), t))
-        for block in reversed(chain.blocks)
-    ]
-    return Program((*forward, *backward))
+def run_again_as_wholes(
+    problem: Problem, group_of: Mapping[int, Hashable], *, but_first: bool = False
+) -> tuple[int, ...]:
+    """Return the runs that make each group of dropped values again where one is read first.
+
+    `group_of` has the dropped values. With `but_first` the group that backward reads first is not
+    run again: it would be made anew the moment it was freed.
+    """
+    forward = problem.forward_count
+    again = _makers(problem, group_of)
+    runs = list(range(forward))
+    started: set[Hashable] = set()
+    for t in range(forward, len(problem.operations)):
+        for v in problem.operations[t].inputs:
+            if v in group_of and group_of[v] not in started:
+                if started or not but_first:
+                    runs += again[group_of[v]]
+                started.add(group_of[v])
+        runs.append(t)
+    return tuple(runs)
+
+
+def _makers(problem: Problem, group_of: Mapping[int, Hashable]) -> dict[Hashable, list[int]]:
+    """Return each group's operations that backward's reads of its values depend on."""
+    forward = problem.forward_count
+    reads = (v for operation in problem.operations[forward:] for v in operation.inputs)
+    wanted = {v for v in reads if v in group_of}
+    again: dict[Hashable, list[int]] = {group: [] for group in group_of.values()}
+    for p in range(forward - 1, -1, -1):
+        made = [v for v in problem.operations[p].outputs if v in wanted]
+        if made:
+            again[group_of[made[0]]].append(p)
+            wanted.update(v for v in problem.operations[p].inputs if v in group_of)
+    return {group: operations[::-1] for group, operations in again.items()}
 
 
 def _inside_of_layers(problem: Problem) -> dict[int, str]:
@@ -77,16 +94,3 @@ def _inside_of_layers(problem: Problem) -> dict[int, str]:
             if inside.get(v, operation.layer) != operation.layer:
                 del inside[v]
     return inside
-
-
-def _rerun_of(problem: Problem, layer: str, inside: dict[int, str]) -> list[int]:
-    """Return the layer's operations that backward's reads of values inside it depend on."""
-    forward = problem.forward_count
-    wanted = {v for o in problem.operations[forward:] for v in o.inputs if inside.get(v) == layer}
-    needed = []
-    for p in range(forward - 1, -1, -1):
-        operation = problem.operations[p]
-        if operation.layer == layer and not wanted.isdisjoint(operation.outputs):
-            needed.append(p)
-            wanted.update(v for v in operation.inputs if inside.get(v) == layer)
-    return needed[::-1]

@@ -13,7 +13,6 @@ memory than the rows say, so the last one is optimal for the model with all rows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import z3
 
@@ -27,14 +26,6 @@ ENGINE = "rc2"
 WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
 
 
-class Z3Status(Enum):
-    """What z3 said about a budget."""
-
-    OPTIMAL = "optimal"
-    INFEASIBLE = "infeasible"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True)
 class BudgetPoint:
     """Budgets for an option; with `exits_free` the frontier behind the block is there anyway."""
@@ -42,14 +33,6 @@ class BudgetPoint:
     saved_bytes: int
     peak_bytes: int
     exits_free: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An option within a point's budgets, or None, and what is known about it."""
-
-    option: Option | None
-    status: Z3Status
 
 
 class BlockModel:
@@ -67,8 +50,8 @@ class BlockModel:
         self._add_rules()
         self._add_weights()
 
-    def solve(self, point: BudgetPoint) -> Answer:
-        """Find the option of least re-run time within a point's budgets."""
+    def solve(self, point: BudgetPoint) -> tuple[Option | None, bool]:
+        """Return the option of least re-run time within budgets, if any; and if that is proved."""
         self.optimizer.push()
         self._add_saved_row(point)
         self.rows.begin(point.peak_bytes)
@@ -77,19 +60,15 @@ class BlockModel:
         self.rows.end()
         return answer
 
-    def _refine(self, point: BudgetPoint) -> Answer:
+    def _refine(self, point: BudgetPoint) -> tuple[Option | None, bool]:
         """Solve, measure exactly, add the rows that were exceeded, until none is."""
-        while True:
-            result = self.optimizer.check()
-            if result == z3.unsat:
-                return Answer(None, Z3Status.INFEASIBLE)
-            if result != z3.sat:
-                return Answer(None, Z3Status.UNKNOWN)
+        while (result := self.optimizer.check()) == z3.sat:
             option = evaluate(self.block, self._stages_of(self.optimizer.model()))
             if option.peak_bytes <= point.peak_bytes:
-                return Answer(option, Z3Status.OPTIMAL)
+                return option, True
             if not self.rows.add_exceeded(option):
-                return Answer(None, Z3Status.UNKNOWN)
+                return None, False
+        return None, bool(result == z3.unsat)
 
     def _add_rules(self) -> None:
         variables, add = self.variables, self.optimizer.add
@@ -123,12 +102,9 @@ class BlockModel:
 
     def _stages_of(self, model: z3.ModelRef) -> RerunStages:
         stages: list[list[int]] = [[] for _ in self.block.backward]
-        variables = self.variables
+        variables, ran = self.variables, self.variables.ran
         for p in variables.operations:
-            if z3.is_true(model[variables.ran[p, variables.last]]):
-                first = next(s for s in range(len(variables.stages)) if self._ran(model, p, s))
-                stages[variables.stages[first]].append(p)
+            if z3.is_true(model[ran[p, variables.last]]):
+                turns = enumerate(variables.stages)
+                stages[next(t for s, t in turns if z3.is_true(model[ran[p, s]]))].append(p)
         return tuple(tuple(stage) for stage in stages)
-
-    def _ran(self, model: z3.ModelRef, p: int, s: int) -> bool:
-        return bool(z3.is_true(model[self.variables.ran[p, s]]))

@@ -52,9 +52,12 @@ class Rows:
 
     def add_exceeded(self, option: Option) -> bool:
         """Add the rows of the steps at which an option exceeds the peak; tell if any was new."""
-        rows: list[MemoryRow] = [("backward", t, p) for t, p in self._exceeded_backward(option)]
-        rows += [("forward", x, -1) for x in self._exceeded_forward(option)]
-        new = [row for row in rows if row not in self.known]
+        steps = backward_inside(self.block, option.stages, option.retained)
+        runs = enumerate(self._forward_inside(set(option.retained)))
+        rows = [(("backward", t, p), nbytes) for nbytes, t, p in steps]
+        rows += [(("forward", x, -1), nbytes) for x, nbytes in runs]
+        over = (row for row, nbytes in rows if nbytes > self.peak_bytes)
+        new = [row for row in over if row not in self.known]
         for row in new:
             terms, base = self.known[row] = self._row(*row)
             self.at_most(terms, self.peak_bytes - base)
@@ -77,14 +80,6 @@ class Rows:
             self.rounded = self.rounded or unit > 1
             rounded_up = [(literal, -(-nbytes // unit)) for literal, nbytes in terms]
             self.optimizer.add(z3.PbLe(rounded_up, room // unit))
-
-    def _exceeded_backward(self, option: Option) -> list[tuple[int, int]]:
-        inside = backward_inside(self.block, option.stages, option.retained)
-        return [(t, p) for nbytes, t, p in inside if nbytes > self.peak_bytes]
-
-    def _exceeded_forward(self, option: Option) -> list[int]:
-        inside = self._forward_inside(set(option.retained))
-        return [x for x, nbytes in enumerate(inside) if nbytes > self.peak_bytes]
 
     def _forward_inside(self, retained: set[int]) -> list[int]:
         runs = tuple(range(len(self.block.forward)))

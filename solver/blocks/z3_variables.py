@@ -30,7 +30,11 @@ class Variables:
         self.readers = {
             v: [p for p in self.operations if v in block.forward[p].inputs] for v in self.values
         }
-        self.last_read = {v: self._last_read(v) for v in self.values}
+        reads = [block.backward[t].inputs for t in self.stages]
+        self.last_read = {
+            v: max((s for s, read in enumerate(reads) if v in read), default=-1)
+            for v in self.values
+        }
         self.kept = {v: z3.Bool(f"K{v}", context) for v in self.values}
         self.ran = {
             (p, s): z3.Bool(f"X{p}_{s}", context)
@@ -50,7 +54,3 @@ class Variables:
         """Return the literals of: operation p is re-run after stage `s` (-1: at any stage)."""
         literals = [self.ran[p, self.last]]
         return literals if s < 0 else [*literals, z3.Not(self.ran[p, s])]
-
-    def _last_read(self, v: int) -> int:
-        reads = [s for s, t in enumerate(self.stages) if v in self.block.backward[t].inputs]
-        return reads[-1] if reads else -1

@@ -6,13 +6,12 @@ leave for blocks < j. T(i, j, m) has f_i retained outside of m; all else is insi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from remat_gen.solver.blocks.block_chain import Chain
-from remat_gen.solver.blocks.block_option import operations_for
-from remat_gen.solver.blocks.local_block import Gradients, LocalBlock, Role, gradients
+from remat_gen.solver.blocks.block_option import forward_inside, operations_for
+from remat_gen.solver.blocks.local_block import Gradients, Role, gradients, localised
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.sums import added
 
@@ -29,11 +28,12 @@ class Advance:
 class ChainCosts:
     """All constants of the recurrence for one chain; identical for every strategy on it."""
 
-    def __init__(self, problem: Problem, chain: Chain, blocks: Sequence[LocalBlock]) -> None:
-        self.problem, self.chain, self.blocks = problem, chain, blocks
+    def __init__(self, problem: Problem, chain: Chain) -> None:
+        grads = gradients(problem, chain)
+        self.problem, self.chain = problem, chain
+        self.blocks = blocks = localised(problem, chain, grads)
         self.n = len(blocks)
         self.nbytes = [value.nbytes for value in problem.values]
-        grads = gradients(problem, chain)
         outputs = [block.bytes_of(Role.OUTPUT) for block in blocks]
         self.outputs_before = [0, *accumulate(outputs)]
         self.pinned_before = [0, *accumulate(block.bytes_of(Role.PINNED) for block in blocks)]
@@ -88,35 +88,20 @@ class ChainCosts:
         return total
 
     def _advance(self, b: int, shared: frozenset[int], first: bool) -> Advance:
-        start, stop = self.chain.blocks[b].start, self.chain.blocks[b].stop
-        local = self.blocks[b]
-        chosen = range(stop - start) if first else operations_for(local, local.regained())
-        runs = tuple(start + p for p in chosen)
-        time_us = added(self.problem.operations[p].time_us for p in runs)
-        return Advance(runs, time_us, self._advance_peak(b, runs, shared, first))
-
-    def _advance_peak(
-        self, b: int, runs: tuple[int, ...], shared: frozenset[int], first: bool
-    ) -> int:
-        entering, leaving = self.chain.frontiers[b], self.chain.frontiers[b + 1]
+        """See `advance`; what enters and is not shared goes behind its last use, if it may."""
+        block, local = self.chain.blocks[b], self.blocks[b]
+        whole = tuple(range(block.stop - block.start))
+        chosen = whole if first else operations_for(local, local.regained())
+        runs = tuple(block.start + p for p in chosen)
+        reads = [self.problem.operations[p].inputs for p in runs]
+        leaving = self.chain.frontiers[b + 1]
         leaving = leaving if first else leaving & self.chain.needed
-        last = {v: q for q, p in enumerate(runs) for v in self._touched(p)}
-        resident = peak = sum(self.nbytes[v] for v in entering - shared)
-        own = set().union(*(self.problem.operations[p].outputs for p in runs))
-        for position, p in enumerate(runs):
-            operation = self.problem.operations[p]
-            made = sum(self.nbytes[v] for v in operation.outputs)
-            peak = max(peak, resident + made + self.problem.extra_bytes(operation))
-            resident += sum(self.nbytes[v] for v in operation.outputs if first or self._dies(v))
-            for v in self._touched(p):
-                mortal = (v in own and self._dies(v)) or (v in entering and v not in shared)
-                if mortal and last[v] == position and v not in leaving:
-                    resident -= self.nbytes[v]
-        return peak
-
-    def _dies(self, v: int) -> bool:
-        return self.problem.values[v].held is Held.FREE and v not in self.chain.pinned
-
-    def _touched(self, p: int) -> list[int]:
-        operation = self.problem.operations[p]
-        return list(dict.fromkeys(operation.inputs + operation.outputs))
+        entering = self.chain.frontiers[b] - shared
+        mortal = entering - leaving
+        last = {v: q for q, read in enumerate(reads) for v in read if v in mortal}
+        there = peak = sum(self.nbytes[v] for v in entering)
+        keep = local.exits() if first else local.regained()
+        for q, inside in enumerate(forward_inside(local, chosen, keep, first=first)):
+            peak = max(peak, there + inside)
+            there -= sum(self.nbytes[v] for v in set(reads[q]) if last.get(v) == q)
+        return Advance(runs, added(self.problem.operations[p].time_us for p in runs), peak)

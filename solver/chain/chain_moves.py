@@ -5,7 +5,7 @@ Each term is the same for identical blocks, so that ranges of them can be recogn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,26 +16,22 @@ from remat_gen.solver.chain.pareto_rows import Ints, Times
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """The choice of an option of one block, by its number.
+class MoveArrays:
+    """Moves of one kind, by number.
 
-    `need_bytes` must fit by itself; while the rest of the range runs, `held_bytes` are taken from
-    it; `time_us` is what the choice re-runs.
+    `need` bytes must fit by themselves; while the rest of the range runs, `held` are taken from
+    it; `times` is what each re-runs.
     """
-
-    number: int
-    need_bytes: int
-    held_bytes: int
-    time_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
-    """The moves that run blocks i … k-1 forward and keep only f_k, for k = i + 1, i + 2, …"""
 
     need: Ints
     held: Ints
     times: Times
+
+    @classmethod
+    def of(cls, moves: list[tuple[int, int, float]]) -> MoveArrays:
+        """Return moves by what they need, hold and re-run."""
+        need, held, times = zip(*moves, strict=True) if moves else ((), (), ())
+        return cls(np.array(need, np.int64), np.array(held, np.int64), np.array(times, np.float64))
 
     def as_bytes(self) -> tuple[bytes, bytes, bytes]:
         """Return what tells these from those of other ranges."""
@@ -47,7 +43,7 @@ class Moves:
 
     def __init__(self, costs: ChainCosts, choices: Sequence[BlockChoices]) -> None:
         self.costs, self.choices = costs, choices
-        self._advancing: dict[tuple[int, bool], Checkpoints] = {}
+        self._advancing: dict[tuple[int, bool], MoveArrays] = {}
         numbers = {id(choice): number for number, choice in enumerate(choices)}
         self._kinds = [numbers[id(choice)] for choice in choices]
 
@@ -72,40 +68,41 @@ class Moves:
         """Return the options of block i alone, first run or re-run."""
         return self.choices[i].options if j == self.costs.n else self.choices[i].leaves
 
-    def leaves(self, i: int, j: int) -> Iterator[Move]:
-        """Yield the moves that run block i alone, j = i + 1."""
-        for number, option in enumerate(self.leaf_options(i, j)):
+    def leaves(self, i: int, j: int) -> MoveArrays:
+        """Return the moves that run block i alone, j = i + 1."""
+        first, before = j == self.costs.n, self.costs.around_forward(i, i, j)
+        moves = []
+        for option in self.leaf_options(i, j):
             need = option.backward_peak_bytes + self.costs.around_backward[i]
-            if j == self.costs.n:
-                before = self.costs.around_forward(i, i, j)
-                need = max(need, option.first_peak_bytes + before)
-            yield Move(number, need, 0, option.rerun_us)
+            need = max(need, option.first_peak_bytes + before) if first else need
+            moves.append((need, 0, option.rerun_us))
+        return MoveArrays.of(moves)
 
-    def inners(self, i: int, j: int) -> Iterator[Move]:
-        """Yield the moves that keep an option of block i around the range from i + 1."""
-        around = self.costs.around_forward(i, i, j)
-        first = j == self.costs.n
-        for number, option in enumerate(self.choices[i].options):
+    def inners(self, i: int, j: int) -> MoveArrays:
+        """Return the moves that keep an option of block i around the range from i + 1."""
+        first, around = j == self.costs.n, self.costs.around_forward(i, i, j)
+        moves = []
+        for option in self.choices[i].options:
             forward = option.first_peak_bytes if first else option.again_peak_bytes
             backward = option.backward_peak_bytes + self.costs.around_backward[i]
-            again_us = 0.0 if first else option.again_us
-            need = max(forward + around, backward)
-            yield Move(number, need, self.held(i, option), option.rerun_us + again_us)
+            time_us = option.rerun_us + (0.0 if first else option.again_us)
+            moves.append((max(forward + around, backward), self.held(i, option), time_us))
+        return MoveArrays.of(moves)
 
-    def checkpoints(self, i: int, j: int) -> Checkpoints:
+    def checkpoints(self, i: int, j: int) -> MoveArrays:
         """Return the moves that keep only f_k of blocks i … k-1 while the range from k runs."""
         around = 0 if j == self.costs.n else self.costs.around_forward(i, i, j)
         moves = self._advances_to(i, j)
-        return Checkpoints(moves.need + around, moves.held, moves.times)
+        return MoveArrays(moves.need + around, moves.held, moves.times)
 
-    def _advances_to(self, i: int, j: int) -> Checkpoints:
+    def _advances_to(self, i: int, j: int) -> MoveArrays:
         first = j == self.costs.n
         if (i, first) not in self._advancing:
             self._advancing[i, first] = self._advances(i, first)
         found, count = self._advancing[i, first], j - i - 1
-        return Checkpoints(found.need[:count], found.held[:count], found.times[:count])
+        return MoveArrays(found.need[:count], found.held[:count], found.times[:count])
 
-    def _advances(self, i: int, first: bool) -> Checkpoints:
+    def _advances(self, i: int, first: bool) -> MoveArrays:
         """Return what running blocks i … k-1 forward needs, holds and takes, for every k at once.
 
         Only in the first run does what is there besides a block's own depend on the block.
@@ -119,6 +116,4 @@ class Moves:
             need = max(need, advance.peak_bytes + around)
             time_us += 0.0 if first else advance.time_us
             found.append((need, self.held_by_checkpoint(i, k), time_us))
-        needs, held, times = zip(*found, strict=True) if found else ((), (), ())
-        ints = np.int64
-        return Checkpoints(np.array(needs, ints), np.array(held, ints), np.array(times, np.float64))
+        return MoveArrays.of(found)

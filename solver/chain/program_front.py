@@ -12,20 +12,17 @@ from functools import partial
 
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.block_option import BlockChoices
-from remat_gen.solver.blocks.local_block import gradients, localise
 from remat_gen.solver.blocks.option_grid import grid_choices, grid_for
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_options import simple_choices
 from remat_gen.solver.blocks.simple_programs import in_segments, keep_all, per_layer
 from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.chain_moves import Moves
-from remat_gen.solver.chain.chain_plan import to_runs
 from remat_gen.solver.chain.recurrence import ChainTable
-from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, quickest
+from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
-from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.problem_arrays import arrays_of
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
-from remat_gen.solver.improve.work_limits import Work, work_for
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Progress, evenly, silent
 
@@ -40,28 +37,16 @@ STEPS = 250  # programs read from one table
 
 @dataclass(slots=True)
 class Front:
-    """Programs in order of their peak."""
+    """The programs of a strategy, in a grid; and of how many options z3 was asked, in vain or not.
+
+    What a strategy may improve, the grid does.
+    """
 
     problem: Problem
-    arrays: ProblemArrays
     chain: Chain
-    eager: MeasuredProgram
-    candidates: list[MeasuredProgram]
-    asked: int
-    unproved: int
-    ladder: BudgetGrid | None = None
-
-    def known(self, budget: int) -> MeasuredProgram | None:
-        """Return the quickest program that fits `budget` as it was found, or None."""
-        return quickest(self.candidates, budget)
-
-    def best(self, budget: int, progress: Progress = silent) -> MeasuredProgram | None:
-        """Return the quickest program whose peak fits `budget`, improved; or None."""
-        return self.ladder.best(budget, progress) if self.ladder else self.known(budget)
-
-    def smallest(self) -> MeasuredProgram:
-        """Return the program of least peak."""
-        return min(self.candidates, key=lambda c: (c.peak_bytes, c.time_us, c.program.segments))
+    grid: BudgetGrid
+    asked: int = 0
+    unproved: int = 0
 
 
 def build_front(
@@ -77,31 +62,27 @@ def build_front(
     """
     chain, arrays = partition(problem), arrays_of(problem)
     eager = started(arrays, keep_all(problem, chain)).candidate()
-    front = Front(problem, arrays, chain, eager, [], 0, 0)
+    grid = BudgetGrid(arrays, eager, [], moving=IN_SEGMENTS)
+    front = Front(problem, chain, grid)
     if strategy != "per-layer":
-        front.candidates.append(eager)
+        grid.candidates.append(eager)
     if strategy in ("per-layer", "rockmate"):
-        front.candidates.append(started(arrays, per_layer(problem, chain)).candidate())
+        grid.candidates.append(started(arrays, per_layer(problem, chain)).candidate())
     if rotor is not None:
-        front.candidates += rotor.candidates
+        grid.candidates += rotor.grid.candidates
     elif strategy in ("rotor", "rockmate"):
         for each in (chain, *_finer(problem, chain, (SINGLE,))):
             _add_simple(front, each, progress)
     if strategy == "rockmate":
         for each in _solved_chains(problem, chain):
             _add_solved(front, each, progress)
-    front.candidates = pareto(front.candidates)
+    grid.candidates = pareto(grid.candidates)
     if strategy == "rockmate":
-        _climb(front, work_for(len(problem.operations), effort))
+        least = started(arrays, grid.candidates[0].program)
+        more = lowered(least, eager.time_us, IN_SEGMENTS)
+        grid.candidates = pareto(grid.candidates + more)
+        grid.work = work_for(len(problem.operations), effort)
     return front
-
-
-def _climb(front: Front, work: Work) -> None:
-    """Add programs of ever lower peak, and set up the improvement of all."""
-    least = started(front.arrays, front.smallest().program)
-    more = lowered(least, front.eager.time_us, IN_SEGMENTS)
-    front.candidates = pareto(front.candidates + more)
-    front.ladder = BudgetGrid(front.arrays, front.eager, front.candidates, work, IN_SEGMENTS)
 
 
 def _finer(problem: Problem, chain: Chain, limits: Sequence[int]) -> Iterator[Chain]:
@@ -124,14 +105,15 @@ def _solved_chains(problem: Problem, chain: Chain) -> Iterator[Chain]:
 
 def _add_simple(front: Front, chain: Chain, progress: Progress) -> None:
     """Add the programs of rotor's two options for each block."""
-    costs = _costs(front, chain)
+    costs = ChainCosts(front.problem, chain)
     simple = {block: simple_choices(block) for block in dict.fromkeys(costs.blocks)}
-    front.candidates += _programs(front, costs, [simple[block] for block in costs.blocks], progress)
+    found = [simple[block] for block in costs.blocks]
+    front.grid.candidates += _programs(front, costs, found, progress)
 
 
 def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
     """Add the programs of the options that z3 finds."""
-    costs = _costs(front, chain)
+    costs = ChainCosts(front.problem, chain)
     distinct = list(dict.fromkeys(costs.blocks))
     with_choices = sum(bool(block.backward) for block in distinct)
     choices = {}
@@ -143,13 +125,7 @@ def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
         front.unproved += result.unproved
         choices[block] = result.choices
     found = [choices[block] for block in costs.blocks]
-    front.candidates += _programs(front, costs, found, progress)
-
-
-def _costs(front: Front, chain: Chain) -> ChainCosts:
-    grads = gradients(front.problem, chain)
-    blocks = [localise(front.problem, chain, grads, i) for i in range(len(chain.blocks))]
-    return ChainCosts(front.problem, chain, blocks)
+    front.grid.candidates += _programs(front, costs, found, progress)
 
 
 def _programs(
@@ -157,13 +133,13 @@ def _programs(
 ) -> list[MeasuredProgram]:
     moves = Moves(costs, choices)
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
-    slot = max(1, front.eager.peak_bytes // slots)
+    slot = max(1, front.grid.plain.peak_bytes // slots)
     table = ChainTable(moves, slot, slots * 3 // 2, progress)
-    plans = [table.plan(point) for point in evenly(range(table.count()), STEPS)]
-    programs = dict.fromkeys(tuple(to_runs(costs, plan)) for plan in plans)
+    points = evenly(range(table.count()), STEPS)
+    programs = dict.fromkeys(tuple(table.runs(point)) for point in points)
     found = []
     for number, runs in enumerate(programs, 1):
         progress("program", number, len(programs))
         program = in_segments(front.problem, front.chain, runs)
-        found.append(started(front.arrays, program).candidate())
+        found.append(started(front.grid.arrays, program).candidate())
     return found

@@ -10,10 +10,13 @@ layers, and identical chains of layers, are solved once. The replay tells what i
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
+from remat_gen.solver.blocks.block_option import Option
+from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.chain_moves import Moves
-from remat_gen.solver.chain.chain_plan import ChainLeaf, ChainPlan, Checkpoint, Inner
 from remat_gen.solver.chain.pareto_rows import Ints, ParetoRows, Points, Times
 from remat_gen.solver.law.search_types import Progress, silent
 
@@ -40,10 +43,14 @@ class ChainTable:
         """Return the number of points of T(0, n, ·)."""
         return int(self.stairs.counts[self.rows[0, self.n]])
 
-    def plan(self, point: int) -> ChainPlan:
-        """Return the plan behind a point of T(0, n, ·); they stand by rising bytes."""
-        row = self.rows[0, self.n]
-        return self._plan(0, self.n, int(self.stairs.nbytes[row, point]))
+    def runs(self, point: int) -> list[int]:
+        """Return the runs of a point of T(0, n, ·), also those that nobody reads.
+
+        Points stand by rising bytes.
+        """
+        written = _Writer(self.moves.costs)
+        self._write(written, 0, self.n, int(self.stairs.nbytes[self.rows[0, self.n], point]))
+        return list(chain.from_iterable(written.segments))
 
     def _add(self, i: int, j: int, known: dict[Key, int]) -> None:
         key = self._key(i, j)
@@ -62,9 +69,8 @@ class ChainTable:
 
     def _points(self, i: int, j: int) -> Points:
         if j == i + 1:
-            moves = list(self.moves.leaves(i, j))
-            nbytes = np.array([move.need_bytes for move in moves], dtype=np.int64)
-            return Points(nbytes, _times([move.time_us for move in moves]), _numbers(len(moves)))
+            moves = self.moves.leaves(i, j)
+            return Points(moves.need, moves.times, np.arange(len(moves.need)))
         parts = (self._inner_points(i, j), *self._checkpoint_points(i, j))
         return Points(
             np.concatenate([part.nbytes for part in parts]),
@@ -73,15 +79,12 @@ class ChainTable:
         )
 
     def _inner_points(self, i: int, j: int) -> Points:
-        moves = list(self.moves.inners(i, j))
-        need = np.array([move.need_bytes for move in moves], dtype=np.int64)[:, None]
-        held = np.array([move.held_bytes for move in moves], dtype=np.int64)[:, None]
-        extra = _times([move.time_us for move in moves])[:, None]
-        row = self.rows[i + 1, j]
+        moves, row = self.moves.inners(i, j), self.rows[i + 1, j]
         count = self.stairs.counts[row]
-        nbytes = np.maximum(need, held + self.stairs.nbytes[row, :count])
-        times = extra + self.stairs.times[row, :count]
-        choices = np.repeat(_numbers(len(moves)), count)
+        held = moves.held[:, None] + self.stairs.nbytes[row, :count]
+        nbytes = np.maximum(moves.need[:, None], held)
+        times = moves.times[:, None] + self.stairs.times[row, :count]
+        choices = np.repeat(np.arange(len(moves.need)), count)
         return Points(nbytes.ravel(), times.ravel(), choices)
 
     def _checkpoint_points(self, i: int, j: int) -> tuple[Points, Points]:
@@ -116,24 +119,45 @@ class ChainTable:
         times += self.stairs.times_at(others[k, 0], left[k, at])
         return Points(nbytes[k, at], times, offsets[k])
 
-    def _plan(self, i: int, j: int, nbytes: int) -> ChainPlan:
-        row = self.rows[i, j]
+    def _write(self, written: _Writer, i: int, j: int, nbytes: int) -> None:
+        """Write how blocks i … j - 1 run within some bytes."""
+        row, first, costs = self.rows[i, j], j == self.n, self.moves.costs
         point = self.stairs.find(row, nbytes)
         number = int(self.stairs.choices[row, point])
-        if j == i + 1:
-            return ChainLeaf(i, self.moves.leaf_options(i, j)[number])
         nbytes = int(self.stairs.nbytes[row, point])
-        if number >= 0:
-            option = self.moves.choices[i].options[number]
-            return Inner(i, option, self._plan(i + 1, j, nbytes - self.moves.held(i, option)))
-        k = i - number
-        later = self._plan(k, j, nbytes - self.moves.held_by_checkpoint(i, k))
-        return Checkpoint(i, k, later, self._plan(i, k, nbytes))
+        if j == i + 1:
+            written.forward(i, (), first)
+            written.backward(i, self.moves.leaf_options(i, j)[number])
+        elif number >= 0:  # an option of block i, around the rest
+            option, start = self.moves.choices[i].options[number], costs.chain.blocks[i].start
+            written.forward(i, tuple(start + p for p in option.again), first)
+            self._write(written, i + 1, j, nbytes - self.moves.held(i, option))
+            written.backward(i, option)
+        else:  # blocks i … k - 1 forward, keeping f_k alone; the range from k; they again
+            k = i - number
+            for b in range(i, k):
+                written.forward(b, costs.advance(i, b, first=False).operations, first)
+            self._write(written, k, j, nbytes - self.moves.held_by_checkpoint(i, k))
+            self._write(written, i, k, nbytes)
 
 
-def _times(times_us: list[float]) -> Times:
-    return np.array(times_us, dtype=np.float64)
+class _Writer:
+    """Runs by segment; re-runs across blocks stand before the backward segment behind them."""
 
+    def __init__(self, costs: ChainCosts) -> None:
+        self.blocks = costs.chain.blocks
+        self.segments: list[list[int]] = [[] for _ in range(2 * costs.n)]
+        self.pending: list[int] = []
 
-def _numbers(count: int) -> Ints:
-    return np.arange(count, dtype=np.int64)
+    def forward(self, b: int, again: tuple[int, ...], first: bool) -> None:
+        if first:
+            self.segments[b].extend(range(self.blocks[b].start, self.blocks[b].stop))
+        else:
+            self.pending.extend(again)
+
+    def backward(self, b: int, option: Option) -> None:
+        segment, block = self.segments[-1 - b], self.blocks[b]
+        segment.extend(self.pending)
+        self.pending.clear()
+        for t, stage in zip(block.backward, option.stages, strict=True):
+            segment += [*(block.start + p for p in stage), t]

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.improve_entrant import ImproveEntrant
+from remat_gen.solver.contest.repairs import Repairs
+from remat_gen.solver.contest.search_entrant import ExactEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
@@ -37,7 +37,7 @@ DEEP = 1000  # operations of a training step: plans of stages are near the bound
 WIDE = 250  # operations of a bare graph: repairs at each attempt would take longer than rockmate
 ATTEMPTS = 9  # at a smallest budget, about: what is heard of
 GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
-Searching: TypeAlias = ExactEntrant | StagesEntrant | ImproveEntrant | FrontEntrant
+Searching: TypeAlias = ExactEntrant | StagesEntrant | Repairs | FrontEntrant
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Auto:
     subject: Subject
     short: ExactEntrant | None
     stages: StagesEntrant | None
-    improve: ImproveEntrant | None
+    improve: Repairs | None
     rotor: FrontEntrant
     rockmate: FrontEntrant
     long: ExactEntrant | None
@@ -165,7 +165,7 @@ class Auto:
         known = [self.subject.plain(), self.rotor.smallest()]
         known += [self.rockmate.smallest()] if close else []
         least = min(known, key=self._peak_bytes)
-        found = Bisection(self.subject, attempt, exact=fine, close=close).least(least)
+        found = least_program(self.subject, attempt, least, exact=fine, close=close)
         return self._lowered(found) if fine else found
 
     def _lowered(self, program: Program) -> Program:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from remat_gen.solver.contest.subject import Subject
@@ -15,32 +14,27 @@ Attempt: TypeAlias = Callable[[int], Program | None]
 """Search within a budget in units."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bisection:
-    """What it finds is feasible; a smaller budget between those that were tried may be, too.
+def least_program(
+    subject: Subject, attempt: Attempt, known: Program, *, exact: bool, close: bool = False
+) -> Program:
+    """Return the program of least peak that attempts find, from a known one down.
 
-    Where what is known is `close` to the least, an attempt far below takes the longest and finds
-    nothing: steps down double until one fails. Else, and then, what is left is halved.
+    What it finds is feasible; a smaller budget between those that were tried may be, too. Where
+    what is known is `close` to the least, an attempt far below takes the longest and finds nothing:
+    steps down double until one fails. Else, and then, what is left is halved.
     """
 
-    subject: Subject
-    attempt: Attempt
-    exact: bool
-    close: bool = False
+    def peak_of(program: Program) -> int:
+        return subject.judge(program)[1].peak_bytes // subject.unit
 
-    def least(self, known: Program) -> Program:
-        """Return the program of least peak, starting from a known one."""
-        best, peak = known, self._peak(known)
-        least, step = self.subject.whole.floor_bytes(), 1 if self.exact else peak // FINENESS + 1
-        down = step if self.close else 0
-        while peak - least >= step:
-            budget = max(least, peak - down) if down else (least + peak - 1) // 2
-            found = self.attempt(budget)
-            if found is None:
-                least, down = budget + 1, 0
-            else:
-                best, peak, down = found, min(self._peak(found), budget), 2 * down
-        return best
-
-    def _peak(self, program: Program) -> int:
-        return self.subject.judge(program)[1].peak_bytes // self.subject.unit
+    best, peak = known, peak_of(known)
+    least, step = subject.whole.floor_bytes(), 1 if exact else peak // FINENESS + 1
+    down = step if close else 0
+    while peak - least >= step:
+        budget = max(least, peak - down) if down else (least + peak - 1) // 2
+        found = attempt(budget)
+        if found is None:
+            least, down = budget + 1, 0
+        else:
+            best, peak, down = found, min(peak_of(found), budget), 2 * down
+    return best

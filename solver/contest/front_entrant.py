@@ -8,7 +8,6 @@ from remat_gen.solver.chain.program_front import Front, build_front
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.budget_grid import BudgetGrid, bare_ladder
-from remat_gen.solver.improve.memory_measure import MeasuredProgram
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
 
@@ -35,32 +34,28 @@ class FrontEntrant:
         return build_front(self.subject.staged, self.name, self.progress, self.effort, rotor)
 
     def enter(self, contest: Contest) -> None:
-        """Offer the plain program, then the front's quickest one that fits."""
+        """Offer the plain program, then the quickest one that fits: as it was found, improved."""
         if self._knows_plain():
             contest.offer(self.name, self.subject.plain())
             if contest.optimal:
                 return
-        for candidate in self.candidates(contest.budget_units):
-            if candidate is not None:
-                contest.offer(self.name, self._on_whole(candidate.program))
-
-    def candidates(
-        self, budget_units: int
-    ) -> tuple[MeasuredProgram | None, MeasuredProgram | None]:
-        """Return the quickest program that fits as it was found, and the quickest improved."""
-        programs = self.ladder if self._orders_freely() else self.front
-        return programs.known(budget_units), programs.best(budget_units, self.progress)
+        free, units = self._orders_freely(), contest.budget_units
+        grid = self.ladder if free else self.front.grid
+        for found in (grid.known(units), grid.best(units, self.progress)):
+            if found is not None:
+                program = found.program if free else self.subject.unstaged(found.program)
+                contest.offer(self.name, program)
 
     @cached_property
     def ladder(self) -> BudgetGrid:
         """Return the front's programs of a bare graph, improved with runs in any order."""
-        programs = [self.subject.unstaged(c.program) for c in self.front.candidates]
+        programs = [self.subject.unstaged(c.program) for c in self.front.grid.candidates]
         programs = [self.subject.plain(), *programs]
         return bare_ladder(self.subject.whole, programs, self.effort)
 
     def smallest(self) -> Program:
         """Return the program of least peak."""
-        programs = [self.subject.unstaged(self.front.smallest().program)]
+        programs = [self.subject.unstaged(self.front.grid.candidates[0].program)]
         programs += [self.subject.plain()] * self._knows_plain()
         if self._orders_freely():
             programs.append(self.ladder.candidates[0].program)
@@ -68,9 +63,6 @@ class FrontEntrant:
 
     def _orders_freely(self) -> bool:
         return self.name == "rockmate" and self.subject.chain is None
-
-    def _on_whole(self, program: Program) -> Program:
-        return program if self._orders_freely() else self.subject.unstaged(program)
 
     def unproved(self) -> tuple[int, int]:
         """Return how many block options were not proved, of how many."""

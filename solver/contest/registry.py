@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TypeAlias
 
 from remat_gen.solver.contest.auto import FINE, Auto
-from remat_gen.solver.contest.exact_entrant import ExactEntrant
 from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.improve_entrant import ImproveEntrant
 from remat_gen.solver.contest.repairs import Repairs
-from remat_gen.solver.contest.search_entrant import SearchEntrant
+from remat_gen.solver.contest.search_entrant import ExactEntrant, SearchEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.search_types import Effort, Progress, SearchFunction, silent
+from remat_gen.solver.published import checkmate, checkmate_lp, chen, griewank, ogc
 from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
 from remat_gen.solver.stages.stage_program import Answers
 
@@ -23,15 +21,14 @@ Entrant: TypeAlias = Auto | FrontEntrant | SearchEntrant
 
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
-PUBLISHED = {
-    "checkmate": "checkmate.search",
-    "checkmate-lp": "checkmate_lp.search",
-    "ogc": "ogc.search",
-    "chen-sqrt": "chen.sqrt_search",
-    "chen-greedy": "chen.greedy_search",
-    "griewank": "griewank.search",
+PUBLISHED: dict[str, SearchFunction] = {
+    "checkmate": checkmate.search,
+    "checkmate-lp": checkmate_lp.search,
+    "ogc": ogc.search,
+    "chen-sqrt": chen.sqrt_search,
+    "chen-greedy": chen.greedy_search,
+    "griewank": griewank.search,
 }
-"""Their searches, imported when they are asked for: scipy's solvers load slowly."""
 BY_PROGRAMS = ("checkmate", "checkmate-lp")
 """Those of them that search the whole graph, by integer or linear programs."""
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
@@ -58,13 +55,13 @@ def entrant_for(
         return _auto(subject, effort, progress)
     if name in FRONTS:
         return FrontEntrant(subject, name, progress, effort)
-    return _published(name, subject, effort)
+    return SearchEntrant(subject, name, PUBLISHED[name], effort, name not in BY_PROGRAMS)
 
 
 def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
     size, near = len(subject.problem.operations), NEAR[effort]
     rotor = FrontEntrant(subject, "rotor", progress, effort)
-    repairs = Repairs(subject)
+    repairs = Repairs(subject, near)
     answers: Answers = {}
 
     def exact(limits: Limits, most: int, near: float = 0.0) -> ExactEntrant | None:
@@ -74,7 +71,7 @@ def _auto(subject: Subject, effort: Effort, progress: Progress) -> Auto:
         subject,
         short=exact(LIMITS[Effort.QUICK], SHORT_SEARCH, near),
         stages=StagesEntrant(subject, repairs, effort, near) if size in SKETCHED else None,
-        improve=ImproveEntrant(repairs, near) if subject.chain is not None else None,
+        improve=repairs if subject.chain is not None else None,
         rotor=rotor,
         rockmate=FrontEntrant(subject, "rockmate", progress, effort, rotor),
         long=exact(LIMITS[effort], _searched_long(subject, effort)),
@@ -89,11 +86,3 @@ def _searched_long(subject: Subject, effort: Effort) -> int:
     """Return the operations up to which the exact search goes on for longer."""
     shortly = subject.chain is not None and effort is not Effort.THOROUGH
     return min(LONG_SEARCH[effort], FINE) if shortly else LONG_SEARCH[effort]
-
-
-def _published(name: str, subject: Subject, effort: Effort) -> SearchEntrant:
-    module, _, function = PUBLISHED[name].rpartition(".")
-    search: SearchFunction = getattr(
-        import_module(f"remat_gen.solver.published.{module}"), function
-    )
-    return SearchEntrant(subject, name, search, effort, staged=name not in BY_PROGRAMS)

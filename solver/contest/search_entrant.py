@@ -1,15 +1,18 @@
-"""A strategy that searches anew for each budget, as the contest of a budget sees it."""
+"""Searches of whole graphs, anew for each budget, as the contest of a budget sees them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from remat_gen.solver.contest.bisection import Bisection
+from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+from remat_gen.solver.stages.exact_search import Limits, search
+from remat_gen.solver.stages.stage_program import Answers
 
+EXACT = "exact"
 QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to the byte
 
 
@@ -38,7 +41,7 @@ class SearchEntrant:
     def smallest(self) -> Program:
         """Return the program of least peak that bisection finds, from the plain one."""
         exact = self.staged and len(self.subject.problem.operations) <= QUICK_OPERATIONS
-        return Bisection(self.subject, self._attempt, exact).least(self.subject.plain())
+        return least_program(self.subject, self._attempt, self.subject.plain(), exact=exact)
 
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""
@@ -55,3 +58,32 @@ class SearchEntrant:
 
     def _unstaged(self, runs: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self.subject.order[p] for p in runs) if self.staged else runs
+
+
+@dataclass(frozen=True, slots=True)
+class ExactEntrant:
+    """Searches for the optimum, from the best that others found.
+
+    Where that is `near` the bound of our own schedules, only the bound of all others is missing.
+    """
+
+    subject: Subject
+    limits: Limits
+    answers: Answers = field(default_factory=dict)
+    near: float = 0.0
+    name: str = EXACT
+
+    def enter(self, contest: Contest) -> None:
+        """Offer every better schedule as it is found."""
+        start = None if contest.best is None else tuple(contest.best.program.flat())
+        found = search(
+            self.subject.whole,
+            contest.budget_units,
+            incumbent=start,
+            on_better=contest.listen(EXACT),
+            on_bound=contest.hear_bound,
+            limits=self.limits,
+            answers=self.answers,
+            in_blocks=not contest.within(self.near),
+        )
+        contest.take(EXACT, found)

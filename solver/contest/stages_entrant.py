@@ -8,7 +8,6 @@ The plan is replayed, re-runs are added until it fits, and it is improved like a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remat_gen.solver.blocks.judged_runs import Judged, judge
@@ -19,7 +18,7 @@ from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
 from remat_gen.solver.stages.plan_runs import expand, tight_turns
-from remat_gen.solver.stages.stage_program import StageSolution, sketch_stages
+from remat_gen.solver.stages.stage_program import sketch_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 
 NAME = "stages"
@@ -79,7 +78,7 @@ class _Sketch:
         self.graph = BitGraph(self.subject.whole)
         self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
         self.comparable = self.graph.all
-        plain = self._judged(range(self.graph.count))
+        plain = judge(self.graph.problem, self.graph.chain, range(self.graph.count))
         assert plain is not None, "the given order is not topological"
         tight = tight_turns(plain, self.contest.budget_units)
         weights = [1.0] * self.graph.count
@@ -90,30 +89,19 @@ class _Sketch:
 
     def round(self) -> bool:
         """Plan, repair and offer; tell whether another round can differ."""
-        budget = int(self.contest.budget_units * self.share)
-        outcome = sketch_stages(self.graph, self.order, budget, self.stages)
-        self._bound(outcome)
-        if outcome.plan is None:
-            return False
-        judged = self._judged(expand(self.graph, self.order, outcome.plan))
-        if judged is None:
-            return False
-        self._repair(judged)
-        return self._tighten(judged)
-
-    def _judged(self, runs: Sequence[int]) -> Judged | None:
-        return judge(self.graph.problem, self.graph.chain, runs)
-
-    def _bound(self, outcome: StageSolution) -> None:
+        units, graph = self.contest.budget_units, self.graph
+        outcome = sketch_stages(graph, self.order, int(units * self.share), self.stages)
         if self.share == 1.0 and not outcome.infeasible:
             self.bound_us = max(self.bound_us, outcome.bound_us)
-
-    def _repair(self, judged: Judged) -> None:
-        """Offer a plan's runs, with re-runs added where they do not fit."""
-        program = self.subject.program(judged.runs)
-        fitted = self.repairs.fitted(program, self.contest.budget_units)
+        if outcome.plan is None:
+            return False
+        judged = judge(graph.problem, graph.chain, expand(graph, self.order, outcome.plan))
+        if judged is None:
+            return False
+        fitted = self.repairs.fitted(self.subject.program(judged.runs), units)
         if fitted is not None:
             self.contest.offer(NAME, fitted)
+        return self._tighten(judged)
 
     def _tighten(self, judged: Judged) -> bool:
         """Add a stage where the plan is over the budget, or plan for less; False where it fits."""

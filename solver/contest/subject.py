@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat_gen.solver.blocks.block_chain import Chain
-from remat_gen.solver.blocks.partition import block_ranges, partition
+from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import in_segments
 from remat_gen.solver.law.bare_graph import BareGraph
 from remat_gen.solver.law.eager_memory import of_eager
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.pins import forced, honoured, unpinned
-from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.problem import Problem, in_units
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
-from remat_gen.solver.law.units import in_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,8 @@ class Subject:
 
     def block_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return the range of forward operations of each block of the default chain."""
-        return block_ranges(self.chain) if self.chain else ()
+        blocks = self.chain.blocks if self.chain else ()
+        return tuple((block.start, block.stop) for block in blocks)
 
     def least_time_us(self) -> float:
         """Return the time of running everything once, and again what pins ask for: no less does."""

@@ -10,27 +10,72 @@ the known one that the rung of its place in the next group has.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
 from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
 from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
-from remat_gen.solver.improve.work_limits import Work, bare_work
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress, silent
 
+SMALL = 150  # operations up to which all rungs below a budget are climbed
+LARGE = 1000  # operations above which there are fewer trials
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`rungs` are budgets improved, as shares of the plain peak, in groups of `group`; of each
+    rung so many `trials`.
+    """
+
+    rungs: int
+    group: int
+    trials: int
+
+
+NO_WORK = Work(rungs=0, group=1, trials=0)
+_LARGE = {
+    Effort.QUICK: Work(rungs=100, group=4, trials=10),
+    Effort.NORMAL: Work(rungs=400, group=16, trials=12),
+    Effort.THOROUGH: Work(rungs=200, group=8, trials=400),
+}
+_SMALL = {
+    Effort.QUICK: Work(rungs=20, group=20, trials=10),
+    Effort.NORMAL: Work(rungs=50, group=50, trials=24),
+    Effort.THOROUGH: Work(rungs=100, group=100, trials=300),
+}
+
+
+def work_for(operations: int, effort: Effort) -> Work:
+    """Return the work for a problem of so many operations; a trial's time grows with them."""
+    if operations <= SMALL:
+        return _SMALL[effort]
+    work = _LARGE[effort]
+    return replace(work, trials=max(1, min(work.trials, work.trials * LARGE // operations)))
+
+
+def bare_work(operations: int, effort: Effort) -> Work:
+    """Return the work for a bare graph: trials take longer, since runs move."""
+    if operations <= SMALL:
+        return _SMALL[Effort.QUICK if effort is Effort.NORMAL else effort]
+    work = work_for(operations, effort)
+    return replace(work, rungs=max(1, work.rungs // 4), group=max(1, work.group // 4))
+
 
 @dataclass(slots=True)
 class BudgetGrid:
-    """`candidates` by rising peak and falling time; `plain` runs everything once."""
+    """`candidates` by rising peak and falling time; `plain` runs everything once.
+
+    Without `work` none is improved.
+    """
 
     arrays: ProblemArrays
     plain: MeasuredProgram
     candidates: list[MeasuredProgram]
-    work: Work
+    work: Work = NO_WORK
     moving: Moving = STILL
     _rungs: dict[int, MeasuredProgram | None] = field(default_factory=dict)
 

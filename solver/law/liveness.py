@@ -19,17 +19,17 @@ def prune(problem: Problem, program: Program, required: int | None = None) -> Pr
     """
     runs = program.flat()
     firsts = first_runs(runs)
-    kept: list[int | None] = list(runs)
+    unread: dict[int, tuple[int, ...]] = {}
     needed: set[int] = set()
     for position in range(len(runs) - 1, -1, -1):
         operation = problem.operations[runs[position]]
         first = firsts[position] and (required is None or runs[position] < required)
         if not first and needed.isdisjoint(operation.outputs):
-            kept[position] = None
+            unread[position] = ()
             continue
         needed.difference_update(operation.outputs)
         needed.update(operation.inputs)
-    return program.refilled(kept)
+    return program.replaced(unread)
 
 
 def to_schedule(problem: Problem, program: Program) -> Schedule:

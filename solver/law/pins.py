@@ -88,16 +88,11 @@ def forced(problem: Problem) -> tuple[int, ...]:
 
 def honoured(problem: Problem, program: Program) -> Program:
     """Return the program with the re-runs that recomputed values need; itself where it has them."""
-    starts = program.starts()
     runs = program.flat()
-    added = _missing(problem, runs, starts[program.block_count])
+    added = _missing(problem, runs, program.starts()[program.block_count])
     if not added:
         return program
-    segments = []
-    for segment, start in zip(program.segments, starts[:-1], strict=True):
-        pieces = ((*added.get(start + i, ()), p) for i, p in enumerate(segment))
-        segments.append(tuple(p for piece in pieces for p in piece))
-    return Program(tuple(segments))
+    return program.replaced({at: (*more, runs[at]) for at, more in added.items()})
 
 
 def honoured_runs(problem: Problem, runs: Sequence[int]) -> tuple[int, ...]:

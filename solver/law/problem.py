@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from math import gcd
 
 from remat_gen.ir.paths import OUTERMOST, Layers
 
@@ -137,3 +138,19 @@ class Problem:
         """Return the problem of a step that writes nothing over, as eager's does not."""
         operations = tuple(replace(operation, over=None) for operation in self.operations)
         return replace(self, operations=operations)
+
+
+def in_units(problem: Problem) -> tuple[Problem, int]:
+    """Return the problem with all bytes divided by their greatest common divisor, and that.
+
+    So what is decided does not depend on the scale of bytes.
+    """
+    sizes = [value.nbytes for value in problem.values]
+    unit = gcd(*sizes, *(operation.workspace_bytes for operation in problem.operations)) or 1
+    values = tuple(replace(value, nbytes=value.nbytes // unit) for value in problem.values)
+    operations = tuple(
+        replace(operation, workspace_bytes=operation.workspace_bytes // unit)
+        for operation in problem.operations
+    )
+    link = problem.link and replace(problem.link, bytes_per_us=problem.link.bytes_per_us / unit)
+    return replace(problem, values=values, operations=operations, link=link), unit

@@ -7,6 +7,7 @@ running its operation again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -35,11 +36,12 @@ class Program:
             starts.append(starts[-1] + len(segment))
         return starts
 
-    def refilled(self, runs: list[int | None]) -> Program:
-        """Return the same segments with other runs at their positions; None leaves one out."""
-        starts = self.starts()
-        pieces = [runs[a:b] for a, b in pairwise(starts)]
-        return Program(tuple(tuple(p for p in piece if p is not None) for piece in pieces))
+    def replaced(self, others: Mapping[int, Sequence[int]]) -> Program:
+        """Return the same segments with other runs, or none, at some positions."""
+        runs = self.flat()
+        there = [others.get(i, runs[i : i + 1]) for i in range(len(runs))]
+        pieces = (there[a:b] for a, b in pairwise(self.starts()))
+        return Program(tuple(tuple(chain.from_iterable(piece)) for piece in pieces))
 
 
 def first_runs(runs: list[int]) -> list[bool]:

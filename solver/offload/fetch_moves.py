@@ -46,7 +46,7 @@ def with_fetch(problem: Problem, program: Program, v: int) -> Program:
     turn = program.starts()[program.block_count]
     for i in range(turn, len(runs)):
         if runs[i] < count and v in problem.operations[runs[i]].inputs:
-            return _replaced(program, i, [fetch_of(problem, v), runs[i]])
+            return program.replaced({i: [fetch_of(problem, v), runs[i]]})
     return program
 
 
@@ -59,7 +59,7 @@ def in_place_of_reruns(problem: Problem, program: Program) -> Iterator[Program]:
         operation = problem.operations[runs[i]]
         read = [v for v in operation.outputs if _is_read(problem, runs, i, v)]
         if read and all(problem.values[v].travels for v in read):
-            yield pruned(problem, _replaced(program, i, [fetch_of(problem, v) for v in read]))
+            yield pruned(problem, program.replaced({i: [fetch_of(problem, v) for v in read]}))
 
 
 def without_fetches(problem: Problem, program: Program) -> Iterator[Program]:
@@ -69,10 +69,10 @@ def without_fetches(problem: Problem, program: Program) -> Iterator[Program]:
     for i, p in enumerate(runs):
         if p < count:
             continue
-        yield pruned(problem, _replaced(program, i, []))
+        yield pruned(problem, program.replaced({i: []}))
         maker = producers[p - count]
         if problem.operations[maker].rerunnable:
-            yield pruned(problem, _replaced(program, i, [maker]))
+            yield pruned(problem, program.replaced({i: [maker]}))
 
 
 def pruned(problem: Problem, program: Program) -> Program:
@@ -92,15 +92,3 @@ def _is_read(problem: Problem, runs: list[int], i: int, v: int) -> bool:
         elif v in problem.operations[p].outputs:
             return False
     return False
-
-
-def _replaced(program: Program, i: int, runs: list[int]) -> Program:
-    """Return the program with other runs in place of the one at a position."""
-    segments, start = [], 0
-    for segment in program.segments:
-        if start <= i < start + len(segment):
-            segment = (*segment[: i - start], *runs, *segment[i - start + 1 :])
-            i = -1
-        start += len(segment)
-        segments.append(segment)
-    return Program(tuple(segments))

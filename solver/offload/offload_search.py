@@ -7,7 +7,6 @@ done: a fetch in place of a re-run, a value kept, or made again, in place of a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -59,14 +58,12 @@ class OffloadSearch:
         while found is not None and found.replay.peak_bytes > self.budget_bytes:
             away = longest_away(self.problem, found.program)
             more = (self.judged(with_fetch(self.problem, found.program, v)) for v in away)
-            found = next((m for m in more if m is not None and self._less(m, found)), None)
+            excess = self._excess(found)
+            found = next((m for m in more if m and self._excess(m) < excess), None)
         return found
 
-    def _less(self, one: Trip, other: Trip) -> bool:
-        """Tell whether less exceeds the budget."""
-        return self._excess(one) < self._excess(other)
-
     def _excess(self, trip: Trip) -> int:
+        """Return what exceeds the budget, summed over all runs."""
         kept = max(m.nbytes for m in trip.replay.timeline) - trip.replay.peak_bytes
         room = self.budget_bytes + kept
         return sum(max(0, moment.nbytes - room) for moment in trip.replay.timeline)
@@ -82,7 +79,8 @@ class OffloadSearch:
         """Return the quickest program that is one step away; None where none is quicker."""
         best = None
         least = trip.replay.time_us * (1 - GAIN)
-        for program in self._near(trip.program):
+        fetching = in_place_of_reruns(self.problem, trip.program)
+        for program in chain(fetching, without_fetches(self.problem, trip.program)):
             if self.work <= 0:
                 break
             found = self.judged(program)
@@ -90,8 +88,3 @@ class OffloadSearch:
             if found is not None and fits and found.replay.time_us < least:
                 best, least = found, found.replay.time_us
         return best
-
-    def _near(self, program: Program) -> Iterator[Program]:
-        return chain(
-            in_place_of_reruns(self.problem, program), without_fetches(self.problem, program)
-        )

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Peak, highest_peak
+from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, highest_peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
-from remat_gen.solver.solve import InfeasibleError, Solution, Status
+from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Status
 from remat_gen.solver.workspace_headroom import Elsewhere
 
 NAME = "offload"

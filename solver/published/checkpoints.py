@@ -46,17 +46,6 @@ class DivisionNode:
         return self.before[j] - self.upto[i]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Checkpoints inside a segment and their bytes."""
-
-    stored_bytes: int
-    checkpoints: frozenset[int]
-
-
-NOTHING = Choice(0, frozenset())
-
-
 def division_tree(dag: Dag, weights: Weights) -> DivisionNode:
     """Divide down to single edges; the tree is as deep as the graph is nested, up to a limit."""
     return _node(dag, weights, dag.whole(), 0)
@@ -67,17 +56,15 @@ def limits(root: DivisionNode) -> list[int]:
     return sorted(set(_held_by_spans(root)))
 
 
-def cheapest(node: DivisionNode, weights: Weights, limit: int) -> Choice:
+def cheapest(node: DivisionNode, weights: Weights, limit: int) -> frozenset[int]:
     """Return the checkpoints of least bytes with which no segment holds more than `limit`."""
     if node.held <= limit or not node.children:
-        return NOTHING
+        return frozenset()
     inner = [cheapest(child, weights, limit) for child in node.children]
     if node.row:
         return _cheapest_in_row(node, weights, limit, inner)
     ends = {v for child in node.children for v in (child.segment.source, child.segment.target)}
-    ends -= {node.segment.source, node.segment.target}
-    stored = sum(weights.stored[v] for v in ends) + sum(choice.stored_bytes for choice in inner)
-    return Choice(stored, frozenset(ends).union(*(choice.checkpoints for choice in inner)))
+    return frozenset(ends - {node.segment.source, node.segment.target}).union(*inner)
 
 
 def _node(dag: Dag, weights: Weights, segment: DivisionSegment, depth: int) -> DivisionNode:
@@ -107,15 +94,16 @@ def _held_by_spans(node: DivisionNode) -> Iterator[int]:
 
 
 def _cheapest_in_row(
-    node: DivisionNode, weights: Weights, limit: int, inner: list[Choice]
-) -> Choice:
+    node: DivisionNode, weights: Weights, limit: int, inner: list[frozenset[int]]
+) -> frozenset[int]:
     """Find the shortest path along the row: each step skips what may run again together."""
     last = len(node.row) - 1
     best = [(0, 0, 0)]  # stored bytes, checkpoints, predecessor
     for j in range(1, last + 1):
         here = weights.stored[node.row[j]] if j < last else 0
         stored, count, _ = best[j - 1]
-        steps = [(stored + here + inner[j - 1].stored_bytes, count + 1, j - 1)]
+        inside = sum(weights.stored[v] for v in inner[j - 1])
+        steps = [(stored + here + inside, count + 1, j - 1)]
         for i in range(j - 2, -1, -1):
             if node.span(i, j) > limit:
                 break
@@ -125,5 +113,4 @@ def _cheapest_in_row(
     while path[-1]:
         path.append(best[path[-1]][2])
     single = [inner[j - 1] for j, i in pairwise(path) if i == j - 1]
-    chosen = frozenset(node.row[i] for i in path[1:-1])
-    return Choice(best[last][0], chosen.union(*(choice.checkpoints for choice in single)))
+    return frozenset(node.row[i] for i in path[1:-1]).union(*single)

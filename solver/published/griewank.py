@@ -19,7 +19,7 @@ from math import comb
 from remat_gen.solver.blocks.block_chain import Chain, build_chain
 from remat_gen.solver.blocks.block_option import operations_for
 from remat_gen.solver.blocks.judged_runs import incumbent_of
-from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localise
+from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localised
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
@@ -62,9 +62,7 @@ class _Steps:
         ends = [p + 1 for p in forward_vertices(problem)[-1:] if p + 1 < problem.forward_count]
         cuts = [cut.position for cut in articulation_cuts(problem)]
         chain = build_chain(problem, (*cuts, *ends))
-        made = gradients(problem, chain)
-        blocks = (localise(problem, chain, made, i) for i in range(len(chain.blocks)))
-        return cls(chain, tuple(blocks))
+        return cls(chain, localised(problem, chain, gradients(problem, chain)))
 
     def advance(self, start: int, stop: int) -> list[int]:
         """Return the operations that make the state of step `stop` from that of step `start`."""

@@ -8,14 +8,17 @@ results backward needs ("local forward"); they then live until their last use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks.block_chain import needed_values
 from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.simple_programs import run_again_as_wholes
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+from remat_gen.solver.published.separation import components
 
 
 def searching(
@@ -34,7 +37,8 @@ def searching(
     ) -> Found:
         incumbent = incumbent_of(problem, budget_bytes, on_better)
         dropped = dict.fromkeys([frozenset[int](), *choices(problem, effort)])
-        incumbent.offer_all(all_local_forwards(problem, dropped))
+        ways = itertools.product(dropped, (True, False))
+        incumbent.offer_all(with_local_forwards(problem, d, keep_last=last) for d, last in ways)
         return incumbent.found()
 
     return search
@@ -45,71 +49,21 @@ def droppable_values(problem: Problem) -> frozenset[int]:
     return recomputable(problem) & needed_values(problem)
 
 
-def all_local_forwards(
-    problem: Problem, choices: Iterable[AbstractSet[int]]
-) -> Iterator[tuple[int, ...]]:
-    """Yield the runs for each choice of dropped values: the last segment kept, and run again."""
-    for dropped in choices:
-        for keep_last in (True, False):
-            yield with_local_forwards(problem, dropped, keep_last=keep_last)
-
-
 def with_local_forwards(
     problem: Problem, dropped: AbstractSet[int], *, keep_last: bool
 ) -> tuple[int, ...]:
     """Return the runs that retain all forward values but `dropped` ones (droppable values).
 
-    With `keep_last` the segment that backward reads first is not run again: it would be made anew
-    the moment it was freed.
+    With `keep_last` the segment that backward reads first is not run again.
     """
-    forward = problem.forward_count
-    segment_of = _segments(problem, dropped)
-    again = _local_forwards(problem, segment_of)
-    runs = list(range(forward))
-    started: set[int] = set()
-    for t in range(forward, len(problem.operations)):
-        for v in problem.operations[t].inputs:
-            segment = segment_of.get(v)
-            if segment is None or segment in started:
-                continue
-            if started or not keep_last:
-                runs += again[segment]
-            started.add(segment)
-        runs.append(t)
-    return tuple(runs)
+    return run_again_as_wholes(problem, _segments(problem, dropped), but_first=keep_last)
 
 
 def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
     """Return for each dropped value the first operation of its segment."""
     operations = problem.operations[: problem.forward_count]
-    parent = list(range(len(operations)))
-
-    def root(p: int) -> int:
-        while parent[p] != p:
-            parent[p] = parent[parent[p]]
-            p = parent[p]
-        return p
-
     producer = {v: p for p, o in enumerate(operations) for v in o.outputs if v in dropped}
-    for p, operation in enumerate(operations):
-        if dropped.isdisjoint(operation.outputs):
-            continue  # never runs again: what it reads is not linked by it
-        for v in operation.inputs:
-            if v in producer:
-                a, b = sorted((root(producer[v]), root(p)))
-                parent[b] = a
-    return {v: root(p) for v, p in producer.items()}
-
-
-def _local_forwards(problem: Problem, segment_of: dict[int, int]) -> dict[int, list[int]]:
-    """Return each segment's operations that backward's reads of its values depend on."""
-    forward = problem.forward_count
-    reads = (v for operation in problem.operations[forward:] for v in operation.inputs)
-    wanted = {v for v in reads if v in segment_of}
-    again: dict[int, list[int]] = {segment: [] for segment in segment_of.values()}
-    for p in range(forward - 1, -1, -1):
-        made = [v for v in problem.operations[p].outputs if v in wanted]
-        if made:
-            again[segment_of[made[0]]].append(p)
-            wanted.update(v for v in problem.operations[p].inputs if v in segment_of)
-    return {segment: operations[::-1] for segment, operations in again.items()}
+    again = sorted(set(producer.values()))  # what never runs again links nothing by what it reads
+    links = [(producer[v], p) for p in again for v in operations[p].inputs if v in producer]
+    first = {p: segment[0] for segment in components(again, links) for p in segment}
+    return {v: first[p] for v, p in producer.items()}

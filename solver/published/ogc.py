@@ -38,7 +38,7 @@ def checkpoint_choices(problem: Problem, count: int) -> list[frozenset[int]]:
     graph = _graph_of(problem)
     root = division_tree(graph.dag, graph.weights)
     tried = evenly(limits(root), count)
-    found = dict.fromkeys(cheapest(root, graph.weights, limit).checkpoints for limit in tried)
+    found = dict.fromkeys(cheapest(root, graph.weights, limit) for limit in tried)
     return [graph.dropped(checkpoints) for checkpoints in found]
 
 

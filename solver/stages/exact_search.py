@@ -34,20 +34,19 @@ IN_BLOCKS = "schedules whose backward operations run block by block"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Work on states (before the programs, and after), on programs, and on the order of a plan."""
+    """Work on states (before the programs, and after), and on programs."""
 
     first_states: int
     programs: int
-    order: int
     last_states: int
 
 
 LIMITS = {
-    Effort.QUICK: Limits(10_000, 700_000, 20_000, 50_000),
-    Effort.NORMAL: Limits(50_000, 2_500_000, 100_000, 500_000),
-    Effort.THOROUGH: Limits(200_000, 30_000_000, 1_000_000, 20_000_000),
+    Effort.QUICK: Limits(10_000, 700_000, 50_000),
+    Effort.NORMAL: Limits(50_000, 2_500_000, 500_000),
+    Effort.THOROUGH: Limits(200_000, 30_000_000, 20_000_000),
 }
-GLANCE = Limits(10_000, 100_000, 20_000, 10_000)
+GLANCE = Limits(10_000, 100_000, 10_000)
 
 
 def search(
@@ -160,9 +159,7 @@ class _Search:
         self._staged(in_order, work // IN_ORDER, easy=True)
 
     def _staged(self, order: FirstRuns, work: int, *, easy: bool = False) -> StageRefinement:
-        staged = StageRefinement(
-            self.graph, order, self.incumbent, work, self.limits.order, self.answers, easy
-        )
+        staged = StageRefinement(self.graph, order, self.incumbent, work, self.answers, easy)
         return staged.search(self.plain)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:

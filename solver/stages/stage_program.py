@@ -11,10 +11,9 @@ stage, in a fixed order, this is Checkmate's program (Jain et al. 2020). With fe
 ordered by dependencies alone, it is a small program whose optimum bounds all schedules from
 below. In practice a handful of stages, at the memory's tight places, give the optimum itself.
 
-Two kinds of rows are added as they are wanted:
-- *within* (q,i), 0 < i < m: while q runs in interval i, a value that is there at both of its ends
-  and is not made within is there too: S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i];
-- *elsewhere* Q: a search found that re-runs of Q alone do not do, so another operation runs again.
+Rows *within* (q,i), 0 < i < m, are added as they are wanted: while q runs in interval i, a value
+that is there at both of its ends and is not made within is there too:
+S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i].
 """
 
 from __future__ import annotations
@@ -48,12 +47,11 @@ SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program with
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """What the program contains: stages in order, rows `within` (an operation and the stage at the
-    interval's start), and sets of operations that cannot be all that runs again."""
+    """What the program contains: stages in order, and rows `within`, each by an operation and the
+    stage at the interval's start."""
 
     stages: tuple[int, ...]
     within: frozenset[tuple[int, int]] = frozenset()
-    elsewhere: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,6 @@ class StagePlan:
     stages: tuple[int, ...]
     runs: tuple[int, ...]
     kept: tuple[int, ...]
-
-    def reruns(self) -> int:
-        """Return the operations that run in more than one interval."""
-        once, again = 0, 0
-        for planned in self.runs:
-            again |= once & planned
-            once |= planned
-        return again
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +152,6 @@ def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> S
         return None
     for q, p in sorted(cuts.within):
         rows.add_within(q, cuts.stages.index(p) + 1)
-    for operations in cuts.elsewhere:
-        rows.add_elsewhere(operations)
     return rows
 
 

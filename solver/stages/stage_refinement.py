@@ -1,9 +1,7 @@
 """Bound and solve by the stage program, with stages added where its plans exceed the budget.
 
 A plan is put in order and replayed. Where it exceeds the budget, the tight operations become
-stages, or rows within an interval. Where none is left to add, a state search over the plan's
-re-runs looks for an order that fits; if there is none, some other operation must run again, which
-is a row, too.
+stages, or, where none is left to add, rows within an interval.
 """
 
 from __future__ import annotations
@@ -16,10 +14,8 @@ from remat_gen.solver.stages.plan_runs import RunExcess, excesses, expand
 from remat_gen.solver.stages.stage_program import Answers, Cuts, StagePlan, solve_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import mask_of
-from remat_gen.solver.states.state_search import Expander, StateSearch
 
 TOLERANCE = 1e-6  # of the time of all operations: what HiGHS answers for
-SLACK = 5e-3  # the same: how far a search over states looks ahead at first
 STAGES_A_ROUND = 3
 APART = 3  # operations between two stages added at once: neighbours are tight together
 WITHIN_A_ROUND = 5
@@ -29,16 +25,15 @@ WITHIN_A_ROUND = 5
 class StageRefinement:
     """The search: `bound_us` holds for all schedules; `infeasible` is proved; `plan` is the last.
 
-    `work` bounds HiGHS's work on all programs, as `Outcome` counts it; `order_work` each search for
-    an order. `answers` are those of programs solved so far, in whatever order. With `easy`, only
-    the first program of several stages is begun where a hard one would take more work than is left.
+    `work` bounds HiGHS's work on all programs, as `StageSolution` counts it. `answers` are those of
+    programs solved so far, in whatever order. With `easy`, only the first program of several stages
+    is begun where a hard one would take more work than is left.
     """
 
     graph: BitGraph
     order: FirstRuns
     incumbent: IncumbentSchedule
     work: int
-    order_work: int
     answers: Answers = field(default_factory=dict)
     easy: bool = False
     bound_us: float = 0.0
@@ -87,7 +82,7 @@ class StageRefinement:
         return outcome.plan is not None and self._refine(outcome.plan)
 
     def _refine(self, plan: StagePlan) -> bool:
-        """Replay a plan; add what makes it impossible, or look for another order of it."""
+        """Replay a plan; add what makes it impossible."""
         self.plan = plan
         judged = self.incumbent.offer(expand(self.graph, self.order, plan))
         if judged is None:
@@ -95,27 +90,7 @@ class StageRefinement:
         over = excesses(judged, self.incumbent.budget_bytes, plan.stages)
         if self.closed() or not over:
             return False
-        if self._add_stages(over, STAGES_A_ROUND):
-            return True
-        ordered = self._order(plan.reruns() | self.graph.forced)
-        return not self.closed() and (self._add_within(over) or ordered)
-
-    def _order(self, reruns: int) -> bool:
-        """Find the best schedule with the plan's re-runs alone; tell whether that came to an end.
-
-        Then every better schedule runs something else again.
-        """
-        expander = Expander(
-            self.graph.limited(reruns), self.incumbent.budget_bytes, self.order_work
-        )
-        slack = self.graph.total_us * SLACK
-        found = StateSearch(expander, self.incumbent.time_us, slack).search()
-        if found.runs is not None:
-            self.incumbent.offer(found.runs)
-        if not found.complete or not self.graph.every_order or reruns in self._cuts.elsewhere:
-            return False
-        self._cuts = replace(self._cuts, elsewhere=(*self._cuts.elsewhere, reruns))
-        return True
+        return self._add_stages(over, STAGES_A_ROUND) or self._add_within(over)
 
     def _add_stages(self, over: list[RunExcess], most: int) -> bool:
         """Make the tightest first runs stages, of those that are ordered; tell whether any was."""

@@ -97,11 +97,6 @@ class StageRows:
             self._row(spans, -1.0, ANY)
         self._row(terms, -ANY, self.budget_bytes * scale)
 
-    def add_elsewhere(self, operations: int) -> None:
-        """Let some operation run again that is not among these."""
-        others = self.graph.rerunnable & ~operations
-        self._row([(self.e(q), 1.0) for q in members(others)], 1.0, ANY)
-
     def _row(self, terms: list[tuple[int, float]], low: float, high: float) -> None:
         r = len(self.low)
         self.entries.extend((r, column, factor) for column, factor in terms)

@@ -7,7 +7,6 @@ operations in any order within the segments of `partition`, which release what t
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.law.pins import forced, recomputed
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.sums import added
-from remat_gen.solver.states.bit_sets import mask_of, members
+from remat_gen.solver.states.bit_sets import mask_of, members, union
 
 NEVER = float("inf")  # the time of a re-run that the law forbids
 
@@ -73,16 +72,6 @@ class BitGraph:
         self.chain: Chain | None = partition(problem) if problem.forward_count else None
         self._releases = _releases(problem, self)
         self._phases: dict[int, SearchPhase] = {}
-
-    def limited(self, rerunnable: int) -> BitGraph:
-        """Return the same graph in which at most these operations run again."""
-        graph = copy.copy(self)
-        graph.rerunnable = self.rerunnable & rerunnable
-        graph.again_us = [
-            t if graph.rerunnable >> p & 1 else NEVER for p, t in enumerate(self.time_us)
-        ]
-        graph._phases = {}
-        return graph
 
     @property
     def every_order(self) -> bool:
@@ -154,10 +143,7 @@ class BitGraph:
 
     def made_by(self, operations: int) -> int:
         """Return the values that a set of operations makes."""
-        made = 0
-        for p in members(operations):
-            made |= self.makes[p]
-        return made
+        return union(self.makes, operations)
 
     def _held(self, held: Held) -> int:
         return mask_of(v for v, value in enumerate(self.problem.values) if value.held is held)
@@ -165,7 +151,7 @@ class BitGraph:
     def _phase_of(self, done: int) -> SearchPhase:
         undone = self.all & ~done
         rest_us = sum(self.time_us[p] for p in members(undone))  # exact, in any order
-        return self._phase_with(done, self.made_by(done), self._reads_of(undone), rest_us)
+        return self._phase_with(done, self.made_by(done), union(self.reads, undone), rest_us)
 
     def _phase_with(self, done: int, made: int, needed: int, rest_us: float) -> SearchPhase:
         undone = self.all & ~done
@@ -174,18 +160,12 @@ class BitGraph:
             if ready & undone:
                 pinned |= values
         if undone & self.forward:
-            pinned |= self._reads_of(undone & self.forward)
+            pinned |= union(self.reads, undone & self.forward)
             allowed = undone & -undone
         else:
             made |= self.given
             allowed = self._allowed(done)
         return SearchPhase(made, needed, self._useful(needed, done), pinned, allowed, rest_us)
-
-    def _reads_of(self, operations: int) -> int:
-        read = 0
-        for p in members(operations):
-            read |= self.reads[p]
-        return read
 
     def _useful(self, needed: int, done: int) -> int:
         """Return all values that a later run may read, re-runs of re-runs included."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -11,10 +13,12 @@ FEW = 16  # members up to which they are looked for one by one
 
 def mask_of(members: Iterable[int]) -> int:
     """Return the set of `members`."""
-    mask = 0
-    for i in members:
-        mask |= 1 << i
-    return mask
+    return reduce(or_, (1 << i for i in members), 0)
+
+
+def union(masks: Sequence[int], chosen: int) -> int:
+    """Return the union of the sets at some places."""
+    return reduce(or_, (masks[i] for i in members(chosen)), 0)
 
 
 def members(mask: int) -> list[int]:

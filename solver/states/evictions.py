@@ -9,6 +9,7 @@ set is bounded from below by the fractional knapsack over each value's own re-ru
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph, SearchPhase
 from remat_gen.solver.states.bit_sets import members
@@ -65,9 +66,8 @@ class Evictions:
         priced.sort(key=lambda item: (item[0] / item[1], -item[1], item[2]))
         self._values = [v for _, _, v in priced]
         self._price = [price for price, _, _ in priced]
-        self._bytes_from = [0] * (len(priced) + 1)
-        for i in range(len(priced) - 1, -1, -1):
-            self._bytes_from[i] = self._bytes_from[i + 1] + priced[i][1]
+        rising = accumulate((nbytes for _, nbytes, _ in reversed(priced)), initial=0)
+        self._bytes_from = list(rising)[::-1]
 
     def _own_price(self, v: int, read: int) -> float:
         """Return what freeing a value costs at least: its re-run, if that makes nothing else."""

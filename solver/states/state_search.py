@@ -84,18 +84,13 @@ class Expander:
         sets = evictions.collect(candidates)
         self.work += 1 + evictions.work
         self.beyond_us = min(self.beyond_us, evictions.beyond_us)
-        keep = phase.useful | phase.pinned
-        return [
-            self._child(time_us, spent, there & ~(freed & ~made) & keep, done_then, p, parent)
-            for freed, time_us in sets
-        ]
-
-    def _child(
-        self, time_us: float, spent: float, there: int, done: int, p: int, parent: Child
-    ) -> Child:
-        gone, new = parent.state[0] & ~there, there & ~parent.state[0]
-        nbytes = parent.nbytes + self.graph.bytes_of(new) - self.graph.bytes_of(gone)
-        return Child(time_us, spent, nbytes, (there, done), p)
+        found = []
+        for freed, time_us in sets:
+            left = there & ~(freed & ~made) & (phase.useful | phase.pinned)
+            nbytes = parent.nbytes + graph.bytes_of(left & ~resident)
+            nbytes -= graph.bytes_of(resident & ~left)
+            found.append(Child(time_us, spent, nbytes, (left, done_then), p))
+        return found
 
     def _harmless(self, parent: Child, children: list[Child], limit_us: float) -> bool:
         """Tell whether an operation's first run now cannot be worse than later.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exact_oracle import bare, dags, ladder, least_time, nine_nodes
+from exact_oracle import dags, ladder, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def _staged(problem: Problem, budget_bytes: int, order: FirstRuns | None = None)
     plain = incumbent.offer(range(graph.count))
     assert plain is not None
     order = order or first_runs(graph)
-    staged = StageRefinement(graph, order, incumbent, WORK, order_work=10_000)
+    staged = StageRefinement(graph, order, incumbent, WORK)
     return staged.search(plain)
 
 
@@ -109,11 +109,3 @@ def test_operation_that_never_fits_is_infeasible() -> None:
     outcome = solve_stages(graph, first_runs(graph), 4, Cuts(stages=(6,)), WORK)
 
     assert outcome.infeasible
-
-
-def test_operation_that_must_run_again_elsewhere() -> None:
-    problem = bare([(8, 1, []), (5, 1, []), (1, 1, [0, 1])])
-    graph = BitGraph(problem)
-    outcome = solve_stages(graph, first_runs(graph), 9, Cuts((), elsewhere=(0b001,)), WORK)
-
-    assert outcome.bound_us == 8 + 5 + 1 + 1

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from solver_problems import problems
 
 from remat_gen.solver.law.liveness import to_schedule
-from remat_gen.solver.law.problem import Held, HostLink, Operation, Problem, Value
+from remat_gen.solver.law.problem import Held, HostLink, Operation, Problem, Value, in_units
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import IllegalScheduleError, replay
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
-from remat_gen.solver.law.units import in_units
 
 LINK = HostLink(2.0)
 

@@ -10,7 +10,6 @@ from committed_problems import gpt
 from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import ALL, Bound, Contest
 from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.improve_entrant import ImproveEntrant
 from remat_gen.solver.contest.registry import CLOSE, entrant_for
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject, subject_of
@@ -36,7 +35,7 @@ def _by_rotor(subject: Subject, percent: int = 50) -> Contest:
 def test_what_rotor_found_is_improved_under_its_name(subject: Subject, percent: int) -> None:
     contest = _by_rotor(subject, percent)
     before = contest.best
-    ImproveEntrant(Repairs(subject), 0.0).enter(contest)
+    Repairs(subject).enter(contest)
     assert before is not None and contest.best is not None
     assert contest.best.replay.time_us < before.replay.time_us
     assert contest.best.replay.peak_bytes <= contest.budget_bytes
@@ -46,7 +45,7 @@ def test_what_rotor_found_is_improved_under_its_name(subject: Subject, percent: 
 def test_it_gives_the_same_again(subject: Subject) -> None:
     contests = [_by_rotor(subject), _by_rotor(subject)]
     for contest in contests:
-        ImproveEntrant(Repairs(subject), 0.0).enter(contest)
+        Repairs(subject).enter(contest)
     assert contests[0].best == contests[1].best
 
 
@@ -55,7 +54,7 @@ def test_what_is_near_the_bound_is_left(subject: Subject) -> None:
     before = contest.best
     assert before is not None
     contest.bounds.append(Bound(before.replay.time_us / 1.001, ALL, complete=False))
-    ImproveEntrant(Repairs(subject), 2e-3).enter(contest)
+    Repairs(subject, 2e-3).enter(contest)
     assert contest.best is before
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver_problems import Builder
 
-from remat_gen.solver.blocks.partition import SMALL_LAYER, block_ranges, partition
+from remat_gen.solver.blocks.partition import SMALL_LAYER, partition
 from remat_gen.solver.law.problem import Problem
 
 
@@ -25,7 +25,7 @@ def step(rows: list[tuple[str, str]]) -> Problem:
 
 def blocks(rows: list[tuple[str, str]]) -> list[int]:
     """Return the number of operations of each block."""
-    return [stop - start for start, stop in block_ranges(partition(step(rows)))]
+    return [block.stop - block.start for block in partition(step(rows)).blocks]
 
 
 DOWN = [("conv", "down.0"), ("norm", "down.0")]

@@ -41,7 +41,7 @@ _RANDOM_26 = (  # time, bytes, inputs
     (6, 8, (17,)),
     (9, 3, (18, 22, 23)),
 )
-_LITTLE = Limits(first_states=40, programs=1, order=1, last_states=40)
+_LITTLE = Limits(first_states=40, programs=1, last_states=40)
 
 
 def _graph(problem: Problem) -> BareGraph:

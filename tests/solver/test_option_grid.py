@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from solver_problems import GptShape, gpt_like
 
-from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localise
+from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localised
 from remat_gen.solver.blocks.option_grid import Grid, grid_choices
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_options import simple_choices
@@ -13,7 +13,7 @@ from remat_gen.solver.blocks.simple_options import simple_choices
 def _layer() -> LocalBlock:
     problem = gpt_like(2, GptShape(batch=2, tokens=64, width=64, heads=4, vocabulary=100))
     chain = partition(problem)
-    return localise(problem, chain, gradients(problem, chain), 1)
+    return localised(problem, chain, gradients(problem, chain))[1]
 
 
 def test_without_work_only_the_simple_options_are_left() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from solver_problems import gpt_like
 
-from remat_gen.solver.contest import auto, exact_entrant
+from remat_gen.solver.contest import auto, search_entrant
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.registry import NEAR
 from remat_gen.solver.contest.repairs import Repairs
@@ -69,7 +69,7 @@ def test_a_deep_model_is_planned_by_stages_first(monkeypatch: pytest.MonkeyPatch
         return search(*arguments, in_blocks=in_blocks, **options)
 
     monkeypatch.setattr(auto, "DEEP", 0)
-    monkeypatch.setattr(exact_entrant, "search", watched)
+    monkeypatch.setattr(search_entrant, "search", watched)
     stages_first = Solver(problem, "auto", effort=Effort.NORMAL).solve(budget_bytes)
     assert asked[0] is False
     assert stages_first.replay.peak_bytes <= budget_bytes

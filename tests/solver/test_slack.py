@@ -14,8 +14,8 @@ from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.improve.memory_measure import measured
 from remat_gen.solver.improve.problem_arrays import READ, arrays_of
+from remat_gen.solver.improve.retain_more import removable, surely_over
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
-from remat_gen.solver.improve.slack import removable, surely_over
 
 
 def check(timeline: Timeline, budget: int) -> list[tuple[bool, bool]]:

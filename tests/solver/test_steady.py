@@ -28,7 +28,7 @@ def by_layer(problem: Problem, schedule: Schedule) -> dict[str, list[tuple[str, 
     return found
 
 
-@pytest.mark.parametrize(("percent", "layers"), [(80, 5), (40, 5), (80, 3)])
+@pytest.mark.parametrize(("percent", "layers"), [(75, 5), (40, 5), (80, 3)])
 def test_other_layers_stay(percent: int, layers: int) -> None:
     old, new = gpt(4), gpt(layers)
     before = solved(old, percent)
@@ -65,7 +65,7 @@ def test_it_is_not_kept_where_it_is_too_slow() -> None:
 
 def test_it_is_kept_where_another_gains_next_to_nothing() -> None:
     """Costs that were measured again would choose another schedule."""
-    old = solved(gpt(4), 80)
+    old = solved(gpt(4), 60)
     noisy = replace(
         gpt(4),
         operations=tuple(
@@ -73,8 +73,8 @@ def test_it_is_kept_where_another_gains_next_to_nothing() -> None:
             for p, o in enumerate(gpt(4).operations)
         ),
     )
-    assert solved(noisy, 80).schedule != old.schedule
-    kept = solved(noisy, 80, written(gpt(4), old.schedule))
+    assert solved(noisy, 60).schedule != old.schedule
+    kept = solved(noisy, 60, written(gpt(4), old.schedule))
     assert kept.schedule == old.schedule
     assert kept.slower is not None and 0 <= kept.slower <= MOST
 

@@ -18,9 +18,7 @@ from remat_gen.solver.law.program import Program
 
 
 def _left_out(problem: Problem, program: Program, position: int) -> Program:
-    runs: list[int | None] = list(program.flat())
-    runs[position] = None
-    return prune(problem, program.refilled(runs))
+    return prune(problem, program.replaced({position: ()}))
 
 
 @given(programs())
