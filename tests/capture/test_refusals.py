@@ -172,7 +172,7 @@ LINES_TOLD = {
     ),
     "counted": (
         "`torch.bincount` without `minlength`, or with weights",
-        "refused with your line; give one above all indices, then it is planned (a greater index raises)",
+        "refused with your line; planned with one above all indices (a greater one raises)",
     ),
     "constant": (
         "large constants made in `forward` from Python lists",
