@@ -76,8 +76,8 @@ _REASONS = (
     ),
     (
         r"Cannot backprop through mirrored meta",
-        "an autograd function calls backward() in its own, as reversible blocks do: call the layers "
-        "themselves; a planned step frees and runs again by itself",
+        "an autograd function calls backward() in its own, as reversible blocks do: call the "
+        "layers themselves; a planned step frees and runs again by itself",
     ),
     (
         r"expected a torch\.ByteTensor, but got NoneType",
