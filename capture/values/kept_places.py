@@ -28,8 +28,12 @@ _SMALL = 4096  # numbers of a tensor that a planned step keeps: more may be why 
 
 def is_small(value: Any) -> bool:
     """Tell whether a tensor that forward keeps may be a result of the step."""
-    plain = type(value) is torch.Tensor and value.layout is torch.strided
-    return plain and value.numel() <= _SMALL
+    return is_plain_tensor(value) and value.numel() <= _SMALL
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor of torch's own class and layout."""
+    return type(value) is torch.Tensor and value.layout is torch.strided
 
 
 def is_attribute(path: str) -> bool:

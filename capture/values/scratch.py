@@ -28,6 +28,7 @@ from remat_gen.capture.values.kept_places import (
     is_attribute,
     is_container,
     is_item,
+    is_plain_tensor,
     is_small,
     leaves_in,
     put_at,
@@ -93,8 +94,8 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
         _, new = pair = again.get(path) or made[path]
         settled = path not in others and all(map(first.is_constant, _tensors(pair)))
         unread = path in others and path in read.there - read
-        unread |= path in found.items and path in made
-        unread &= steady or path not in found.paths
+        unread |= path in (*found.items, *found.large) and path in made
+        unread &= steady or path not in (*found.paths, *found.large)
         if not (settled or unread) or _is_of_model(new) or second is None:
             _refuse(path, new)
     if made and second and not same_bits(first.value, second.value):
@@ -116,11 +117,15 @@ def left_behind(model: nn.Module, call: Call, looks: Looks) -> Looks:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a step keeps: small tensors, `containers` that it makes anew, what it puts in others."""
+    """What a step keeps: small tensors, `containers` that it makes anew, what it puts in others.
+
+    The tensors that are `large` it puts in others, too, and a planned step does not keep them.
+    """
 
     tensors: tuple[str, ...]
     containers: tuple[str, ...]
     items: tuple[str, ...]
+    large: tuple[str, ...]
 
     @classmethod
     def of(
@@ -144,23 +149,26 @@ class _Kept:
         filled = [*_filled(model, items, fresh)]
         inner = tuple(f"{path}[" for path in filled)
         containers = (*(f"{path}[:]" for path in filled), *whole)
-        return cls((*single, *inside), tuple(p for p in containers if not _is_in(p, inner)), items)
+        containers = tuple(p for p in containers if not _is_in(p, inner))
+        large = (p for p, v in anew.items() if is_item(p) and is_plain_tensor(v))
+        return cls((*single, *inside), containers, items, tuple(large))
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the paths of all of it."""
+        """Return the paths of all that is kept."""
         return *self.tensors, *self.containers, *self.items
 
     def is_steady(self, model: nn.Module, call: Call, looks: Looks, last: Recorded) -> bool:
         """Tell whether forward makes the same of it where there were other numbers before."""
-        made = {path: value.clone() for path, value in values_at(model, self.tensors).items()}
+        paths = *self.tensors, *self.large
+        made = {path: value.clone() for path, value in values_at(model, paths).items()}
         for number in _OTHERS if made else ():
             put_at(model, {path: _unlike(t, number) for path, t in made.items()})
             try:
                 run = run_recorded(model, call, looks)
             except TraceError:  # it does not run with them
                 return False
-            now = values_at(model, self.tensors)
+            now = values_at(model, paths)
             if run is None or not same_bits([last.value, made], [run.value, now]):
                 return False
         return True

@@ -226,3 +226,32 @@ def beside() -> Pair:
     return self.head(x) * self.box[0]
     """
     return make_pair_of(model_source(forward, init=init), "lowest", "per-layer")
+
+
+def test_large_tensors_in_a_dict_are_none() -> None:
+    """What a hook has put there for the same step to read: U-Nets' skips, features of layers."""
+    forward = """
+    self.features["body"] = self.body(x)
+    return self.head(self.features["body"].relu())
+    """
+    inputs = "(torch.randn(600, 8),)"
+    pair = make_pair_of(model_source(forward, init="self.features = {}", inputs=inputs))
+    found = []
+    for model in pair.models():
+        for _ in range(2):
+            torch.manual_seed(0)
+            found.append(model(*pair.inputs()[0]))
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    assert model.features == {"body": None}
+
+
+@pytest.mark.parametrize("init", ["{}", "{'h': torch.zeros(600, 8)}"])
+def test_large_tensors_that_the_next_step_reads_are_refused(init: str) -> None:
+    forward = """
+    y = self.body(x) + self.state.get("h", 0.0)
+    self.state["h"] = y.detach()
+    return self.head(y)
+    """
+    source = model_source(forward, init=f"self.state = {init}", inputs="(torch.randn(600, 8),)")
+    with pytest.raises(TraceError, match=r"self\.state"):
+        make_pair_of(source)
