@@ -132,8 +132,16 @@ def _is_of_an_operator(guard: _Guard) -> bool:
 
 def _pinned(length: Length, guard: _Guard) -> TraceError:
     dims = ", ".join(f"{path}:{dim}" for path, dim in length.dims)
+    if length.maximum == 2:
+        return TraceError(
+            f"a {length.name} of 1 is the only one below the example's, and forward goes otherwise "
+            f"there ({dims}): give an example of 3 or more"
+        )
     number = isinstance(guard.expr, sympy.Eq) and guard.expr.rhs.is_number
-    makes = "; len(x), int(), float() and str() make a number of a length: write x.shape[0]"
+    makes = (
+        "; len(x), int(), float(), str() and math make a number of a length (write x.shape[0], "
+        "and n ** 0.5 for a root), a loop over one has as many rounds"
+    )
     hint = makes if number else ""
     return TraceError(
         f"{_place(guard)}forward works for a {length.name} of {length.maximum} alone, or does "

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -39,10 +40,8 @@ def planned_kernels(
     with contextlib.ExitStack() as stack:
         if deterministic:
             stack.callback(torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode())
-            asked = torch.are_deterministic_algorithms_enabled()
+            stack.enter_context(replaced(torch, _ASKED, _as_before(getattr(torch, _ASKED))))
             torch.set_deterministic_debug_mode("warn")
-            # for torch.nn.functional.interpolate, which would run other operations
-            stack.enter_context(replaced(torch, _ASKED, lambda: asked))
         if kind_of(device).has_cudnn:
             for name in _NORMS:
                 own = _without_cudnn(getattr(torch, name))
@@ -51,6 +50,16 @@ def planned_kernels(
                 first = [SDPBackend.CUDNN_ATTENTION] * modelled.prefers_cudnn_attention
                 stack.enter_context(sdpa_kernel([*first, *_ATTENTION], set_priority=True))
         yield
+
+
+def _as_before(asks: Callable[[], bool]) -> Callable[[], bool]:
+    """Let `interpolate` hear what was set before: it would run other operations.
+
+    Dynamo is told the truth, which it compares with what it finds.
+    """
+    before = asks()
+    functional = torch.nn.functional.__name__
+    return lambda: before if sys._getframe(1).f_globals["__name__"] == functional else asks()
 
 
 def _without_cudnn(norm: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -59,7 +59,9 @@ def test_the_text_of_a_length_is_the_examples(tmp_path: Path, text: str) -> None
     """What is compared with it, or looked up by it, may be another one for another length."""
     forward = f"h = self.lin(x)\nassert h.sum().item() < 1e9\nreturn h * (1 + ({text} in '123'))"
     pinned = traced(tmp_path, one_line("", forward), None).pinned
-    assert re.search(r"a batch of 6 alone.*; len\(x\), int\(\), float\(\) and str\(\) make", pinned)
+    assert re.search(
+        r"a batch of 6 alone.*; len\(x\), int\(\), float\(\), str\(\) and math make", pinned
+    )
 
 
 def test_a_multiple_of_a_length_made_a_number(tmp_path: Path) -> None:
@@ -269,3 +271,12 @@ def test_a_length_of_one_cannot_be_smaller(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has length 1"):
         traced(tmp_path, source, ("x:0",))
     assert traced(tmp_path, source, None).graph.lengths == ()
+
+
+def test_a_batch_of_two_says_that_only_one_is_below_it(tmp_path: Path) -> None:
+    """The line that torch names is of no help: 1 is a number of its own to it."""
+    forward = "h = self.lin(x)\nreturn h - h.mean(0) if x.shape[0] > 1 else h"
+    source = one_line("", forward).replace("randn(6", "randn(2")
+    pinned = traced(tmp_path, source, None).pinned
+    assert "a batch of 1 is the only one below the example's" in pinned
+    assert "give an example of 3 or more" in pinned
