@@ -24,7 +24,7 @@ _IN_PLACE = re.compile(r"\A(\w+) = (\1\.\w+_\(.*)", re.DOTALL)
 def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     """Return by storage the one that names its variable, for those that share one.
 
-    Names that say different things stay apart. Where a line is a method in place and no more, an
+    Names that say different things stay apart, as do a value and a gradient. Where a line is a method in place and no more, an
     operator's own name gives way to the user's, or else to that of the variable's maker; among
     gradients to the last one's, which tells what it is the gradient of.
     """
@@ -47,7 +47,8 @@ def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     for name, (taken, in_place) in over.items():
         group = groups.setdefault(taken, [taken])
         says = {told[one] for one in (*group, name) if one in told}
-        if len(says) <= 1 if in_place else stems[name] == stems[speaker(group)]:
+        alike = len(says) <= 1 if in_place else stems[name] == stems[speaker(group)]
+        if alike and (name in gradients) == (taken in gradients):
             group.append(name)
             groups[name] = group
     return {name: speaker(group) for name, group in groups.items()}

@@ -84,6 +84,13 @@ def test_names_that_say_different_things_stay_apart() -> None:
     assert named.get("a", "a") != named.get("b", "b")
 
 
+def test_a_value_is_no_gradient() -> None:
+    """`d_up = F.silu(gate)` stood in a forward: backward runs it again, and writes over it."""
+    for hints in ({"a": "silu", "b": "d_up"}, {"a": "silu", "b": "d_silu"}):
+        named = reused_names(_graph(**hints), _body(_made("a"), _over(B, "a")))
+        assert named.get("a", "a") != named.get("b", "b")
+
+
 @pytest.mark.parametrize(
     "body",
     [

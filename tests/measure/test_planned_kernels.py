@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend
 
@@ -82,3 +83,12 @@ def test_modelled_plans_are_compared_with_the_attention_of_their_device() -> Non
     assert torch._C._get_sdp_priority_order() == before
     with planned_kernels(CUDA, modelled=None):
         assert enabled()[0]
+
+
+def test_only_resampling_hears_of_the_algorithms_that_were_asked_for_before() -> None:
+    """Dynamo compares what it hears with what is set."""
+    asks = "torch.are_deterministic_algorithms_enabled()"
+    with planned_kernels(CPU, modelled=None, deterministic=True):
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not eval(asks, vars(F))
+    assert not torch.are_deterministic_algorithms_enabled()
