@@ -24,9 +24,9 @@ _IN_PLACE = re.compile(r"\A(\w+) = (\1\.\w+_\(.*)", re.DOTALL)
 def reused_names(graph: Graph, body: Body) -> dict[str, str]:
     """Return by storage the one that names its variable, for those that share one.
 
-    Names that say different things stay apart, as do a value and a gradient. Where a line is a method in place and no more, an
-    operator's own name gives way to the user's, or else to that of the variable's maker; among
-    gradients to the last one's, which tells what it is the gradient of.
+    Names that say different things stay apart, as do a value and a gradient. Where a line is a
+    method in place and no more, an operator's own name gives way to the user's, or else to that of
+    the variable's maker; among gradients to the last one's, which tells what it is the gradient of.
     """
     over = _written_over(body)
     kinds = (plain_name(operation.target.split(".")[1]) for operation in graph.operations)
