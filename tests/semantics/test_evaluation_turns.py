@@ -120,3 +120,29 @@ def test_a_buffer_that_forward_lets_require_grad() -> None:
             model.eval()(x)
             assert model.zero.requires_grad
     assert all(map(torch.equal, *found))
+
+
+@pytest.mark.limit(
+    "a table that `forward` makes anew where it is too short, once an evaluation of longer inputs "
+    "has made a longer one",
+    "an error with both sizes in the next planned step; make it as long as any call needs it in "
+    "`build_model()`",
+)
+@pytest.mark.parametrize("rows", [6, 12])
+def test_a_table_that_grows_in_an_evaluation(rows: int) -> None:
+    forward = """
+    if self.table.shape[0] < x.shape[0]:
+        self.table = torch.arange(float(x.shape[0]))[:, None].cos()
+    return self.head(self.body(x) * self.table[:x.shape[0]]).square().mean()
+    """
+    init = f"self.table = torch.arange({rows}.0)[:, None].cos()"
+    pair = make_pair_of(model_source(forward, init=init))
+    (x,), _ = pair.inputs()
+    _, model = pair.models()
+    model(x)
+    model.eval()(torch.randn(12, 8))
+    if rows == 12:
+        model.train()(x)
+        return
+    with pytest.raises(ValueError, match=r"table is float32\[12, 1\].*planned for float32\[6, 1\]"):
+        model.train()(x)
