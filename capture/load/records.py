@@ -7,7 +7,9 @@ what forward returns, are taken apart and put together again.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import enum
+import types
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -32,7 +34,7 @@ def register_containers(value: object, *, objects: bool = False) -> None:
                 flatten_with_keys_fn=lambda own: _with_keys(pytree.MappingKey, _items(own)),
             )
             register_containers([*leaf.values()], objects=objects)
-        elif is_record(leaf) and (objects or dataclasses.is_dataclass(leaf)):
+        elif (objects or dataclasses.is_dataclass(leaf)) and is_record(leaf) and ends(leaf):
             if kind not in pytree.SUPPORTED_NODES:  # it has been seen inside of itself
                 register_record(kind)
             register_containers([*fields_of(leaf).values()], objects=objects)
@@ -50,7 +52,8 @@ def register_record(kind: type) -> None:
 
 def is_record(value: object) -> bool:
     """Tell whether an object is no more than its fields, of whatever class."""
-    if isinstance(value, (type, Mapping, list, tuple, *LEAVES)) or callable(value):
+    others = type, types.ModuleType, enum.Enum, Mapping, list, tuple, *LEAVES
+    if isinstance(value, others) or callable(value):
         return False
     return dataclasses.is_dataclass(value) or hasattr(value, "__dict__")
 
@@ -70,6 +73,16 @@ def made(kind: type, fields: Mapping[str, Any]) -> Any:
     for name, value in fields.items():
         object.__setattr__(record, name, value)  # it may be frozen
     return record
+
+
+def ends(value: Any, above: tuple[int, ...] = ()) -> bool:
+    """Tell whether what a value holds, at any depth, does not lead back to it."""
+    if id(value) in above:
+        return False
+    inside: Iterable[Any] = value if isinstance(value, (list, tuple)) else ()
+    if isinstance(value, Mapping) or is_record(value):
+        inside = (value if isinstance(value, Mapping) else fields_of(value)).values()
+    return all(ends(item, (*above, id(value))) for item in inside)
 
 
 def in_classes_of(file: Mapping[str, Any], arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from remat_gen.capture.load.builders import described
 from remat_gen.capture.load.named_calls import Build, NamedCall, named_call, required
-from remat_gen.capture.load.records import LEAVES, register_containers
+from remat_gen.capture.load.records import LEAVES, ends, register_containers
 from remat_gen.capture.process.isolation import UserCode
 from remat_gen.ir.errors import UsageError
 
@@ -76,6 +76,9 @@ def as_arguments(made: object) -> StepInputs | None:
     """Read a tuple, a dict or (tuple, dict) as arguments; None where it is none of these.
 
     torch's pytree knows the objects among them from then on.
+
+    Raises:
+        UsageError: one of them holds itself.
     """
     args: object = made
     kwargs: Mapping[Any, Any] = {}
@@ -85,6 +88,8 @@ def as_arguments(made: object) -> StepInputs | None:
         args, kwargs = made if isinstance(made[0], tuple) else (made, {})
     if not isinstance(args, tuple) or not _names(kwargs):
         return None
+    if not ends((args, kwargs)):
+        raise UsageError("an input holds itself, as an object that knows its parent does")
     register_containers((args, kwargs), objects=True)
     return StepInputs(tuple(args), dict(kwargs))
 

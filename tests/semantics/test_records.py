@@ -222,6 +222,33 @@ def test_refusals(forward: str, words: str) -> None:
         planned(MADE["a dataclass"], forward)
 
 
+def test_what_leads_back_to_itself_is_refused() -> None:
+    made = "loop(SimpleNamespace(x=torch.randn(6, 8), scale=2.0))"
+    source = model_source(
+        READS,
+        prelude=PRELUDE + "\ndef loop(batch):\n    batch.own = [batch]\n    return batch\n",
+        arguments="self, batch",
+        inputs=f"({made},)",
+    )
+    with pytest.raises(RematError, match="an input holds itself"):
+        make_pair_of(source)
+
+
+def test_members_of_enums_are_no_records() -> None:
+    source = model_source(
+        "return self.head(self.body(x)) * mode.value",
+        prelude="import enum\n\nclass Mode(enum.Enum):\n    A = 2.0",
+        arguments="self, x, mode=Mode.A",
+    )
+    pair = make_pair_of(source)
+    assert "by_fields" not in pair.text
+    outputs = []
+    for model in pair.models():
+        torch.manual_seed(0)
+        outputs.append(model(*pair.inputs()[0]))
+    assert torch.equal(*outputs)
+
+
 def test_a_copy_may_be_changed() -> None:
     pair = planned(
         MADE["a dataclass"], "batch = copy.copy(batch)\nbatch.x = self.body(batch.x)\n" + READS
