@@ -146,7 +146,8 @@ def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:
         words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
         if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
             return []
-        raise UnlikeStepError(f"it fails{at}: {words.splitlines()[0]}") from error
+        first = words.splitlines()[0].partition(". To plan for this")[0]  # it is being planned
+        raise UnlikeStepError(f"it fails{at}: {first}") from error
 
 
 def _told(one: Comparison, at: str) -> str:
