@@ -113,6 +113,8 @@ def _by_field(record: Any) -> Any:
     computed = {name for name, value in of_class.items() if hasattr(value, "__get__")}
 
     def get(self: Any, name: str) -> Any:
+        if name == "__class__":  # `__eq__` of dataclasses compares it before it asks for fields
+            return type(record)
         if name == "__dict__":
             asked[ALL] = None
         elif name in fields or (name[:2] != "__" and name not in computed):  # or one not there

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-LEAVES = (Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
+_PLAIN = bool, int, float, complex, str, type(None), torch.dtype, torch.device, enum.Enum
+LEAVES = Tensor, *_PLAIN
 _PYTHONS = 1 << 9  # Py_TPFLAGS_HEAPTYPE, of classes that Python code makes
 
 
@@ -52,7 +53,7 @@ def register_record(kind: type) -> None:
 
 def is_record(value: object) -> bool:
     """Tell whether an object is no more than its fields, of whatever class."""
-    others = type, types.ModuleType, enum.Enum, Mapping, list, tuple, *LEAVES
+    others = type, types.ModuleType, Mapping, list, tuple, *LEAVES
     if isinstance(value, others) or callable(value):
         return False
     return dataclasses.is_dataclass(value) or hasattr(value, "__dict__")
@@ -104,14 +105,13 @@ def in_classes_of(file: Mapping[str, Any], arguments: Any) -> Any:
 
 def _flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
     fields = fields_of(record)
-    there = [name for name in fields if fields[name] is not None]
-    missing = tuple(name for name in fields if fields[name] is None)
-    return [fields[name] for name in there], (type(record), tuple(there), missing)
+    there = tuple(name for name in fields if fields[name] is not None)
+    return [fields[name] for name in there], (type(record), there, tuple(fields))
 
 
 def _unflatten(values: Any, context: tuple[Any, ...]) -> Any:
-    kind, names, missing = context
-    return made(kind, dict.fromkeys(missing) | dict(zip(names, values, strict=True)))
+    kind, there, names = context
+    return made(kind, dict.fromkeys(names) | dict(zip(there, values, strict=True)))
 
 
 def _items(own: Any) -> tuple[list[Any], tuple[Any, ...]]:

@@ -79,17 +79,23 @@ def in_any_container(value: Any, *keys: Any) -> Any:
 
 
 def by_fields(value: Any, *names: str) -> Any:
-    """Let objects be described by their fields, or by those that forward reads."""
+    """Let objects be described by their fields, or by those that forward reads.
+
+    Of a class that the file has, one that was taken from elsewhere is told by its module.
+    """
     if isinstance(value, Mapping):
         return {key: by_fields(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         items = map(by_fields, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    declared = getattr(type(value), "__dataclass_fields__", {})
+    kind = type(value)
+    declared = getattr(kind, "__dataclass_fields__", {})
     fields = names or tuple({**declared, **getattr(value, "__dict__", {})})
-    if isinstance(value, Tensor | int | float | str) or not fields:
+    plain = isinstance(value, Tensor | int | float | str) or hasattr(type(value), "__members__")
+    if plain or not fields:  # an Enum has members
         return value
-    described_so = type(type(value).__name__, (dict,), {})
+    own = globals().get(kind.__name__, kind) is kind
+    described_so = type(f"{kind.__module__}." * (not own) + kind.__name__, (dict,), {})
     return described_so({name: by_fields(getattr(value, name, NOT_SET)) for name in fields})
 
 

@@ -22,6 +22,7 @@ from torch import nn
 
 from remat_gen.ask.request import Request, default_output
 from remat_gen.capture.load.load import Loaded, import_file
+from remat_gen.capture.load.records import in_classes_of
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import UnlikeStepError, said
@@ -52,7 +53,7 @@ class _Subject:
         except Exception:  # of the user's own, with fewer rows
             return []
         with kept_as_it_is(self.model), self._as_planned():
-            found = self._step(args, kwargs)
+            found = self._step(*in_classes_of(vars(self.module), (args, kwargs)))
         return [*compare_steps(wanted, found, [{}])]
 
     def _step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Outcome]:

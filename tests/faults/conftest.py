@@ -44,7 +44,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[], 
 
     def happen(stage: str, what: Callable[[], object]) -> None:
         monkeypatch.setattr(
-            "remat_gen.cli.command_generate.progress_for", lambda *_, **__: At(stage, what)
+            "remat_gen.terminal.interrupt.progress_for", lambda *_, **__: At(stage, what)
         )
 
     yield happen

@@ -104,13 +104,18 @@ def test_the_summary_names_it_and_verify_compares_it(tmp_path: Path) -> None:
     assert report.bitwise and report.ok
 
 
+@pytest.mark.untold(
+    "The gradient of a buffer that `forward` lets require grad (`self.zero.requires_grad_()`): "
+    "eager leaves it in `.grad`, a planned step leaves None."
+)
 def test_a_buffer_that_forward_lets_require_grad() -> None:
     """As vector quantizers begin their losses: an evaluation leaves it so, and training goes on."""
     lines = "return self.head(self.body(x)).square().mean() + self.zero.requires_grad_()"
     source = model_source(lines, init='self.register_buffer("zero", torch.tensor(0.0))')
-    pair, found = make_pair_of(source), []
+    pair, found = make_models(source), []
     (x,), _ = pair.inputs()
-    for model in pair.models():
+    models = pair.models()
+    for model in models:
         found.append([])
         for _ in range(3):
             torch.manual_seed(0)
@@ -119,6 +124,7 @@ def test_a_buffer_that_forward_lets_require_grad() -> None:
             found[-1] += loss.detach(), *(p.grad for p in model.parameters())
             model.eval()(x)
             assert model.zero.requires_grad
+        assert (model.zero.grad is None) == (model is models[1])
     assert all(map(torch.equal, *found))
 
 
@@ -136,7 +142,7 @@ def test_a_table_that_grows_in_an_evaluation(rows: int) -> None:
     return self.head(self.body(x) * self.table[:x.shape[0]]).square().mean()
     """
     init = f"self.table = torch.arange({rows}.0)[:, None].cos()"
-    pair = make_pair_of(model_source(forward, init=init))
+    pair = make_models(model_source(forward, init=init))
     (x,), _ = pair.inputs()
     _, model = pair.models()
     model(x)

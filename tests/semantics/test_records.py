@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from pairs import Pair, make_pair_of
 from sources import model_source
 
+from remat_gen.capture.load.records import in_classes_of
 from remat_gen.ir.errors import RematError
 
 PRELUDE = """
@@ -42,6 +44,10 @@ class Plain:
         self.x, self.scale, self.spare = x, scale, [1, 2]
 
 
+class Fields:
+    def __init__(self): self.mask, self.x, self.scale = None, torch.randn(6, 8), 2.0
+
+
 class Looked:
     def __init__(self, **held): self._held = held
     def __getattr__(self, name):
@@ -71,9 +77,19 @@ def planned(inputs: str, forward: str = READS, arguments: str = "self, batch") -
     )
 
 
-def step(pair: Pair, model: torch.nn.Module, batch: Any) -> list[torch.Tensor]:
+def given(model: torch.nn.Module, batch: Any) -> Any:
+    """Return an argument as the model's file makes it."""
+    return in_classes_of(vars(sys.modules[type(model).__module__]), batch)
+
+
+def planned_step(pair: Pair, batch: Any) -> None:
+    _, model = pair.models()
+    model(given(model, batch))
+
+
+def step(model: torch.nn.Module, batch: Any) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    loss = model(batch)
+    loss = model(given(model, batch))
     loss.backward()
     return [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
@@ -83,7 +99,7 @@ def test_steps_are_bitwise(made: str) -> None:
     pair = planned(made)
     assert pair.reruns > 0
     (batch,), _ = pair.inputs()
-    original, again = (step(pair, model, batch) for model in pair.models())
+    original, again = (step(model, batch) for model in pair.models())
     assert all(map(torch.equal, original, again))
 
 
@@ -92,7 +108,7 @@ def test_a_smaller_batch(made: str) -> None:
     pair = planned(made)
     torch.manual_seed(1)
     fewer = eval(made.replace("6, 8", "3, 8"), vars(pair.original))
-    original, again = (step(pair, model, fewer) for model in pair.models())
+    original, again = (step(model, fewer) for model in pair.models())
     assert all(map(torch.equal, original, again))
 
 
@@ -112,14 +128,14 @@ def test_what_changed_is_named(change: dict[str, Any], words: str) -> None:
     (batch,), _ = pair.inputs()
     vars(batch).update(change)
     with pytest.raises(ValueError, match=words):
-        pair.models()[1](batch)
+        planned_step(pair, batch)
 
 
 def test_fields_that_forward_does_not_read_are_not_compared() -> None:
     pair = planned(MADE["a dataclass"])
     (batch,), _ = pair.inputs()
     batch.ids, batch.mask, batch.later = ["a", object()], torch.zeros(3), "more"
-    original, again = (step(pair, model, batch) for model in pair.models())
+    original, again = (step(model, batch) for model in pair.models())
     assert all(map(torch.equal, original, again))
 
 
@@ -130,10 +146,10 @@ def test_a_question_counts_as_read() -> None:
         "return (y if batch.mask is None else y * batch.mask).square().mean()",
     )
     (batch,), _ = pair.inputs()
-    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    assert all(map(torch.equal, *(step(model, batch) for model in pair.models())))
     batch.mask = torch.zeros(6, 4)
     with pytest.raises(ValueError, match=r"'mask': float32\[6, 4\] on cpu"):
-        pair.models()[1](batch)
+        planned_step(pair, batch)
 
 
 ASKED = {
@@ -147,10 +163,10 @@ ASKED = {
 def test_what_is_not_there_counts_as_read(asks: str, name: str, value: object) -> None:
     pair = planned(MADE["an object of a class"], f"{READS} * (3.0 if {asks} else 1.0)")
     (batch,), _ = pair.inputs()
-    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    assert all(map(torch.equal, *(step(model, batch) for model in pair.models())))
     setattr(batch, name, value)
     with pytest.raises(ValueError, match=f"'{name}': {value}.*'{name}': (not set|0.5)"):
-        pair.models()[1](batch)
+        planned_step(pair, batch)
 
 
 def test_all_fields_count_where_forward_asks_for_all() -> None:
@@ -159,10 +175,10 @@ def test_all_fields_count_where_forward_asks_for_all() -> None:
     )
     pair = planned("SimpleNamespace(x=torch.randn(6, 8))", forward)
     (batch,), _ = pair.inputs()
-    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    assert all(map(torch.equal, *(step(model, batch) for model in pair.models())))
     batch.y = torch.zeros(6, 8)
     with pytest.raises(ValueError, match=r"'y': float32"):
-        pair.models()[1](batch)
+        planned_step(pair, batch)
 
 
 def test_objects_within_containers() -> None:
@@ -170,10 +186,25 @@ def test_objects_within_containers() -> None:
     made = "{'all': [Batch(torch.randn(6, 8)), Plain(torch.randn(6, 8), 3.0)]}"
     pair = planned(made, forward, "self, batches")
     (batches,), _ = pair.inputs()
-    assert all(map(torch.equal, *(step(pair, model, batches) for model in pair.models())))
+    assert all(map(torch.equal, *(step(model, batches) for model in pair.models())))
     batches["all"][1].scale = 4.0
     with pytest.raises(ValueError, match=r"Plain \{'x': .*, 'scale': 4\.0"):
-        pair.models()[1](batches)
+        planned_step(pair, batches)
+
+
+def test_objects_with_a_field_that_is_none_before_others() -> None:
+    forward = "return sum(self.head(self.body(b.x)).mean() * b.scale for b in batches)"
+    pair = planned("[Fields(), Fields()]", forward, "self, batches")
+    (batches,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(model, batches) for model in pair.models())))
+
+
+def test_equality_asks_for_fields() -> None:
+    """`__eq__` of a dataclass compares classes first: a stand-in's is another."""
+    forward = f"{READS} * (10.0 if batch == Frozen(batch.x, 3.0) else 1.0)"
+    pair = planned("Frozen(torch.ones(1))", forward.replace("batch.x)) *", "torch.ones(6, 8))) *"))
+    with pytest.raises(ValueError, match=r"'scale': 3\.0"):
+        pair.models()[1](pair.planned.Frozen(torch.ones(1), 3.0))
 
 
 def test_one_that_is_returned() -> None:
@@ -184,7 +215,7 @@ def test_one_that_is_returned() -> None:
     found = []
     for model in pair.models():
         torch.manual_seed(0)
-        found.append(model(batch))
+        found.append(model(given(model, batch)))
     assert torch.equal(found[0].x, found[1].x)
     assert torch.equal(found[0].mask, found[1].mask)
     assert (found[1].scale, found[1].ids) == (1.0, None)
@@ -222,6 +253,16 @@ def test_refusals(forward: str, words: str) -> None:
         planned(MADE["a dataclass"], forward)
 
 
+def test_a_class_that_the_file_has_is_the_one_it_asks_for() -> None:
+    """In an evaluation `isinstance(batch, Batch)` would say no of the original file's."""
+    pair = planned(MADE["a dataclass"])
+    (batch,), _ = pair.inputs()
+    with pytest.raises(
+        ValueError, match=r"batch is semantics_original_\d+\.Batch .*planned for Batch"
+    ):
+        pair.models()[1](batch)
+
+
 def test_what_leads_back_to_itself_is_refused() -> None:
     made = "loop(SimpleNamespace(x=torch.randn(6, 8), scale=2.0))"
     source = model_source(
@@ -254,7 +295,7 @@ def test_a_copy_may_be_changed() -> None:
         MADE["a dataclass"], "batch = copy.copy(batch)\nbatch.x = self.body(batch.x)\n" + READS
     )
     (batch,), _ = pair.inputs()
-    assert all(map(torch.equal, *(step(pair, model, batch) for model in pair.models())))
+    assert all(map(torch.equal, *(step(model, batch) for model in pair.models())))
 
 
 def test_an_input_that_requires_grad() -> None:
@@ -262,6 +303,6 @@ def test_an_input_that_requires_grad() -> None:
     found = []
     for model in pair.models():
         (batch,), _ = pair.inputs()
-        step(pair, model, batch)
+        step(model, batch)
         found.append(batch.x.grad)
     assert torch.equal(*found)
