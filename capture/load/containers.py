@@ -20,6 +20,7 @@ from remat_gen.capture.load.records import fields_of, is_record, made, register_
 
 ALL = object()  # in place of a key
 _ASKED = "_remat_gen_asked"
+_WHOLE = "__eq__ __ne__ __hash__ __repr__ __str__ __iter__ __len__ __contains__".split()
 
 
 class ByKey(Mapping[Any, Any]):
@@ -107,7 +108,13 @@ def _other_argument(value: Any) -> Any:
 
 
 def _by_field(record: Any) -> Any:
-    """Return a record that notes which fields it is asked for; `ALL` where all may have been."""
+    """Return a record that notes which fields it is asked for; `ALL` where all may have been.
+
+    It is of a derived class, which a class that keeps a list of such would hear of.
+    """
+    bases = type(record).__mro__[:-1]
+    if type(bases[0]) is not type or any("__init_subclass__" in vars(base) for base in bases):
+        return record
     fields, asked = fields_of(record), dict[Any, None]()
     of_class = {name: getattr_static(type(record), name) for name in dir(type(record))}
     computed = {name for name, value in of_class.items() if hasattr(value, "__get__")}
@@ -121,7 +128,18 @@ def _by_field(record: Any) -> Any:
             asked[name] = None
         return object.__getattribute__(self, name)
 
-    kind = type(type(record).__name__, (type(record),), {"__getattribute__": get, _ASKED: asked})
+    def whole(name: str) -> Any:
+        own = getattr(type(record), name)
+
+        def call(self: Any, *args: Any) -> Any:
+            asked[ALL] = None  # C's own look past `__getattribute__`
+            return own(self, *args)
+
+        return call
+
+    asking = {name: whole(name) for name in _WHOLE if getattr(type(record), name, None)}
+    stands = asking | {"__getattribute__": get, _ASKED: asked}
+    kind = type(type(record).__name__, (type(record),), stands)
     register_record(kind)
     return made(kind, fields)
 

@@ -162,8 +162,11 @@ class _Kept:
         """Tell whether forward makes the same of it where there were other numbers before."""
         paths = *self.tensors, *self.large
         made = {path: value.clone() for path, value in values_at(model, paths).items()}
-        for number in _OTHERS if made else ():
-            put_at(model, {path: _unlike(t, number) for path, t in made.items()})
+        others = [{path: _unlike(t, n) for path, t in made.items()} for n in _OTHERS if made]
+        if self.large:  # None stands there behind a planned step, and its shape may be another
+            others += [made | {p: v for p in self.large} for v in (None, torch.zeros(()))]
+        for there in others:
+            put_at(model, there)
             try:
                 run = run_recorded(model, call, looks)
             except TraceError:  # it does not run with them

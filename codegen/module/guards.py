@@ -206,6 +206,11 @@ def _by_fields(
     Of an object it is the fields that forward asks for, and those of a length that varies.
     """
     names = dict.fromkeys(asked if is_record(value) else ())
+    for field in names.keys() - fields_of(value).keys() if names else ():
+        if isinstance(getattr(value, field, None), Tensor):  # whose numbers are the plan's
+            raise TraceError(
+                f"forward reads {name}.{field}, a tensor of its class: make it a field"
+            )
     if names:
         read = {length.dims[0][0].removeprefix(f"{name}.") for length in lengths}
         names |= dict.fromkeys(field for field in fields_of(value) if field in read)

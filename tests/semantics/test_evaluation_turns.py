@@ -112,7 +112,7 @@ def test_a_buffer_that_forward_lets_require_grad() -> None:
     """As vector quantizers begin their losses: an evaluation leaves it so, and training goes on."""
     lines = "return self.head(self.body(x)).square().mean() + self.zero.requires_grad_()"
     source = model_source(lines, init='self.register_buffer("zero", torch.tensor(0.0))')
-    pair, found = make_models(source), []
+    pair, found = make_pair_of(source), []
     (x,), _ = pair.inputs()
     models = pair.models()
     for model in models:
@@ -142,7 +142,7 @@ def test_a_table_that_grows_in_an_evaluation(rows: int) -> None:
     return self.head(self.body(x) * self.table[:x.shape[0]]).square().mean()
     """
     init = f"self.table = torch.arange({rows}.0)[:, None].cos()"
-    pair = make_models(model_source(forward, init=init))
+    pair = make_pair_of(model_source(forward, init=init))
     (x,), _ = pair.inputs()
     _, model = pair.models()
     model(x)

@@ -245,6 +245,17 @@ def test_large_tensors_in_a_dict_are_none() -> None:
     assert model.features == {"body": None}
 
 
+def test_a_large_tensor_whose_shape_the_next_step_reads_is_refused() -> None:
+    forward = """
+    y, last = self.body(x), self.state.get("h")
+    self.state["h"] = y.detach()
+    return self.head(y) * (1.0 if last is None or last.shape == x.shape else 2.0)
+    """
+    source = model_source(forward, init="self.state = {}", inputs="(torch.randn(600, 8),)")
+    with pytest.raises(TraceError, match=r"self\.state"):
+        make_pair_of(source)
+
+
 @pytest.mark.parametrize("init", ["{}", "{'h': torch.zeros(600, 8)}"])
 def test_large_tensors_that_the_next_step_reads_are_refused(init: str) -> None:
     forward = """

@@ -38,10 +38,25 @@ class Frozen:
 
 class Plain:
     rate = 0.5
+    def twice(self): return 2.0
 
     def __init__(self, x, scale=2.0):
         if x.ndim != 2: raise ValueError("rows, please")
         self.x, self.scale, self.spare = x, scale, [1, 2]
+
+
+class Kind:
+    all = []
+    def __init_subclass__(cls): Kind.all.append(cls)
+
+
+class First(Kind):
+    def __init__(self, x): self.x, self.scale = x, 2.0
+
+
+class WithMean:
+    mean = torch.ones(3)
+    def __init__(self, x): self.x, self.scale = x, 2.0
 
 
 class Fields:
@@ -205,6 +220,85 @@ def test_equality_asks_for_fields() -> None:
     pair = planned("Frozen(torch.ones(1))", forward.replace("batch.x)) *", "torch.ones(6, 8))) *"))
     with pytest.raises(ValueError, match=r"'scale': 3\.0"):
         pair.models()[1](pair.planned.Frozen(torch.ones(1), 3.0))
+
+
+def test_a_registry_does_not_hear_of_a_stand_in() -> None:
+    forward = f"{READS} * len(Kind.all)"
+    pair = planned("First(torch.randn(6, 8))", forward)
+    (batch,), _ = pair.inputs()
+    assert all(map(torch.equal, *(step(model, batch) for model in pair.models())))
+
+
+def test_a_tensor_of_the_class_is_refused() -> None:
+    """Its numbers are the plan's: a row would compare its layout alone."""
+    with pytest.raises(RematError, match=r"batch\.mean, a tensor of its class: make it a field"):
+        planned("WithMean(torch.randn(6, 8))", f"{READS} + batch.mean.sum()")
+
+
+@pytest.mark.untold(
+    "Of an object that is an argument: attributes of its class that forward asks the class for "
+    "(`type(batch).rate`), or that objects in containers have; a method of its class that is "
+    "replaced; and whether two arguments are one object."
+)
+@pytest.mark.parametrize(
+    ("forward", "made", "change"),
+    [
+        (f"{READS} * type(batch).rate", "Plain(torch.ones(6, 8))", "rate"),
+        (
+            READS.replace("batch.", "batch[0].") + " * batch[0].rate",
+            "[Plain(torch.ones(6, 8))]",
+            "rate",
+        ),
+        (f"{READS} * batch.twice()", "Plain(torch.ones(6, 8))", "twice"),
+    ],
+    ids=["of the class", "in a list", "a method"],
+)
+def test_what_no_error_tells(
+    forward: str, made: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = planned(made, forward)
+    (batch,), _ = pair.inputs()
+    models = pair.models()
+    before = [step(model, batch)[0] for model in models]
+    for file in (pair.original, pair.planned):
+        monkeypatch.setattr(file.Plain, change, 9.0 if change == "rate" else lambda _: 9.0)
+    after = [step(model, batch)[0] for model in models]
+    assert before[0] == before[1] == after[1] != after[0]
+
+
+def test_whether_two_arguments_are_one_object_is_not_told() -> None:
+    """It stands with the others in docs/limits.md."""
+    forward = f"{READS} * (9.0 if batch is other else 1.0)"
+    pair = make_pair_of(
+        model_source(
+            forward,
+            prelude=PRELUDE,
+            arguments="self, batch, other",
+            inputs="(Plain(torch.randn(6, 8)), Plain(torch.randn(6, 8)))",
+        )
+    )
+    found = []
+    for model in pair.models():
+        batch = given(model, pair.inputs()[0][0])
+        torch.manual_seed(0)
+        found.append(float(model(batch, batch).detach()))
+    assert found[0] == pytest.approx(9 * found[1])
+
+
+def test_a_namespace_that_is_compared() -> None:
+    """C looks at its fields itself."""
+    made = "SimpleNamespace(x=1, scale=2.0)"
+    forward = (
+        f"y = self.head(self.body(x)).sum() * batch.x\nreturn y * (1 if batch == {made} else 9)"
+    )
+    source = model_source(
+        forward, prelude=PRELUDE, arguments="self, x, batch", inputs=f"(torch.randn(6, 8), {made})"
+    )
+    pair = make_pair_of(source)
+    (x, batch), _ = pair.inputs()
+    batch.scale = 3.0
+    with pytest.raises(ValueError, match=r"'scale': 3\.0"):
+        pair.models()[1](x, batch)
 
 
 def test_one_that_is_returned() -> None:
