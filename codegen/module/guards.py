@@ -81,7 +81,8 @@ def in_any_container(value: Any, *keys: Any) -> Any:
 def by_fields(value: Any, *names: str) -> Any:
     """Let objects be described by their fields, or by those that forward reads.
 
-    Of a class that the file has, one that was taken from elsewhere is told by its module.
+    Of a class that the file has, one that was taken from elsewhere is told by its module, unless
+    the model may be from there as well.
     """
     if isinstance(value, Mapping):
         return {key: by_fields(item) for key, item in value.items()}
@@ -94,7 +95,7 @@ def by_fields(value: Any, *names: str) -> Any:
     plain = isinstance(value, Tensor | int | float | str) or hasattr(type(value), "__members__")
     if plain or not fields:  # an Enum has members
         return value
-    own = globals().get(kind.__name__, kind) is kind
+    own = "plan_units" in globals() or globals().get(kind.__name__, kind) is kind
     described_so = type(f"{kind.__module__}." * (not own) + kind.__name__, (dict,), {})
     return described_so({name: by_fields(getattr(value, name, NOT_SET)) for name in fields})
 

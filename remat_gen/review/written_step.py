@@ -53,7 +53,8 @@ class _Subject:
         except Exception:  # of the user's own, with fewer rows
             return []
         with kept_as_it_is(self.model), self._as_planned():
-            found = self._step(*in_classes_of(vars(self.module), (args, kwargs)))
+            file = {} if self.of_units else vars(self.module)
+            found = self._step(*in_classes_of(file, (args, kwargs)))
         return [*compare_steps(wanted, found, [{}])]
 
     def _step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Outcome]:
