@@ -97,6 +97,7 @@ def left_as_it_was(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[Sta
     """
     state = State.of(model, filled)
     gradients = [(p, p.grad) for p in model.parameters()]  # a model may be given as it is trained
+    flags = [(buffer, buffer.requires_grad) for buffer in model.buffers()]
     try:
         with first_step_undone(model, filled):
             yield state
@@ -105,6 +106,10 @@ def left_as_it_was(model: nn.Module, filled: Sequence[str] = ()) -> Iterator[Sta
         state.restore(model)
         for parameter, gradient in gradients:
             parameter.grad = gradient
+        for buffer, required in flags:
+            if buffer.is_leaf and buffer.requires_grad != required:
+                buffer.requires_grad_(required)
+                buffer.grad = None
         if resized and isinstance(sys.exc_info()[1], Exception | None):  # not of an interrupt
             raise TraceError(resized)
 

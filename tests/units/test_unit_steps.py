@@ -161,6 +161,23 @@ def test_sums_that_are_added_up_in_another_order(
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)  # some thousand roundings
 
 
+FLAGGED = {
+    "self.drop = nn": "self.register_buffer('zero', torch.tensor(0.0))\n        self.drop = nn",
+    "return x + self.down(F.gelu(self.up(x)))": "x = x + self.zero.requires_grad_()\n"
+    "        return x + self.down(F.gelu(self.up(x)))",
+}
+
+
+def test_a_buffer_that_a_unit_lets_require_grad(tmp_path: Path) -> None:
+    """The flag that the model's own step left while planning was part of the plan."""
+    pair = plan(tmp_path, "deep", "90%", FLAGGED)
+    assert same_bits(pair)
+    _, model = pair.models()
+    for _ in range(2):
+        training_step(model.train(), *pair.example)
+        model.eval()(*pair.example[0])
+
+
 def test_without_training_the_original_forward_runs(routed: Pair) -> None:
     original, planned = (model.eval() for model in routed.models())
     assert torch.equal(original(*routed.example[0]), planned(*routed.example[0]))
