@@ -296,7 +296,8 @@ def _handed(graph: Graph) -> list[Input]:
 
 
 def _tangents(graph: Graph) -> list[str]:
-    return [output.tangent for output in graph.outputs if output.tangent]
+    tangents = (output.tangent for output in graph.outputs if output.tangent)
+    return [*dict.fromkeys(tangents)]  # what is returned twice has one
 
 
 def _ends(call: Call) -> list[str]:

@@ -178,6 +178,17 @@ def test_a_buffer_that_a_unit_lets_require_grad(tmp_path: Path) -> None:
         model.eval()(*pair.example[0])
 
 
+def test_a_unit_that_returns_one_tensor_twice(tmp_path: Path) -> None:
+    changes = {
+        "return x + self.down(F.gelu(self.up(x)))": "x = x + self.down(F.gelu(self.up(x)))\n"
+        "        return x, x",
+        "x = layer(x)": "x, y = layer(x)\n            x = x + y.sin()",
+    }
+    pair = plan(tmp_path, "deep", "95%", changes)
+    assert {block.name for block in pair.generated.plan.blocks} >= {"h.0", "h.1", "h.2"}
+    assert same_bits(pair)
+
+
 def test_without_training_the_original_forward_runs(routed: Pair) -> None:
     original, planned = (model.eval() for model in routed.models())
     assert torch.equal(original(*routed.example[0]), planned(*routed.example[0]))
