@@ -58,7 +58,7 @@ def _bincount(
 
 
 _OURS: _Kernels = {
-    aten.bincount.default: _for(_bincount),
+    aten.bincount.default: {_Key.Autograd: _bincount},
     aten.fill_diagonal_.default: _for(_fill_diagonal),
     aten.dropout.default: _for(dropout),
     aten.dropout_.default: _for(dropout_),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,12 @@ def test_torch_traces_as_before_afterwards() -> None:
     with kernels_of_eager():
         assert torch._C.DispatchKey.Autograd not in operator.py_kernels
     assert operator.py_kernels == before and torch._C.DispatchKey.Autograd in before
+
+
+def test_inductor_may_be_imported_while_a_model_is_traced() -> None:
+    """It takes each kernel for a composite operator for a decomposition of its own."""
+    text = (
+        "from remat_gen.capture.as_eager.kernels import kernels_of_eager\n"
+        "with kernels_of_eager():\n    import torch._inductor.lowering"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)
