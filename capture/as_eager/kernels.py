@@ -44,17 +44,27 @@ def _fill_diagonal(x: torch.Tensor, value: float, wrap: bool = False) -> torch.T
     return x
 
 
-def _bincount(
+def counted(
     indices: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
-) -> torch.Tensor:
-    """Count in `minlength` places: eager makes more for a greater index, here that raises."""
+) -> torch.Tensor | None:
+    """Count in `minlength` places: eager makes more for a greater index, here that raises.
+
+    None where `torch.bincount` is not asked so.
+    """
     if weights is not None or not minlength:
+        return None
+    counts = torch.zeros(minlength, dtype=torch.int64, device=indices.device)
+    return counts.scatter_add_(0, indices.long(), torch.ones_like(indices, dtype=torch.int64))
+
+
+def _bincount(*args: Any, **kwargs: Any) -> torch.Tensor:
+    counts = counted(*args, **kwargs)
+    if counts is None:
         raise RefusedKernelError(
             "how many numbers torch.bincount returns depends on values: give it a minlength above "
             "all of them, and no weights, or take F.one_hot(indices, n).sum(0)"
         )
-    counts = torch.zeros(minlength, dtype=torch.int64, device=indices.device)
-    return counts.scatter_add_(0, indices.long(), torch.ones_like(indices, dtype=torch.int64))
+    return counts
 
 
 _OURS: _Kernels = {

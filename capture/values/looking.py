@@ -17,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from remat_gen.capture.as_eager.kernels import counted
 from remat_gen.capture.process.replaced import replaced
 from remat_gen.capture.values.compared import Compared
 from remat_gen.capture.values.looks import Answer, Kind, Look, Places, answer
@@ -110,6 +111,10 @@ class _Operators(TorchDispatchMode):
         if func is _aten.allclose.default:
             close = _aten.isclose.default(*args, **kwargs)
             return self._looking.scalar(close.all(), number)
+        if func is _aten.bincount.default:
+            counts = counted(*args, **kwargs)
+            if counts is not None:  # no look: as it is traced
+                return counts
         if torch.Tag.dynamic_output_shape in func.tags and func is not _aten.index.Tensor:
             sized = functools.partial(positions, args[0]) if func is _NONZERO else None
             return self._looking.made(lambda: func(*args, **kwargs), sized)

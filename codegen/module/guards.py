@@ -92,8 +92,8 @@ def by_fields(value: Any, *names: str) -> Any:
     kind = type(value)
     declared = getattr(kind, "__dataclass_fields__", {})
     fields = names or tuple({**declared, **getattr(value, "__dict__", {})})
-    plain = isinstance(value, Tensor | int | float | str) or hasattr(type(value), "__members__")
-    if plain or not fields:  # an Enum has members
+    is_enum = hasattr(kind, "__members__")
+    if is_enum or isinstance(value, Tensor | int | float | str) or not fields:
         return value
     own = "plan_units" in globals() or globals().get(kind.__name__, kind) is kind
     described_so = type(f"{kind.__module__}." * (not own) + kind.__name__, (dict,), {})

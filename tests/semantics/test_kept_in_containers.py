@@ -245,6 +245,24 @@ def test_large_tensors_in_a_dict_are_none() -> None:
     assert model.features == {"body": None}
 
 
+def test_counts_beside_what_is_kept() -> None:
+    """Forward runs for real there: `bincount` was a look at values."""
+    forward = """
+    self.features["body"] = self.body(x)
+    with torch.no_grad():
+        self.hits.add_(torch.bincount(self.features["body"].argmax(-1), minlength=8))
+    return self.head(self.features["body"].relu())
+    """
+    init = "self.features = {}\nself.register_buffer('hits', torch.zeros(8))"
+    pair = make_pair_of(model_source(forward, init=init, inputs="(torch.randn(600, 8),)"))
+    found = []
+    for model in pair.models():
+        torch.manual_seed(0)
+        found.append((model(*pair.inputs()[0]), model.hits))
+    assert all(map(torch.equal, *found))
+    assert model.hits.sum() == 600
+
+
 def test_a_large_tensor_whose_shape_the_next_step_reads_is_refused() -> None:
     forward = """
     y, last = self.body(x), self.state.get("h")
