@@ -86,6 +86,7 @@ class Recorder(Reached):
         self._listeners: dict[types.CodeType, _Listener | None] = {}
         self._asks_classes = False
         self._questions: dict[str, Callable[[], Any]] = {}  # about the process, by path
+        self._asking = {ask.__name__: self._told_of(ask) for ask in (getattr, hasattr)}
         self.names: set[str] = set()
         self.drew = False
         self.acts_in_backward = False
@@ -101,8 +102,6 @@ class Recorder(Reached):
             for owner, name in ((builtins, "__import__"), (importlib, "import_module")):
                 importing = self._importing(getattr(owner, name))
                 undo.enter_context(replaced(owner, name, importing))
-            for ask in (getattr, hasattr):
-                undo.enter_context(replaced(builtins, ask.__name__, self._asking(ask)))
             undo.callback(sys.setprofile, sys.getprofile())
             sys.setprofile(self._called)
             yield
@@ -122,8 +121,11 @@ class Recorder(Reached):
 
         return imported
 
-    def _asking(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """Note what forward asks classes and files for by a name that its code need not have."""
+    def _told_of(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """Note what forward asks classes and files for by a name that its code need not have.
+
+        This stands in the users' own files: among Python's, it would be called by all of torch.
+        """
 
         def ask_and_tell(owner: Any, name: str, *default: Any) -> Any:
             if isinstance(owner, type | types.ModuleType) and acts_for_user(sys._getframe(1)):
@@ -284,8 +286,12 @@ class Recorder(Reached):
         self.names.update(code.co_names)
         place = "" if space is self._file else space.get("__name__")
         for name in dict.fromkeys(loaded_names(code)):
-            if name in space:
+            asks = self._asking.get(name)
+            if name in space and space[name] is not asks:
                 self._note_global(space, name, f"{place}:{name}")
+            elif asks and name not in space and not is_library_file(code.co_filename):
+                space[name] = asks
+                self._telling.undo.callback(space.pop, name, None)
         for path, kind in list(self._classes.items()):
             self._listen_to_held(kind, path, {*code.co_names})
 

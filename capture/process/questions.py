@@ -60,13 +60,13 @@ def watched_questions() -> Iterator[Asked]:
 def _places() -> list[tuple[ModuleType, str]]:
     """Return where the questions stand: in torch, and where files have imported them from there."""
     own = {id(getattr(module, name)) for module, name in QUESTIONS}
-    files = [
-        (file, object.__getattribute__(file, "__dict__"))  # a lazy module's own would be heard
-        for name, file in list(sys.modules.items())
-        if name.partition(".")[0] != "torch" and isinstance(file, ModuleType)
-    ]
-    others = [(f, name) for f, held in files for name, v in list(held.items()) if id(v) in own]
-    return [*QUESTIONS, *others]
+    places = [*QUESTIONS]
+    for name, file in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch" and isinstance(file, ModuleType):
+            held = object.__getattribute__(file, "__dict__")  # a lazy module's own would be heard
+            if not own.isdisjoint(map(id, held.values())):  # who hears calls hears none of these
+                places += [(file, name) for name, value in held.items() if id(value) in own]
+    return places
 
 
 def _noting(asked: Asked, question: Callable[[], bool]) -> Callable[[], bool]:
