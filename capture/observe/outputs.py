@@ -21,7 +21,7 @@ from remat_gen.capture.load.records import register_containers
 from remat_gen.capture.observe.gradient_graph import read_on
 from remat_gen.capture.process.generators import kept_generators, watched_seeds
 from remat_gen.capture.process.operands import storage_of
-from remat_gen.capture.process.questions import Asked, watched_questions
+from remat_gen.capture.process.questions import Asked
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.left_out import Saving, watched_saving
 from remat_gen.capture.refuse.passed_by import refuse_functions_of_views, refused_data
@@ -62,8 +62,8 @@ class Returned:
 
     `replaced` names the parameters and buffers that forward put another tensor in place of;
     `seeded` tells whether it used the random seed; `saving` what it does itself about what autograd
-    saves; `positions` what transformers asked of them; `asked` who asks if
-    it is compiled; `masks` what nn.Transformer asked of its masks. What it has `kept` on the model,
+    saves; `positions` what transformers asked of them; `asked` who asks if it is compiled, where it
+    was watched; `masks` what nn.Transformer asked of its masks. What it has `kept` on the model,
     by path, are results of the step as well: their leaves are the last. Of a part of a model the
     rest goes on with the leaves that are `taken`, and what is kept at such paths. The plain values
     in `put` it has put on modules. Buffers that are `flagged` require grad behind it alone.
@@ -184,10 +184,9 @@ def _watched(model: nn.Module) -> Iterator[dict[str, Any]]:
         watched_positions() as positions,
         watched_seeds() as seeds,
         refused_data(),
-        watched_questions() as asked,
         watched_values(model) as put,
     ):
-        seen = {"saving": saving, "positions": positions, "asked": asked, "put": put}
+        seen = {"saving": saving, "positions": positions, "put": put}
         yield seen
         seen["seeded"] = seeds.is_used or torch.initial_seed() != _SEED
 

@@ -18,6 +18,7 @@ from remat_gen.capture.observe.repeats import Reads, read_twice
 from remat_gen.capture.process.caches import Caches
 from remat_gen.capture.process.copies import copied_with
 from remat_gen.capture.process.operands import lack_values
+from remat_gen.capture.process.questions import watched_questions
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.refuse.kept_errors import KeptError
 from remat_gen.capture.refuse.reasons import explain
@@ -128,11 +129,12 @@ class _Forward:
         model, args, kwargs = copied_with(
             self.model, (self.model, self.call.args, self.call.kwargs)
         )
-        with refused_side_effects(model):
+        with refused_side_effects(model), watched_questions() as asked:
             try:
-                return read_twice(
+                returned, reads = read_twice(
                     model, self.file, lambda: run_for_real(model, args, kwargs), self.caches
                 )
+                return replace(returned, asked=asked), reads
             except TraceError:
                 raise
             except Exception as error:  # of the user's code, where a tracer goes on
@@ -144,7 +146,7 @@ class _Forward:
 
         call = self.call
         one, others = as_one(call), in_others(call)
-        with quiet():
+        with quiet(), watched_questions() as asked:
             returned, reads = read_twice(
                 self.model,
                 self.file,
@@ -153,6 +155,7 @@ class _Forward:
                 partial(run, *one) if one else None,
                 partial(run, others.args, others.kwargs) if others else None,
             )
+        returned = replace(returned, asked=asked)
         if reads.asks_identity and call.same:
             raise TraceError(
                 f"the example gives one tensor as {' and '.join(call.same)}, and forward does "

@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 _LEAST = 3  # times
 _LONGEST = 8  # lines that are repeated together
-_PATH = re.compile(r'"[\w.@]+"|\bself(?:\.[^\W\d]\w*|\[\d+\])+')  # quoted, or as code has it
-NUMBER = re.compile(r'(?<=[".@\[])\d+(?=[."@\]])')  # of a member of a list, in its path
+# a path, quoted or as code has it, or a number that a block is handed
+_COUNTED = re.compile(r'"[\w.@]+"|\bself(?:\.[^\W\d]\w*|\[\d+\])+|(?<=, )\w+=\d+(?=[,)])')
+NUMBER = re.compile(r'(?<=[".@\[=])\d+(?=[."@\]]|$)')  # of a member of a list, in its path
 
 Line: TypeAlias = tuple[str, tuple[int, ...]]
-"""What a line says but for the numbers in its paths, and these."""
+"""What a line says but for the numbers in its paths and of its arguments, and these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Repeat:
 
 
 def _line_of(text: str) -> Line:
-    """Take a line apart: the numbers in its paths are members of lists."""
-    numbers = [int(n) for path in _PATH.findall(text) for n in NUMBER.findall(path)]
-    return _PATH.sub(lambda path: NUMBER.sub("<number>", path[0]), text), tuple(numbers)
+    """Take a line apart: the numbers in its paths, which are members of lists, and arguments."""
+    numbers = [int(n) for path in _COUNTED.findall(text) for n in NUMBER.findall(path)]
+    return _COUNTED.sub(lambda path: NUMBER.sub("<number>", path[0]), text), tuple(numbers)
 
 
 def repeats(lines: Sequence[Line]) -> Iterator[Repeat]:
@@ -101,4 +102,4 @@ def _in_loop(call: str, rises: Iterator[int], variable: str, start: int) -> str:
         text = NUMBER.sub(number, found[0])
         return f"f{text}" if text != found[0] and text[0] == '"' else text
 
-    return _PATH.sub(path, call)
+    return _COUNTED.sub(path, call)

@@ -4,9 +4,10 @@ A search decides for every layer by itself. Where schedules differ by less than 
 to, it may come out with four kinds of layers, each a class to read and to review, for a fifth of a
 percent of the step. So layers that are made of the same take their re-runs, and the order of their
 backward, from one of them, or the first ones from one and the others from another, the very first
-perhaps as it was: of the schedules with the fewest kinds that fit the budget and are within a
-tolerance of the best, the quickest. Where the best's own layers do not do, since it uses the budget
-up, all layers of a row are made like one of them, and that is made to fit by further re-runs.
+perhaps as it was: of the schedules with the fewest kinds, and of these with the fewest changes from
+one to another, that fit the budget and are within a tolerance of the best, the quickest. Where the
+best's own layers do not do, since it uses the budget up, all layers of a row are made like one of
+them, and that is made to fit by further re-runs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, groupby, permutations
+from itertools import chain, groupby, pairwise, permutations, product
 from math import inf
+from typing import NamedTuple
 
+from remat_gen.ir.paths import pattern_of
 from remat_gen.solver.contest.contest import Contest, Entry
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
@@ -64,12 +67,11 @@ class LayersAlike:
             if contest.best is not best and (found is None or found.replay.time_us > limit_us):
                 best, found = contest.best, None  # found on the way
                 fewest = self._kinds(best.program)
-            fewer = sum(fewest) - 1
-            entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us, fewer)
+            entry = self._alike(best.strategy, program, contest.budget_bytes, limit_us, fewest)
             kinds = fewest if entry is None else self._kinds(entry.program)
-            if entry is not None and sum(kinds) < sum(fewest):
+            if entry is not None and kinds < fewest:
                 fewest, found = kinds, entry
-            if max(fewest, default=1) == 1:
+            if not fewest.changes:
                 break
         return found
 
@@ -90,24 +92,28 @@ class LayersAlike:
     def _of_one_kind(self, program: Program) -> list[Program]:
         """Return programs in which a row's layers are all alike, whether they fit or not."""
         rows = _rows(self.subject, program)
-        made = (self._made(row, way) for row in rows for way in row.ways() if row.kinds(way) == 1)
+        one = (1, 0)
+        made = (self._made(row, way) for row in rows for way in row.ways() if row.kinds(way) == one)
         return [program for program in dict.fromkeys(made) if self._judged(program) is not None]
 
-    def _kinds(self, program: Program) -> list[int]:
-        """Return of each row of layers that are made of the same how many kinds it has."""
-        return [len(set(row.like.values())) for row in _rows(self.subject, program)]
+    def _kinds(self, program: Program) -> _Kinds:
+        """Return how many kinds of layers all rows have, and how often one follows another."""
+        rows = _rows(self.subject, program)
+        kinds = [row.kinds(row.transfer.matched) for row in rows]
+        return _Kinds(*map(sum, zip(*kinds, strict=True))) if kinds else _Kinds(0, 0)
 
     def _alike(
-        self, strategy: str, program: Program, budget_bytes: int, limit_us: float, most: int
+        self, strategy: str, program: Program, budget_bytes: int, limit_us: float, most: _Kinds
     ) -> Entry | None:
         """Return a program with fewer kinds of layers, one row after the other, if one fits.
 
-        Ways are left out that make more than the `most` kinds of all rows, even if others had one.
+        Ways are left out that make more kinds than all rows have, even if others had one.
         """
         found = None
         for i in range(len(rows := _rows(self.subject, program))):
             row = _rows(self.subject, program)[i]
-            ways = [way for way in row.ways() if row.kinds(way) + len(rows) - 1 <= most]
+            others = len(rows) - 1
+            ways = [way for way in row.ways() if row.kinds(way).kinds + others <= most.kinds]
             ways.sort(key=row.kinds)  # the sort keeps the order of equals
             for _, equal in groupby(ways, key=row.kinds):
                 programs = (self._made(row, way) for way in equal)
@@ -158,6 +164,13 @@ def _rows(subject: Subject, program: Program) -> list[_Row]:
     return [_Row.of(transfer, kind) for kind, count in often if count >= _FEWEST]
 
 
+class _Kinds(NamedTuple):
+    """How many kinds of layers there are, and how often one of another kind follows in a list."""
+
+    kinds: int
+    changes: int
+
+
 @dataclass(frozen=True)
 class _Row:
     """The layers of a kind, in order; `like` has the first of those planned alike."""
@@ -180,9 +193,13 @@ class _Row:
             like[layer] = firsts.setdefault(said, layer)
         return cls(transfer, layers, like)
 
-    def kinds(self, way: Source) -> int:
-        """Return how many kinds of layers of the row a way has."""
-        return len({self.like[way[layer]] for layer in self.layers})
+    def kinds(self, way: Source) -> _Kinds:
+        """Return what kinds of layers a way has, and where they change within a list."""
+        kinds = [self.like[way.get(layer, layer)] for layer in self.layers]
+        lists = map(pattern_of, self.layers)
+        follow = pairwise(zip(lists, kinds, strict=True))
+        changes = sum(a[0] == b[0] and a[1] != b[1] for a, b in follow)
+        return _Kinds(len(set(kinds)), changes)
 
     def ways(self) -> Iterator[Source]:
         """Yield from where each layer takes its re-runs, where that makes fewer kinds."""
@@ -190,19 +207,36 @@ class _Row:
         templates = [layer for layer, _ in often.most_common(TEMPLATES)]
         for own in (0, 1):  # layers at the beginning that stay as they are
             for template in templates:
-                yield from self._fewer(own, len(self.layers), template, template)
+                yield from self._fewer([*self.layers[:own], *[template] * len(self.layers[own:])])
             for first, second in permutations(templates, 2):
                 for cut in _cuts(own + 1, len(self.layers)):
-                    yield from self._fewer(own, cut, first, second)
+                    wanted = [first] * (cut - own) + [second] * (len(self.layers) - cut)
+                    yield from self._fewer([*self.layers[:own], *wanted])
+        for first, second in permutations(templates, 2):
+            for head, tail in product((0, 1), repeat=2):
+                yield from self._fewer(self._in_order(first, second, head, tail))
 
-    def _fewer(self, own: int, cut: int, first: str, second: str) -> Iterator[Source]:
-        """Yield the way in which layers up to a cut are as one, all behind it as another."""
-        wanted = [first] * cut + [second] * (len(self.layers) - cut)
+    def _in_order(self, first: str, second: str, head: int, tail: int) -> list[str]:
+        """Return as what each layer is, the first ones of each list alike, as many as there are.
+
+        All others are alike but for the list's own `head` and `tail`, the layers at its ends.
+        """
+        wanted: list[str] = []
+        for _, together in groupby(self.layers, pattern_of):
+            layers = list(together)
+            inside = layers[head : len(layers) - tail]
+            count = [self.like[layer] for layer in inside].count(first)
+            wanted += layers[:head] + [first] * count + [second] * (len(inside) - count)
+            wanted += layers[head + len(inside) :]
+        return wanted
+
+    def _fewer(self, wanted: Sequence[str]) -> Iterator[Source]:
+        """Yield the way in which layers are as those `wanted`."""
         way = dict(self.transfer.matched)
-        for layer, template in list(zip(self.layers, wanted, strict=True))[own:]:
-            if self.like[layer] != template:
+        for layer, template in zip(self.layers, wanted, strict=True):
+            if self.like[layer] != self.like[template]:
                 way[layer] = template
-        if self.kinds(way) < len(set(self.like.values())):
+        if self.kinds(way) < self.kinds(self.transfer.matched):
             yield way
 
 

@@ -47,6 +47,12 @@ def ran(lines: list[str]) -> list[tuple[str, ...]]:
             ["for i in range(1, 5):", '    self.h[i].kept["1"] = self.of[i + 1]'],
         ),
         ([f"self.rows = (batch, {i})" for i in range(4)], None),
+        (
+            [f'run("h.0", index={i + 1}, before={i})' for i in range(4)],
+            ["for i in range(4):", '    run("h.0", index=i + 1, before=i)'],
+        ),
+        ([f'run("h.0", index={i}, scale=0.{i})' for i in range(4)], None),
+        ([f'run("h.0", index={i}, before={2 * i})' for i in range(4)], None),
     ],
 )
 def test_what_is_a_loop(calls: list[str], written: list[str] | None) -> None:

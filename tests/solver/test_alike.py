@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import cache
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import subject_of
+from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import replay
@@ -29,9 +33,15 @@ def solved(problem: Problem, percent: int, effort: Effort, *, alike: bool) -> So
     return solver.solve(solver.plain.peak_bytes * percent // 100)
 
 
-def kinds(problem: Problem, solution: Solution) -> int:
-    """Return how many kinds of layers a schedule has."""
-    return len(set(courses(problem, solution.schedule).values()))
+def kinds(problem: Problem, solution: Solution) -> tuple[int, int]:
+    """Return how many kinds of layers a schedule has, and how often one follows another."""
+    return counted(courses(problem, solution.schedule).values())
+
+
+def counted(layers: Iterable[object]) -> tuple[int, int]:
+    """Return how many kinds there are, and how often one follows another."""
+    found = [*layers]
+    return len(set(found)), sum(a != b for a, b in pairwise(found))
 
 
 def courses(problem: Problem, schedule: Schedule) -> dict[str, object]:
@@ -90,7 +100,26 @@ def test_some_schedules_have_fewer_kinds_of_layers() -> None:
         [kinds(problem, solved(problem, s, Effort.QUICK, alike=a)) for s in shares]
         for a in (False, True)
     ]
-    assert sum(pairs[1]) < sum(pairs[0])
+    assert sum(kinds for kinds, _ in pairs[1]) < sum(kinds for kinds, _ in pairs[0])
+
+
+def test_layers_of_two_kinds_stand_together() -> None:
+    """Of a loop's turns any half may be run again: then the first half is, or the second."""
+    problem = gpt(8)
+    subject = subject_of(problem)
+    again: dict[int, tuple[int, ...]] = {}
+    for p, operation in enumerate(problem.operations):
+        if re.fullmatch(r"h\.[1357]\.d_down\.w", operation.name):
+            again[p] = (problem.producers()[operation.inputs[1]], p)
+    segments = (chain(*(again.get(p, (p,)) for p in s)) for s in subject.plain().segments)
+    best = prune(problem, Program(tuple(map(tuple, segments))))
+    contest = Contest(subject, subject.judge(best)[1].peak_bytes)
+    contest.offer("exact", best)
+    assert contest.best is not None
+    solutions = contest.best, LayersAlike(subject, Effort.QUICK).kept(contest)
+    found = [counted(courses(problem, s.schedule).values()) for s in solutions if s]
+    assert found == [(2, 7), (2, 1)]
+    assert solutions[1] and solutions[1].replay.time_us <= solutions[0].replay.time_us
 
 
 @pytest.mark.parametrize(
