@@ -3,8 +3,8 @@
 A layer is a member of a list, as `h.0` is of `h`: what a model repeats. Where lists are in lists,
 it is the outermost, but for stages, which are nothing but their own lists one after the other:
 there `stages.2.blocks.3` is the layer. A module that forward calls several times is a layer each
-time: `cell@0`, `cell@1`. So is a module in no list that is made as another one or a member is:
-`stem`, `down1`, `down2`.
+time: `cell@0`, `cell@1`. So is each turn of a long loop in a module's forward, and a module in no
+list that is made as another one or a member is: `stem`, `down1`, `down2`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,12 @@ OUTERMOST = Layers()
 
 
 def at_turn(path: str, called: str, turn: int) -> str:
-    """Return the path of what is in a module that is `called`, in the call of this number."""
-    return f"{called}{_TURN}{turn}{path.removeprefix(called)}"
+    """Return the path of what is in a module that is `called`, in the call of this number.
+
+    Or in this turn of a loop in its forward: `@2.cell` where the model's own calls `cell`.
+    """
+    inside = path.removeprefix(called).removeprefix(".")
+    return ".".join(filter(None, (f"{called}{_TURN}{turn}", inside)))
 
 
 def pattern_of(layer: str) -> str:
@@ -86,4 +90,4 @@ def next_turn(layer: str, step: int) -> str:
 
 def without_turns(path: str) -> str:
     """Return the path of the module itself: `cell.up` of `cell@2.up`."""
-    return re.sub(rf"{_TURN}\d+", "", path)
+    return re.sub(rf"{_TURN}\d+", "", path).removeprefix(".")

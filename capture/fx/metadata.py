@@ -32,6 +32,17 @@ def source_of(node: torch.fx.Node, model_file: str) -> Source:
     return Source("", 0, "")
 
 
+def frames_of(node: torch.fx.Node) -> tuple[tuple[str, int], ...]:
+    """Return the files and lines outside of torch in which a node is made, the outermost first."""
+    return _frames_in(node.stack_trace or "")
+
+
+@functools.lru_cache(maxsize=4096)
+def _frames_in(trace: str) -> tuple[tuple[str, int], ...]:
+    frames = ((file, int(line)) for file, line, _ in _FRAME.findall(trace))
+    return tuple(frame for frame in frames if not frame[0].startswith((_TORCH, "<")))
+
+
 def where(node: torch.fx.Node, model_file: str) -> str:
     """Say in an error where forward does it: `model.py:12`, or "forward" where no line is known."""
     source = source_of(node, model_file)

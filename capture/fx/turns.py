@@ -2,7 +2,8 @@
 
 A layer that is run over and over, as in ALBERT or in a loop that refines, is as many layers to a
 plan: `cell@0`, `cell@1`, …. Traces do not say where one call ends and the next begins. A call goes
-on until an operation runs outside of the module, or the one that it began with comes again.
+on until an operation runs outside of the module, or the one that it began with comes again. What a
+module's forward itself does over and over is told by its loops.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from remat_gen.capture.fx import metadata
+from remat_gen.capture.fx.loops import Turn, comes_again, turns_of_loops
 from remat_gen.ir.paths import at_turn
 
 FEWEST = 3  # calls: the first and the last are unlike the others in backward
@@ -26,24 +28,28 @@ def tell_turns(
 ) -> None:
     """Write the module's path into each node's meta, with the call's number where it has several.
 
-    Only of the outermost module that has: what it calls goes with it. `called` is how often each
-    was, in a step that may run some of it again for backward: a module that loops begins no call.
+    Or that of the turn of a loop in its forward. Only of the outermost that has: what it calls goes
+    with it. `called` is how often each module was, in a step that may run some of it again for
+    backward: a module that loops begins no call.
     """
-    calls = _Calls(called)
-    for node in forward:
+    nodes, calls = list(forward), _Calls(called)
+    for node in nodes:
         calls.see(node)
-    repeated = calls.repeated()
-    for node in calls.turns:
-        _tell(node, calls.turns[node], repeated)
-    by_autograd_node = {node.meta.get("seq_nr"): turns for node, turns in calls.turns.items()}
+    turns = calls.told()
+    for node, turn in turns_of_loops(nodes, turns.keys()).items():
+        if node not in turns or not f"{turn.path}.".startswith(f"{turns[node].path}."):
+            turns[node] = turn
+    by_autograd_node = {node.meta.get("seq_nr"): turns.get(node) for node in nodes}
+    for node in nodes:
+        _tell(node, turns.get(node))
     for node in backward:
-        _tell(node, by_autograd_node.get(node.meta.get("seq_nr"), {}), repeated)
+        _tell(node, by_autograd_node.get(node.meta.get("seq_nr")))
 
 
-def _tell(node: torch.fx.Node, turns: dict[str, int], repeated: set[str]) -> None:
-    path = next((path for path in metadata.module_paths(node) if path in repeated), "")
-    if path in turns:
-        node.meta[metadata.MODULE] = at_turn(metadata.module_path(node), path, turns[path])
+def _tell(node: torch.fx.Node, turn: Turn | None) -> None:
+    if turn and turn.path in ("", *metadata.module_paths(node)):
+        path = metadata.module_path(node)
+        node.meta[metadata.MODULE] = at_turn(path, turn.path, turn.number)
 
 
 @dataclass(slots=True)
@@ -62,7 +68,7 @@ class _Calls:
         """Go on to the next operation of forward."""
         paths = metadata.module_paths(node)
         for path in paths:
-            if path not in self.inside or _comes_again(self.begun[path], node):
+            if path not in self.inside or comes_again(self.begun[path], node):
                 self.counts[path] = self.counts.get(path, 0) + 1
                 self.begun[path] = node
             self.operations[path] = self.operations.get(path, 0) + 1
@@ -70,7 +76,16 @@ class _Calls:
         self.inside = paths
         self.turns[node] = {path: self.counts[path] - 1 for path in paths}
 
-    def repeated(self) -> set[str]:
+    def told(self) -> dict[torch.fx.Node, Turn]:
+        """Return the call of each node: of the outermost module whose calls are layers."""
+        repeated, found = self._repeated(), {}
+        for node, turns in self.turns.items():
+            path = next((path for path in metadata.module_paths(node) if path in repeated), None)
+            if path is not None:
+                found[node] = Turn(path, turns[path])
+        return found
+
+    def _repeated(self) -> set[str]:
         """Return the modules whose calls are layers: made of others, and of some operations."""
         return {
             path
@@ -79,16 +94,3 @@ class _Calls:
             and self.operations[path] >= LEAST * count
             and self.called.get(path, 1) % count == 0
         }
-
-
-def _comes_again(first: torch.fx.Node, node: torch.fx.Node) -> bool:
-    """Tell whether a node is what a call began with, of another run of the user's line."""
-    if first.target != node.target or metadata.origin(first) == metadata.origin(node):
-        return False
-    return _place(first) == _place(node)
-
-
-def _place(node: torch.fx.Node) -> object:
-    """Return where a node stands: its modules, its lines, and the call there that it is part of."""
-    call = metadata.without_number(metadata.origin(node))
-    return metadata.module_paths(node), node.stack_trace, call

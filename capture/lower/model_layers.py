@@ -4,7 +4,8 @@ Swin, ConvNeXt or EfficientNet repeat their blocks within stages: `stages.2.bloc
 planned, written once and read, not the stage. A list of experts, of heads or of the halves of one
 block looks the same by its names, so what the operations read decides.
 
-Inception and many a U-Net name what they repeat: `inception3a`, `down1`.
+Inception and many a U-Net name what they repeat: `inception3a`, `down1`. A recurrence within each
+of many layers is what is repeated most: `blocks.2.att@7`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from itertools import pairwise
 
 from torch import nn
 
+from remat_gen.capture.fx.loops import LONG
 from remat_gen.ir.graph import Graph, Phase
-from remat_gen.ir.paths import OUTERMOST, Layers, without_turns
+from remat_gen.ir.paths import OUTERMOST, Layers, is_turn, pattern_of, without_turns
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _LEAST = 5  # operations of a layer that is in no list
@@ -31,6 +33,7 @@ def layers_of(model: nn.Module, graph: Graph) -> Layers:
     layers = OUTERMOST
     while found := frozenset(_inner(model, flow, layers)):
         layers = Layers(layers.inner | found)
+    layers = Layers(layers.inner | frozenset(_looping(flow, layers)))
     return Layers(layers.inner, frozenset(_named(model, flow, layers)))
 
 
@@ -89,6 +92,17 @@ def _lists(model: nn.Module, called: Mapping[str, str], layers: Layers) -> Itera
         kinds = tuple(map(_kind, members.values()))
         if members and all(kinds) and layers.of(at) and path not in layers.inner:
             yield _List(path, layers.of(at), tuple(members), kinds)
+
+
+def _looping(flow: _Flow, layers: Layers) -> Iterator[str]:
+    """Yield what has, within a layer, what runs so often that each turn is one."""
+    operations = Counter[str]()
+    for path, own in flow.within.items():
+        if is_turn(path) and layers.of(path) != path:
+            operations[pattern_of(path)] += len(own)
+    for pattern, count in operations.items():
+        if count >= LONG:
+            yield without_turns(pattern.rpartition(".")[0])
 
 
 def _named(model: nn.Module, flow: _Flow, layers: Layers) -> Iterator[str]:

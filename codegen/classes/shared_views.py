@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from remat_gen.capture.lower.naming import identifier
+from remat_gen.codegen.classes.layer_numbers import without_numbers
 from remat_gen.codegen.expressions.expressions import Expressions
 from remat_gen.codegen.expressions.marks import MARK, Mark, fill, find, value
 from remat_gen.codegen.expressions.spelling import METHODS
@@ -19,6 +20,7 @@ from remat_gen.ir.size import write
 
 _LINK = re.compile(rf"\.(?:{'|'.join(sorted(METHODS))})\((?:[^()]|\([^()]*\))*\)(?:\[\d+\])?")
 _CHAIN = re.compile(rf"{MARK.pattern}((?:{_LINK.pattern}){{2,}})")
+_FEW = 3  # parts of a value
 _WORDS = {
     "permute": "permuted",
     "transpose": "transposed",
@@ -59,7 +61,10 @@ def share_views(
         for mark, links in _chains(text)
         for prefix in _prefixes(links)
     )
-    helpers = _Helpers(graph, uses, set(taken), {})
+    counted = Counter((name, without_numbers(prefix)) for name, prefix in uses)
+    # what each turn of a loop reads another part of is no helper: the turns would not be alike
+    alone = {use: n for use, n in uses.items() if counted[use[0], without_numbers(use[1])] <= _FEW}
+    helpers = _Helpers(graph, alone, set(taken), {})
     shared = tuple(helpers.rewrite_body(body) for body in bodies)
     return shared, tuple(helpers.made.values())
 
@@ -120,7 +125,7 @@ class _Helpers:
 
     def _most_used(self, mark: Mark, links: list[str]) -> str:
         """Return the start of a chain that most readers share, the longest of those; or ""."""
-        shared = [p for p in _prefixes(links) if self.uses[mark.name, p] > 1]
+        shared = [p for p in _prefixes(links) if self.uses.get((mark.name, p), 0) > 1]
         return max(shared, key=lambda p: (self.uses[mark.name, p], len(p)), default="")
 
     def _helper(self, mark: Mark, hint: str, chain: str) -> ViewHelper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,90 @@ def test_members_of_a_list_that_are_called_in_turns(tmp_path: Path) -> None:
     )
     graph = graph_of(tmp_path, init, forward)
     assert layers_of(graph) == [f"blocks.{i}@{n}" for n in range(3) for i in range(2)]
+
+
+RECURRENT = """
+class Mixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.back = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        state, out = torch.zeros_like(x), []
+        y = self.norm(x)
+        for t in range(TURNS):
+            gate = torch.sigmoid(self.up(y) + self.back(state) * t)
+            state = gate * state + (1 - gate) * y.roll(1, -1)
+            new = torch.tanh(state * y.exp())
+            out.append(new * new.cos() + new.sin())
+        return x + torch.stack(out).sum(0)
+"""
+
+
+def recurrent_graph(folder: Path, init: str, forward: str, turns: int = 12) -> Graph:
+    before = RECURRENT.replace("TURNS", str(turns))
+    return traced(folder, source(init, forward, before=before)).graph
+
+
+def test_each_turn_of_a_recurrence_is_a_layer(tmp_path: Path) -> None:
+    graph = recurrent_graph(tmp_path, "self.mixing = Mixing()", "return self.mixing(x).sum()")
+    turns = [f"mixing@{n}" for n in range(12)]
+    assert layers_of(graph) == turns
+    assert layers_of(graph, Phase.BACKWARD) == turns[::-1]
+    names = [o.name.partition("@")[2] for o in graph.operations if o.phase is Phase.FORWARD]
+    inside = [[n.partition(".")[2] for n in names if n.startswith(f"{t}.")] for t in range(12)]
+    assert inside[1:] == inside[:1] * 11 and len(inside[0]) > 10
+
+
+def test_those_within_layers_are(tmp_path: Path) -> None:
+    init = "self.h = nn.ModuleList(Mixing() for _ in range(3))"
+    graph = recurrent_graph(tmp_path, init, "for m in self.h:\n    x = m(x)\nreturn x.sum()")
+    turns = [[f"h.{i}@{n}" for n in range(12)] for i in range(3)]
+    assert [name for name in layers_of(graph) if "@" in name] == [*chain(*turns)]
+    assert {"h.0", "h.1", "h.2"} < {*layers_of(graph)}
+
+
+def test_a_short_loop_is_part_of_its_layer(tmp_path: Path) -> None:
+    init = "self.h = nn.ModuleList(Mixing() for _ in range(3))"
+    forward = "for m in self.h:\n    x = m(x)\nreturn x.sum()"
+    graph = recurrent_graph(tmp_path, init, forward, turns=4)
+    assert layers_of(graph) == ["h.0", "h.1", "h.2"]
+
+
+WRITTEN = {  # what stands for the turns of the model's own forward
+    "a `while`": (
+        "t = 0\nwhile t < 12:\n    x = x + step(x, t)\n    x = x.cos() * x.sin()\n    t += 1\n"
+    ),
+    "one statement": "for t in range(12):\n    x = x + step(x, t).cos() * step(x, t + 1)\n",
+    "a condition": (
+        "for t in range(12):\n    if t:\n        x = x.roll(1, 0)\n    x = x + step(x, t)\n"
+        "    x = x.cos() * x.sin().exp()\n"
+    ),
+    "another loop around it": (
+        "for n in range(2):\n    if n:\n        x = x.view(-1, 8).exp()\n"
+        "    for t in range(12):\n        x = x + step(x, t)\n        x = x.cos() * x.sin()\n"
+    ),
+}
+STEP = "def step(x, t):\n    return torch.tanh(x * t + x.roll(t, 1) * 2).sigmoid()\n"
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_turns_are_told_by_lines(way: str, tmp_path: Path) -> None:
+    init = "self.up = nn.Linear(8, 8)"
+    forward = f"x = self.up(x)\n{WRITTEN[way]}return x.sum()"
+    graph = traced(tmp_path, source(init, forward, before=STEP)).graph
+    turns = 24 if "another" in way else 12
+    assert layers_of(graph) == [f"@{n}" for n in range(turns)]
+    made = [
+        {o.name.partition("@")[0] for o in graph.operations if f"@{n}." in o.name} for n in (2,)
+    ]
+    assert made == [{""}]
+
+
+def test_a_loop_whose_turns_differ_is_none(tmp_path: Path) -> None:
+    grows = "for t in range(12):\n    for _ in range(t):\n        x = step(x, t)\n    x = x.exp()\n"
+    graph = traced(
+        tmp_path,
+        source("self.up = nn.Linear(8, 8)", f"x = self.up(x)\n{grows}return x.sum()", before=STEP),
+    ).graph
+    assert not layers_of(graph)
