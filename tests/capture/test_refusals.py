@@ -89,6 +89,12 @@ AT_A_LINE = {
         "keep it a tensor; or give --fix",
         "",
     ),
+    "drawn across memory": (
+        "noise = torch.empty(8, 4).t().random_(0, 3)\nreturn self.lin(x + noise).sum()",
+        "random_",
+        "draw by torch.randint",
+        "",
+    ),
     "resized": (
         "w = self.lin.weight\nm = w.data.new().resize_((8, 1)).bernoulli_(0.9).expand_as(w)\n"
         "return F.linear(x, m * w)",
@@ -131,6 +137,10 @@ LINES_TOLD = {
     "number that is an argument": (
         "a number of `.item()` as an argument of an operation (`torch.arange(n)`)",
         "refused with your line; keep it a tensor, or `--fix` its input",
+    ),
+    "drawn across memory": (
+        "`random_(low, high)` into a tensor whose rows lie across memory (`y.t()`)",
+        "refused with your line; `torch.randint`",
     ),
     "resized": (
         "`resize_` in `forward`",
