@@ -22,6 +22,7 @@ from remat_gen.capture.as_eager.resampling import RESAMPLING
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import batch_norm, cudnn_batch_norm
 from remat_gen.capture.process.replaced import kept_dicts, kept_kernels
+from remat_gen.capture.refuse.untraceable import OWN_GENERATOR
 from remat_gen.capture.rnn import traced_rnns
 from remat_gen.ir.errors import RefusedKernelError
 
@@ -67,9 +68,27 @@ def _bincount(*args: Any, **kwargs: Any) -> torch.Tensor:
     return counts
 
 
+def _drawn_into(x: torch.Tensor, *limits: int, generator: object = None) -> torch.Tensor:
+    """Draw whole numbers below a limit, or from one to another, as `torch.randint` does.
+
+    A graph cannot call `aten.random.from`, as which `x.random_(1, n)` is traced: its name is a word
+    of Python's. Across memory `random_` draws in another order.
+    """
+    if generator is not None:
+        raise RefusedKernelError(OWN_GENERATOR)
+    if not x.is_contiguous():
+        raise RefusedKernelError(
+            "random_() draws into a tensor whose rows lie across memory: draw by torch.randint"
+        )
+    low, high = limits if len(limits) > 1 else (0, *limits)
+    return x.copy_(torch.randint(low, high, x.shape, dtype=x.dtype, device=x.device))
+
+
 _OURS: _Kernels = {
     aten.bincount.default: {_Key.Autograd: _bincount},
     aten.fill_diagonal_.default: _for(_fill_diagonal),
+    getattr(aten.random_, "from"): {_Key.Autograd: _drawn_into},
+    aten.random_.to: {_Key.Autograd: _drawn_into},
     aten.dropout.default: _for(dropout),
     aten.dropout_.default: _for(dropout_),
     aten.cudnn_batch_norm.default: {_Key.Autograd: cudnn_batch_norm},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
 import types
@@ -299,7 +300,8 @@ def is_librarys(value: Any, name: str = "") -> bool:
 
     One that the user's file or class has by another `name` was chosen among others: `ACT = F.relu`.
     """
-    is_function = isinstance(value, _FUNCTIONS) and is_of_library(value)
+    wrapped = inspect.unwrap(value) if isinstance(value, _FUNCTIONS) else value  # @torch.no_grad()
+    is_function = isinstance(value, _FUNCTIONS) and is_of_library(wrapped)
     return is_function and name in ("", value.__name__)
 
 

@@ -50,6 +50,7 @@ _COPIES = {copy.copy.__code__, copy.deepcopy.__code__}
 _CALL = nn.Module._call_impl.__code__
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _MATERIALIZE = torch.autograd.function.FunctionCtx.set_materialize_grads.__code__
+_CALLED = frozenset({"forward", "backward", "setup_context"})  # by `apply`: no code names them
 _CHILDREN = {  # what asks a module for those inside, one after the other
     getattr(nn.Module, name).__code__
     for name in ("named_children", "named_modules", "_named_members", "state_dict")
@@ -344,7 +345,8 @@ class Recorder(Reached):
             path, kind = [*self._classes.items()][noted]
             noted += 1
             for of in (kind, type(kind)):
-                for _, name, value, hidden in members_named(of, self.names):
+                called = _CALLED if issubclass(of, torch.autograd.Function) else frozenset()
+                for _, name, value, hidden in members_named(of, self.names | called):
                     if not (hidden or is_librarys(value, name)):
                         self._hold(value, f"{path}.{name}")
         for path, owner in self._owners() if self._asks_classes else ():

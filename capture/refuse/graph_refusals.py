@@ -101,12 +101,16 @@ def refuse_unmaterialised(graph: Graph, *, asked: bool) -> None:
 
 def refuse_shared(model: nn.Module, attributes: Mapping[str, Tensor]) -> None:
     """Refuse plain attributes that are parts of a parameter or buffer: these may be written."""
-    owners = _owners((*model.named_parameters(), *model.named_buffers()))
+    buffers = dict(model.named_buffers())
+    owners = _owners((*model.named_parameters(), *buffers.items()))
     for path, tensor in attributes.items():
         if storage_of(tensor) in owners:
+            owner = owners[storage_of(tensor)]
+            whole = owner in buffers and buffers[owner].shape == tensor.shape
+            instead = ", or register it as a buffer there, too" if whole else ""
             raise TraceError(
-                f"forward reads self.{path}, which has the memory of "
-                f"self.{owners[storage_of(tensor)]}: read that one in forward"
+                f"forward reads self.{path}, which has the memory of self.{owner}: read that one "
+                f"in forward{instead}"
             )
 
 

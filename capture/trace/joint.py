@@ -34,6 +34,7 @@ from remat_gen.capture.as_eager.resampling import symbolic_resampling
 from remat_gen.capture.as_eager.unpacking import name_items, rows_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.fx.inference_modes import without_inference_mode
+from remat_gen.capture.fx.second_paths import tell_first_paths
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.caches import Caches
@@ -150,6 +151,7 @@ def _strict(
     ):
         captured = dynamo_graph_capture_for_export(model)(*args, **kwargs)
     without_inference_mode(captured.graph)
+    tell_first_paths(captured.graph, model)
     captured.recompile()
     _separate(captured, differentiated)
     try:

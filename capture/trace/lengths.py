@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 import torch
 
 from remat_gen.capture.load.arguments import Call, Leaf
+from remat_gen.capture.load.shell_words import shell_word
 from remat_gen.ir.errors import NoSuchLengthError, UsageError
 from remat_gen.ir.size import Length
 
@@ -54,7 +54,7 @@ def why_none_found(call: Call) -> str:
     if not longer:
         return "the example's batch is 1, and no larger one is planned for: give a larger one"
     commonest = _common_dims(call) or max(longer.values(), key=len)
-    asked = " ".join(f"--dynamic {shlex.quote(f'{path}:{dim}')}" for path, dim in commonest)
+    asked = " ".join(f"--dynamic {shell_word(f'{path}:{dim}')}" for path, dim in commonest)
     if call.fixed:
         return f"others may be as long as a fixed input says; where they are not: {asked}"
     if len(by_size) > 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from remat_gen.capture.load.shell_words import shell_word
 from remat_gen.capture.refuse.places import Place
 from remat_gen.capture.values.looks import INPUT, Look
 from remat_gen.ir.errors import TraceError
@@ -38,7 +38,7 @@ def refuse_number(look: Look) -> NoReturn:
     error.place = look.place
     inputs = [name.removeprefix(INPUT) for name in sorted(look.reads) if name.startswith(INPUT)]
     if inputs and len(inputs) == len(look.reads) and not look.random:
-        options = " ".join(f"--fix {shlex.quote(path)}" for path in inputs)
+        options = " ".join(f"--fix {shell_word(path)}" for path in inputs)
         error.instead = f"; or give {options}, if those numbers are the same in each step"
     raise error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +21,7 @@ from remat_gen.ask.budget import (
     written,
 )
 from remat_gen.ask.pin_patterns import Pins
+from remat_gen.capture.load.shell_words import shell_command
 from remat_gen.capture.units.sharding import NOT_SHARDED, Sharding
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.rung import Rung
@@ -117,7 +117,7 @@ class Request:
 
     def command(self) -> str:
         """Return the command, or the call in Python, with paths as seen from the model's folder."""
-        return self._call() if self.live else shlex.join(self._words())
+        return self._call() if self.live else shell_command(self._words())
 
     def _call(self) -> str:
         """Return the call that hands over a built model: flags last."""

@@ -40,6 +40,26 @@ def test_an_operation_is_called_after_a_result_that_is_asked_for(tmp_path: Path)
     assert backward.outputs == (None, "stem.d_stem_weight", "stem.d_stem_bias")
 
 
+SECOND = """
+class Updater(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.instance = net
+
+    def forward(self):
+        return [m.bias for m in self.instance.modules() if isinstance(m, nn.Linear)]
+"""
+
+
+def test_a_module_that_another_one_holds_too_is_named_as_its_parameters(tmp_path: Path) -> None:
+    """Forward comes by the other path first: the layers were the updater's, and no pin's."""
+    init = "self.h = nn.Sequential(nn.Linear(8, 8), nn.Tanh())\nself.updater = Updater(self.h)"
+    text = source(init, "self.updater()\nreturn self.h(x).sum()", before=SECOND)
+    found = traced(tmp_path, text)
+    assert found.strict
+    assert operation(found.graph, "h.0.linear").module == "h.0"
+
+
 SQUARE = ONE_INPUT.replace("4", "8")
 TWO = "self.p, self.q = nn.Linear(8, 8), nn.Linear(8, 8)"
 HEAD = "a = self.p(x).tanh()\nb = self.q(x).exp()\n"

@@ -89,6 +89,12 @@ AT_A_LINE = {
         "keep it a tensor; or give --fix",
         "",
     ),
+    "drawn across memory": (
+        "noise = torch.empty(8, 4).t().random_(0, 3)\nreturn self.lin(x + noise).sum()",
+        "random_",
+        "draw by torch.randint",
+        "",
+    ),
     "resized": (
         "w = self.lin.weight\nm = w.data.new().resize_((8, 1)).bernoulli_(0.9).expand_as(w)\n"
         "return F.linear(x, m * w)",
@@ -131,6 +137,10 @@ LINES_TOLD = {
     "number that is an argument": (
         "a number of `.item()` as an argument of an operation (`torch.arange(n)`)",
         "refused with your line; keep it a tensor, or `--fix` its input",
+    ),
+    "drawn across memory": (
+        "`random_(low, high)` into a tensor whose rows lie across memory (`y.t()`)",
+        "refused with your line; `torch.randint`",
     ),
     "resized": (
         "`resize_` in `forward`",
@@ -641,6 +651,24 @@ _EMA = LINEAR + "\nself.register_buffer('ema', torch.zeros(8))"
     "a buffer that `forward` replaces by another one in each step (`self.ema = …`)",
     "refused with its name; `self.ema.copy_(…)`",
 )
+def test_a_buffer_that_layers_hold_too_may_be_one_of_theirs(tmp_path: Path) -> None:
+    """As VeRA's matrices are: layers do not reach the model that has them."""
+    before = (
+        "class Layer(nn.Module):\n    def __init__(self, shared):\n        super().__init__()\n"
+        "        self.shared = shared\n\n    def forward(self, x):\n"
+        "        return x @ self.shared"
+    )
+    init = (
+        f"{LINEAR}\nself.register_buffer('kept', torch.eye(8))\n"
+        "self.layers = nn.Sequential(Layer(self.kept), Layer(self.kept))"
+    )
+    forward = "return self.layers(self.lin(x)).sum()"
+    with pytest.raises(TraceError, match=r"memory of self\.kept: .*, or register it as a buffer"):
+        traced(tmp_path, source(init, forward, before=before))
+    registered = before.replace("self.shared = shared", "self.register_buffer('shared', shared)")
+    assert traced(tmp_path, source(init, forward, before=registered)).graph.operations
+
+
 def test_a_buffer_that_forward_replaces_is_refused(tmp_path: Path) -> None:
     """It was lost before: the planned step left the old one in its place."""
     forward = "self.ema = 0.9 * self.ema + x.mean(0)\nreturn (self.lin(x) - self.ema).sum()"

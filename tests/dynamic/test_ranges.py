@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,15 @@ def test_without_a_common_batch_nothing_varies(tmp_path: Path) -> None:
     found = traced(tmp_path, UNEQUAL, None)
     assert found.graph.lengths == ()
     assert found.pinned.startswith("the inputs begin with 5, 6; name what varies")
+
+
+def test_lengths_within_a_dict_are_named_in_quotes_that_a_shell_takes(tmp_path: Path) -> None:
+    inputs = "({'pos': torch.randn(6, 8), 'batch': torch.zeros(5)},)"
+    forward = "return self.lin(x['pos']).sum() + x['batch'].sum()"
+    source = model("self.lin = nn.Linear(8, 8)", forward, inputs)
+    pinned = traced(tmp_path, source, None).pinned
+    assert pinned.endswith("""as --dynamic "x['pos']:0\"""")
+    assert shlex.split(pinned)[-1] == "x['pos']:0"
 
 
 def test_a_batch_behind_the_first_dimension_is_suggested(tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ CASES = {
         "return self.head(y * counts)",
         init="self.register_buffer('load', torch.zeros(8))",
     ),
+    "whole numbers drawn into tensors": model_source(
+        "y = self.body(x)\n"
+        "cut = torch.empty([], dtype=torch.int64).random_(1, 8)\n"
+        "self.last.random_(3)\n"
+        "noise = torch.empty(x.shape).random_(-2, 5) * self.last.sum()\n"
+        "return self.head(y * (torch.arange(8) < cut) + noise)",
+        init="self.register_buffer('last', torch.zeros(4, dtype=torch.int32))",
+    ),
     "gradients of each sample, with a number": model_source(
         "y = self.body(x)\n"
         "one = torch.func.grad(lambda w, a: 0.5 * (w @ a).square().mean())\n"

@@ -83,6 +83,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda m, f, p: p.setattr(f, "IN_BACKWARD", 9.0),
         r"IN_BACKWARD is 9\.0, planned for 2\.0",
     ),
+    "a method that torch wraps": (
+        lambda m, f, p: setattr(m, "with_gradient", lambda x: x),
+        r"with_gradient is function <lambda>, planned for function \w+\.with_gradient",
+    ),
+    "backward of an autograd function": (
+        lambda m, f, p: p.setattr(f.Reversed, "backward", staticmethod(lambda ctx, d: d)),
+        r"Reversed\.backward is function <lambda>, planned for function Reversed\.backward",
+    ),
     "read by a tensor's hook": (
         lambda m, f, p: setattr(m, "clip", 9.0),
         r"clip is 9\.0, planned for 0\.5",
