@@ -16,7 +16,7 @@ from torch import nn
 from remat_gen.codegen.classes.layer_numbers import handed, together, without_numbers
 from remat_gen.codegen.classes.own_views import DiffersError
 from remat_gen.codegen.classes.roles import Roles, kept_by_others, kept_marks
-from remat_gen.codegen.classes.variants import MOST_PARTNERS, Owners, as_one, owners_of
+from remat_gen.codegen.classes.variants import MOST_PARTNERS, Owners, as_one, is_partner, owners_of
 from remat_gen.codegen.expressions.marks import IN_ALL, Mark, fill
 from remat_gen.codegen.expressions.parameter_paths import access
 from remat_gen.codegen.statements.kept_outputs import returned
@@ -175,16 +175,18 @@ def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
     """Tell how the other blocks are reached: at the same distance, always the same, each its own.
 
     A decoder's layers read the layer before them, and all of them the first block's rotations. Each
-    of a U-Net's upper blocks reads the lower one of its size.
+    of a U-Net's upper blocks reads the lower one of its size, each turn of a layer's recurrence
+    what the layer made before the first.
     """
     blocks = [body.block for body in bodies]
-    columns = [_nearer(column, blocks) for column in zip(*map(_owners, bodies), strict=True)]
-    partners = {column for column in columns if len({*column}) == len(bodies)}
+    columns = [*zip(*map(_owners, bodies), strict=True)]
+    partners = {column for column in columns if is_partner(column, blocks)}
     if len(partners) <= MOST_PARTNERS:
         columns = [column for column in columns if column not in partners]
+    apart = [_nearer(column, blocks) for column in columns]
     alike: dict[tuple[int, ...], list[Body]] = {}
     for i, body in enumerate(bodies):
-        alike.setdefault(tuple(column[i] for column in columns), []).append(body)
+        alike.setdefault(tuple(column[i] for column in apart), []).append(body)
     return [BlockClass(tuple(same), owners_of(same)) for same in alike.values()]
 
 

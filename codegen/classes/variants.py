@@ -288,16 +288,24 @@ def owners_of(bodies: Sequence[Body]) -> Owners:
     """
     fixed, partners = set(), {}
     for mark, owners in _owners(bodies).items():
+        readers = [bodies[i].block for i in owners]
         distances = {owner - bodies[i].block for i, owner in owners.items()}
         if len(distances) > 1 and len({*owners.values()}) == 1:
             fixed.add(mark)
-        elif 1 < len(distances) < len(owners):
-            raise DiffersError
-        elif len(distances) > 1:
+        elif is_partner([*owners.values()], readers):
             partners[mark] = tuple(str(owners.get(i, "")) for i in range(len(bodies)))
+        elif len(distances) > 1:
+            raise DiffersError
     if len({*partners.values()}) > MOST_PARTNERS:
         raise DiffersError
     return Owners(frozenset(fixed), partners)
+
+
+def is_partner(owners: Sequence[int], readers: Sequence[int]) -> bool:
+    """Tell whether readers have each its own owner, or few owners at many distances."""
+    distances = {owner - reader for owner, reader in zip(owners, readers, strict=True)}
+    found = len({*owners})
+    return 1 < len(distances) and (len(distances) == len(owners) or 1 < found < len(distances))
 
 
 def _owners(bodies: Sequence[Body]) -> dict[Mark, dict[int, int]]:
