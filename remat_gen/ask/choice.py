@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from remat_gen.ir.errors import UsageError
 
@@ -14,12 +14,14 @@ Choice = TypeVar("Choice", bound=Enum)
 _COMMA = re.compile(r",\s*(?![^\[]*\])")  # of a list, not inside of a key
 
 
-def chosen(kind: type[Choice], key: str, text: str) -> Choice:
-    """Return the member that a text names.
+def chosen(kind: type[Choice], key: str, text: Any) -> Choice:
+    """Return the member that a text names; a member is one already.
 
     Raises:
         UsageError: it names none; the message has all, and the nearest.
     """
+    if isinstance(text, kind):
+        return text
     known = [member.value for member in kind]
     if text not in known:
         raise UsageError(f"{key} {text!r} is none of {', '.join(known)}{suggestion(text, known)}")

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from remat_gen.ask.choice import several
+from remat_gen.ask.generate_options import EFFORTS, GenerateOptions, option
 from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
@@ -27,17 +28,22 @@ Points = Annotated[int, typer.Option(metavar="N", min=2, max=100, help="Budgets 
 Picture = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help=".svg or .png")]
 
 
+@o.with_generate_options(
+    "model",
+    "inputs",
+    "device",
+    "target",
+    "effort",
+    "reprofile",
+    effort=option("NAME", EFFORTS, Effort.QUICK),
+)
 def sweep(
     model_file: Model,
     strategies: Strategies = None,
     output: Picture = None,
     points: Points = 10,
-    model: o.ModelOption = None,
-    inputs: o.InputsOption = None,
-    device: o.DeviceOption = "auto",
-    target: o.TargetOption = None,
-    effort: o.EffortOption = Effort.QUICK,
-    reprofile: o.ReprofileOption = False,
+    *,
+    options: GenerateOptions,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -65,9 +71,15 @@ def sweep(
         from remat_gen.trade_off.sweep_problem import Source
         from remat_gen.trade_off.sweeping import sweep_file
 
-        device = make_device(device, target)
-        source = Source(model_file, model, inputs, device, target or "", reprofile)
-        found = sweep_file(source, names, points=points, effort=effort, progress=progress)
+        source = Source(
+            model_file,
+            options.model,
+            options.inputs,
+            make_device(options.device, options.target),
+            options.target or "",
+            options.reprofile,
+        )
+        found = sweep_file(source, names, points=points, effort=options.effort, progress=progress)
     _write(found, picture, as_json=as_json, quiet=quiet)
 
 
