@@ -18,15 +18,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remat_gen.ask.choice import chosen, several
+from remat_gen.ask.choice import several
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import Request, default_output, make_device
+from remat_gen.ask.request import Request, default_output
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.review.difference import Difference, difference
 from remat_gen.review.revisions import read_named_plan
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import reported
 
 if TYPE_CHECKING:
@@ -241,24 +240,11 @@ def sweep(
     Raises:
         RematError: anything that a user can act on.
     """
-    from remat_gen.trade_off.sweep_problem import Source
     from remat_gen.trade_off.sweeping import sweep_file
 
-    live = _built(model, inputs, target)
-    source = Source(
-        model_file=live.path if live else Path(str(model)),
-        model=builder,
-        inputs=inputs if isinstance(inputs, str) else None,
-        device=make_device(device, target),
-        target=target or "",
-        reprofile=reprofile,
-        given=live,
-    )
-    work = chosen(Effort, "effort", effort)
+    request, live = _request(locals() | {"budget": "100%", "output": None})
     with reported(quiet=quiet) as progress:
-        return sweep_file(
-            source, several(strategies), points=points, effort=work, progress=progress
-        )
+        return sweep_file(request, live, several(strategies), points=points, progress=progress)
 
 
 @_plainly()
@@ -307,7 +293,7 @@ def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request
     Without an output it is the file `beside` the model's, or none.
     """
     asked = {f.name: given[f.name] for f in fields(GenerateOptions) if f.name in given}
-    asked |= {name: str(asked[name]) for name in _SIZES if asked[name] is not None}
+    asked |= {name: str(asked[name]) for name in _SIZES if asked.get(name) is not None}
     inputs, rungs = given["inputs"], asked.get("rungs")
     asked |= {"model": given["builder"], "inputs": inputs if isinstance(inputs, str) else None}
     if rungs is not None:

@@ -127,8 +127,7 @@ class BatchSteps:
         """Trace at a batch; tensors without values are others after a trace: they are made anew."""
         request, loaded = self.request, self.loaded
         if request.target:
-            asked = (request.model_file, request.model, request.inputs)
-            loaded = load_for(*asked, request.device, request.target)
+            loaded = load_for(request)
         try:
             return trace_loaded(at_batch(loaded, batch), dynamic)
         except TraceError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ from rich.console import Console
 
 from remat_gen.ask.choice import several
 from remat_gen.ask.generate_options import EFFORTS, GenerateOptions, option
-from remat_gen.ask.request import make_device
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
@@ -68,18 +68,10 @@ def sweep(
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
     with reported(quiet=quiet) as progress:
-        from remat_gen.trade_off.sweep_problem import Source
         from remat_gen.trade_off.sweeping import sweep_file
 
-        source = Source(
-            model_file,
-            options.model,
-            options.inputs,
-            make_device(options.device, options.target),
-            options.target or "",
-            options.reprofile,
-        )
-        found = sweep_file(source, names, points=points, effort=options.effort, progress=progress)
+        request = replace(options, budget="100%").request(model_file, None)
+        found = sweep_file(request, None, names, points=points, progress=progress)
     _write(found, picture, as_json=as_json, quiet=quiet)
 
 

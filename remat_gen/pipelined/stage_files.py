@@ -56,7 +56,7 @@ def look_at_stages(requests: Sequence[Request]) -> list[StageFile]:
     found: list[StageFile] = []
     for stage, request in enumerate(requests):
         file = request.model_file
-        loaded = load_for(file, request.model, request.inputs, request.device, request.target)
+        loaded = load_for(request)
         taken = _tensors(loaded.args)
         if found:
             _refuse_other_inputs(file, stage, found[-1].outputs, taken, str(request.inputs))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remat_gen.ask.request import Strategy
+from remat_gen.ask.request import Request, Strategy
+from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.replay import Replay
@@ -13,7 +14,7 @@ from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 from remat_gen.terminal.progress import Progress, Step
 from remat_gen.trade_off.baselines import Peer, layered_peers
-from remat_gen.trade_off.sweep_problem import Measured, Source, measured
+from remat_gen.trade_off.sweep_problem import Measured, measured
 
 SMALL = 120  # operations up to which integer programs of the whole graph are tried unasked
 PEERS = 10  # steps of progress for what people use
@@ -81,9 +82,14 @@ class Sweep:
 
 
 def sweep_file(
-    source: Source, strategies: Sequence[str], *, points: int, effort: Effort, progress: Progress
+    request: Request,
+    live: Loaded | None,
+    strategies: Sequence[str],
+    *,
+    points: int,
+    progress: Progress,
 ) -> Sweep:
-    """Sweep the budgets of a model that lies in a file.
+    """Sweep the budgets of a model that lies in a file, or of a `live` one.
 
     Without `strategies` all that suit the model's size are tried.
 
@@ -97,16 +103,16 @@ def sweep_file(
             raise UsageError(f"--strategies {name}: unknown; known are {', '.join(known)}")
     if points < 2:
         raise UsageError(f"points: {points} is less than 2: from the least budget to all")
-    found = measured(source, progress)
+    found = measured(request, live, progress)
     names = tuple(strategies) or _suitable(found)
-    sweeper = _Sweeper(found, points, effort, progress.stage("solve"), len(names))
+    sweeper = _Sweeper(found, points, request.effort, progress.stage("solve"), len(names))
     solvers = sweeper.solvers(names)
     budgets = sweeper.budgets(solvers)
     curves = tuple(sweeper.curve(name, solver, budgets) for name, solver in solvers.items())
     first = next(iter(solvers.values()))
     rivals, eager = tuple(sweeper.rivals(first)), first.plain
     figures = found.device, eager.peak_bytes, eager.time_us, budgets, curves, rivals, found.reused
-    return Sweep(source.model_file.name, *figures)
+    return Sweep(request.model_file.name, *figures)
 
 
 def _suitable(found: Measured) -> tuple[str, ...]:
