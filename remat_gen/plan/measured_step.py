@@ -21,7 +21,7 @@ from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.stable.renamed_operations import renamed
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +105,5 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
             planned = plan_in_flight(problem, measured.limit, flight, within, elsewhere)
         else:
             planned = within(problem, measured.limit)
-        stages.pardon()
+        stages.progress.pardon()
         return planned

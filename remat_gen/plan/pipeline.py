@@ -24,8 +24,7 @@ from remat_gen.plan.output import (
     plan_path,
     write_all,
 )
-from remat_gen.terminal.progress import Progress
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Progress, Stages
 
 if TYPE_CHECKING:
     from remat_gen.capture.load.load import Loaded

@@ -32,7 +32,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 from remat_gen.solver.workspace_headroom import Elsewhere
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Stages
 
 WORTH = 0.003  # of a step's time: what a program more to read is chosen for
 
@@ -86,7 +86,7 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
     with stages("solve") as step:
         limits = RungLimits(graph, measured.costs, whole.problem, whole.schedule, budget, step)
         chosen = limits.rungs()
-        stages.pardon()
+        stages.progress.pardon()
     kept: list[RungPlan] = []
     for rung in reversed(chosen):
         above = kept[0].planned if kept else whole
@@ -126,7 +126,7 @@ class _Planner:
             elsewhere = self._elsewhere(there, costs, problem)
             budget = rung.free_bytes or self.whole.budget_bytes
             planned = make_plan(pinned, there, budget, search, elsewhere)
-            self.stages.pardon()
+            self.stages.progress.pardon()
         return RungPlan(rung, there, costs, planned)
 
     def _elsewhere(self, there: Graph, costs: Costs, here: Problem) -> tuple[Elsewhere, ...]:
