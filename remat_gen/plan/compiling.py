@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from remat_gen.ask.versions import torch_version
-from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
@@ -26,7 +24,7 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
-from remat_gen.plan.planning import Planned
+from remat_gen.plan.planning import Planned, is_of_here
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.compiled.gather import gathered
 from remat_gen.solver.law.problem import Problem
@@ -72,7 +70,9 @@ def function_costs(
         with stage("compile") as step:
             return measure(traced.graph, device, examples, candidates, step, by_host=by_host)
 
-    return FunctionCosts(measured, dict(_known(old, loaded)))
+    if old and old.compiled and is_of_here(old, device):  # whose compiler it is
+        return FunctionCosts(measured, dict(old.compiled.costs))
+    return FunctionCosts(measured)
 
 
 def plan_compiled(
@@ -129,13 +129,3 @@ class _Compiler:
         )
         solution = replace(planned.solution, schedule=schedule, replay=figures)
         return self.with_parts(replace(planned, solution=solution, without_grads=without))
-
-
-def _known(plan: Plan | None, loaded: Loaded) -> Mapping[str, PartCost]:
-    """Return the costs of a plan of this device and this torch, whose compiler it is."""
-    if plan is None or plan.compiled is None:
-        return {}
-    same = plan.device == kind_of(loaded.device).name(loaded.device) and plan.modelled is None
-    if not same or plan.versions.torch != torch_version():
-        return {}
-    return plan.compiled.costs

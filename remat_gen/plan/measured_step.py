@@ -91,14 +91,15 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         committed = known_schedule(plan_beside(request.output), strategy) if keeps else None
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
-        news, eager = stages.progress.news, measured.eager
-        search = Search(strategy, request.effort, step, news, committed, eager=eager)
-        elsewhere = elsewhere_of(graph, costs)
+        news, eager, elsewhere = stages.progress.news, measured.eager, elsewhere_of(graph, costs)
+        search = Search(
+            strategy, request.effort, step, news, committed, eager=eager, elsewhere=elsewhere
+        )
 
         def within(pinned: Pinned, limit: int) -> Planned:
             if isinstance(measured.traced, UnitStep):
-                return plan_units(measured.traced, pinned, limit, search, elsewhere)
-            return make_plan(pinned, graph, limit, search, elsewhere)
+                return plan_units(measured.traced, pinned, limit, search)
+            return make_plan(pinned, graph, limit, search)
 
         if request.in_flight > 1:
             flight = InFlight(request.in_flight, measured.traced.waiting_bytes)

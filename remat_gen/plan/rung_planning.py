@@ -120,12 +120,16 @@ class _Planner:
         with self.stages("solve") as step:
             kept = None if request.fresh or old is None else committed_runs(old.schedule)
             search = Search(
-                request.strategy.value, request.effort, step, self.stages.progress.news, kept
+                request.strategy.value,
+                request.effort,
+                step,
+                self.stages.progress.news,
+                kept,
+                elsewhere=self._elsewhere(there, costs, problem),
             )
             pinned = pin(problem, there, request.pins)
-            elsewhere = self._elsewhere(there, costs, problem)
             budget = rung.free_bytes or self.whole.budget_bytes
-            planned = make_plan(pinned, there, budget, search, elsewhere)
+            planned = make_plan(pinned, there, budget, search)
             self.stages.progress.pardon()
         return RungPlan(rung, there, costs, planned)
 
