@@ -9,23 +9,23 @@ from collections.abc import Iterable, Sequence
 
 from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.profile.timing import round_time_us
-from remat_gen.compile.fused_costs import Candidate
+from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
 
 
 def modelled_parts(
-    graph: Graph, target: Hardware, costs: Costs, candidates: Sequence[Candidate]
+    graph: Graph, target: Hardware, costs: Costs, parts: Sequence[PartText]
 ) -> dict[str, PartCost]:
-    """Return the cost of each candidate by key, from the target's rates."""
-    return {c.key: _modelled(graph, target, costs, c) for c in candidates}
+    """Return the cost of each part by hash, from the target's rates."""
+    return {p.sha256: _modelled(graph, target, costs, p) for p in parts}
 
 
-def _modelled(graph: Graph, target: Hardware, costs: Costs, candidate: Candidate) -> PartCost:
-    apart_us = sum(costs.operations[name].time_us for name in candidate.operations)
-    written = _nbytes(graph, candidate.results)
-    outside = [n for n in candidate.tensors if graph.storage_of(n).kind.outside]
-    inside = [n for n in candidate.tensors if n not in outside]
+def _modelled(graph: Graph, target: Hardware, costs: Costs, part: PartText) -> PartCost:
+    apart_us = sum(costs.operations[name].time_us for name in part.operations)
+    written = _nbytes(graph, part.made)
+    outside = [n for n in part.tensors if graph.storage_of(n).kind.outside]
+    inside = [n for n in part.tensors if n not in outside]
     # of a table that rows are picked from, no more is read than is made of it
     moved = written + _nbytes(graph, inside) + min(written, _nbytes(graph, outside))
     time_us = target.rates.launch_us + moved / target.rates.bytes_per_us

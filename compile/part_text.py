@@ -26,7 +26,8 @@ class PartText:
     `given` and `results` are the marks of its ends, in order; `handed` says how each of `given`
     goes in, `layouts` how the tensors among them lie in memory: compiled code is for those only.
     `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
-    are its statements without comments, `apart` those that run where it is not compiled.
+    are its statements without comments, `apart` those that run where it is not compiled; either
+    runs `operations`, by name. `lengths` are those of the example.
     """
 
     given: tuple[Mark, ...]
@@ -39,6 +40,18 @@ class PartText:
     lines: tuple[str, ...]
     apart: tuple[str, ...]
     paragraphs: tuple[Paragraph, ...]
+    operations: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+    @property
+    def tensors(self) -> list[str]:
+        """Return the names of the tensors that it is given."""
+        return [mark.name for mark in self.given if not _is_length(mark)]
+
+    @property
+    def made(self) -> list[str]:
+        """Return the storages that it returns."""
+        return [mark.name for mark in self.results]
 
     @property
     def code(self) -> str:
@@ -114,6 +127,8 @@ def write_part(
         lines=tuple(names.fill_compiled(s.text) for s in statements),
         apart=tuple(map(names.fill, apart)),
         paragraphs=tuple(paragraphs([statements], names.fill_compiled)),
+        operations=tuple(operation.name for operation in operations),
+        lengths=tuple(n.maximum for mark in lengths for n in graph.lengths if n.name == mark.name),
     )
 
 

@@ -16,9 +16,10 @@ from typing import TypeAlias
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import Traced
-from remat_gen.compile.fused_costs import Candidate, measure
+from remat_gen.compile.fused_costs import measure
 from remat_gen.compile.fusible import fusible_in
 from remat_gen.compile.modelled_parts import modelled_parts
+from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
@@ -38,15 +39,15 @@ Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
 class FunctionCosts:
     """Tells what functions cost; none is measured twice."""
 
-    measure: Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+    measure: Callable[[Sequence[PartText]], Mapping[str, PartCost]]
     known: dict[str, PartCost] = field(default_factory=dict)
 
-    def __call__(self, candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        """Return the costs of candidates, by key."""
-        unknown = [c for c in candidates if c.key not in self.known]
+    def __call__(self, texts: Sequence[PartText]) -> Mapping[str, PartCost]:
+        """Return the costs of functions, by hash."""
+        unknown = [text for text in texts if text.sha256 not in self.known]
         if unknown:
             self.known.update(self.measure(unknown))
-        return {c.key: self.known[c.key] for c in candidates}
+        return {text.sha256: self.known[text.sha256] for text in texts}
 
 
 def function_costs(
@@ -66,9 +67,9 @@ def function_costs(
         return FunctionCosts(lambda c: modelled_parts(traced.graph, hardware, costs, c))
     device, examples, by_host = loaded.device, traced.examples, costs.launch_bound
 
-    def measured(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+    def measured(texts: Sequence[PartText]) -> Mapping[str, PartCost]:
         with stage("compile") as step:
-            return measure(traced.graph, device, examples, candidates, step, by_host=by_host)
+            return measure(traced.graph, device, examples, texts, step, by_host=by_host)
 
     if old and old.compiled and is_of_here(old, device):  # whose compiler it is
         return FunctionCosts(measured, dict(old.compiled.costs))
