@@ -126,8 +126,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
 
     copies = _copies(request, loaded, stages) if request.offload else None
     with stages("eager"):
-        original = original_of(request, loaded, traced, costs, reused=reused)
-    eager = original.eager
+        eager, original = original_of(request, loaded, traced, costs, reused=reused)
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs
@@ -139,7 +138,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
     with stages("emit"), loaded.importable():
         written = tuple(rung.written() for rung in rungs)
         plan, plan_text, text = _emit(measured, planned, written)
-    checked = "" if original.said else _check_step(measured, text, stages)
+    checked = "" if original else _check_step(measured, text, stages)
     with stages("write"):
         plan_file = _write(request, loaded, text, plan_text)
     return Generated(
@@ -158,7 +157,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
         unset=traced.unset,
         made=traced.first.made if traced.first else (),
         turned=tuple(traced.turned),
-        original=original.said,
+        original=original,
         checked=checked,
         unplanned=tuple(unplanned_outputs(traced.graph)),
         waiting_bytes=planned.solution.replay.retained_bytes + traced.waiting_bytes,

@@ -26,7 +26,7 @@ from remat_gen.capture.load.records import in_classes_of
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import UnlikeStepError, said
-from remat_gen.plan.original_step import filled_in, kept_original, need_to_run
+from remat_gen.plan.original_step import filled_in, is_there, kept_original, need_to_run
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.outcome import Outcome, State, run_steps
 from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
@@ -87,7 +87,7 @@ def compare_written(request: Request, loaded: Loaded, traced: Traced, text: str,
         UnlikeStepError: it fails, or is off by more than sums in another order explain.
     """
     need = need_to_run(loaded, peak)
-    if need is None or not need.fits:
+    if need is None or not is_there(need):
         return ""
     output = request.output or default_output(request.model_file)
     with kept_original(loaded, filled_in(traced)) as state, _imported(output, text) as module:
