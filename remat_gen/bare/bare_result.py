@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from remat_gen.ask.budget import parse_budget
 from remat_gen.bare.graph_file import read_instance
@@ -26,6 +25,7 @@ from remat_gen.solver.solve import (
     Status,
 )
 from remat_gen.terminal.interrupt import Interruptible
+from remat_gen.terminal.printing import word_table
 
 _NAMED_AT_MOST = 40  # nodes that run again
 
@@ -135,12 +135,7 @@ def _steps(problem: Problem, schedule: Schedule) -> list[list[str]]:
 
 def result_table(result: BareResult) -> Table:
     """Return the result for people."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, text in _lines(result):
-        table.add_row(label, Text(text))
-    return table
+    return word_table(_lines(result))
 
 
 def _lines(result: BareResult) -> list[tuple[str, str]]:

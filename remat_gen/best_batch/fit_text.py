@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from remat_gen.best_batch.fitting import Fit, Row
 from remat_gen.ir.byte_text import size
+from remat_gen.terminal.printing import number_table
 
 _HEAD = ("batch", "budget", "eager", "planned", "time added", "samples/s", "over eager's")
 
 
 def fit_table(found: Fit) -> Group:
     """Return the table, and what it says in two sentences."""
-    header, rows = fit_rows(found)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in header:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    table = number_table(*fit_rows(found))
     title = f"{found.title} on {found.device}, within {found.limit}"
     return Group(Text(title), Text(), table, Text(), *map(Text, fit_lines(found)))
 

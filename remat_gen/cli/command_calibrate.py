@@ -13,7 +13,7 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import write_all
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
+from remat_gen.terminal.printing import say, write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.capture.profile.targets import Hardware

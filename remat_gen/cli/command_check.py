@@ -11,7 +11,7 @@ from remat_gen.ask.config import read_targets
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import RematError
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say
+from remat_gen.terminal.printing import say
 
 if TYPE_CHECKING:
     from remat_gen.review.checking import Checked

@@ -14,7 +14,7 @@ from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say
+from remat_gen.terminal.printing import say
 
 if TYPE_CHECKING:
     from remat_gen.best_batch.fitting import Fit

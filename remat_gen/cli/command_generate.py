@@ -18,7 +18,7 @@ from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
+from remat_gen.terminal.printing import say, write_stdout
 
 
 @o.with_generate_options()

@@ -9,7 +9,7 @@ import typer
 
 from remat_gen.cli import option_texts as o
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
+from remat_gen.terminal.printing import say, write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.picture.timeline_view import TimelineView

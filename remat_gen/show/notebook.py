@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan
+from remat_gen.terminal.printing import listed
 
 if TYPE_CHECKING:
     from remat_gen.best_batch.fitting import Fit
@@ -90,9 +91,7 @@ def _blocks(plan: Plan) -> Iterable[tuple[str, ...]]:
 
 
 def _listed(block: str, names: Sequence[str]) -> str:
-    short = [name.removeprefix(f"{block}.") for name in names[:_NAMED]]
-    more = len(names) - len(short)
-    return ", ".join(short) + f" and {more} more" * (more > 0)
+    return listed([name.removeprefix(f"{block}.") for name in names], _NAMED)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

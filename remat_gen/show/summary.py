@@ -11,10 +11,9 @@ from rich.table import Table
 from remat_gen.ir.byte_text import size
 from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.stable.committed_schedule import NAME as KEPT
+from remat_gen.terminal.printing import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from remat_gen.ir.plan import Plan, PlannedUnits, Predicted
     from remat_gen.plan.pipeline import Generated
     from remat_gen.verification.report import Report
@@ -51,7 +50,7 @@ def summary_lines(generated: Generated) -> list[str]:
     lines += _launches(plan)
     lines += _as_in_example(generated)
     if generated.unplanned:
-        others = _listed(generated.unplanned)
+        others = listed(generated.unplanned, _NAMED)
         lines.append(
             f"backward    of the loss that is returned: no gradient may come into {others}"
         )
@@ -173,19 +172,22 @@ def _launches(plan: Plan) -> list[str]:
 
 def _as_in_example(generated: Generated) -> list[str]:
     """Say which branches the plan takes for granted; another one is an error in the step."""
-    found, values = generated.conditions, _listed(generated.values)
+    found, values = generated.conditions, listed(generated.values, _NAMED)
     lines = []
     if found:
         are = "goes" if len(found) == 1 else "go"
-        listed = f"{_listed(found)} {are} as in the example"
         device = generated.plan.modelled or generated.plan
         when = "" if device.device == "cpu" else " when its backward ends"
-        lines.append(f"conditions  {listed}: each step compares{when}")
+        lines.append(
+            f"conditions  {listed(found, _NAMED)} {are} as in the example: each step compares{when}"
+        )
     if values:
         lines.append(f"values      of {values} decide what runs: they must stay as they are")
-    made, turned, unset = map(_listed, (generated.made, generated.turned, generated.unset))
+    made, turned, unset = (
+        listed(names, _NAMED) for names in (generated.made, generated.turned, generated.unset)
+    )
     left = (path for path in generated.left if path not in generated.unset)
-    caches = _listed([path.lstrip(":").translate(_AS_WRITTEN) for path in left])
+    caches = listed([path.lstrip(":").translate(_AS_WRITTEN) for path in left], _NAMED)
     if made:
         lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
     if turned:
@@ -197,18 +199,13 @@ def _as_in_example(generated: Generated) -> list[str]:
     return lines
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
 def _not_measured(plan: Plan) -> list[str]:
     """Say which operations could not be measured: where they failed, the step may fail as well."""
     names = _without_a_measurement(plan)
     if not names:
         return []
     return [
-        f"not run     {_listed(names)}: could not be run by themselves; "
+        f"not run     {listed(names, _NAMED)}: could not be run by themselves; "
         "times are estimated, workspace is taken as none"
     ]
 

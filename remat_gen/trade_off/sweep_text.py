@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from remat_gen.ir.byte_text import size
+from remat_gen.terminal.printing import number_table
 from remat_gen.trade_off.sweeping import Curve, Rival, Sweep
 
 _COLUMNS = 10  # budgets in the table; of more, so many evenly
@@ -26,20 +26,9 @@ def tables(found: Sweep) -> Group:
         f"{found.title} on {found.device}: time added to eager's step, in %, "
         f"within a share of its predicted peak of {size(found.eager_peak_bytes)}"
     )
-    trade_off = _table(*trade_off_rows(found), gap=1)
-    today = _table(*rival_rows(found))
+    trade_off = number_table(*trade_off_rows(found), names=1, gap=1)
+    today = number_table(*rival_rows(found), names=1)
     return Group(Text(title), Text(), trade_off, Text(), today, Text(), Text(_NOTE))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> Table:
-    """Return a table of numbers, whose first column is of names; columns are `gap` apart."""
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    table.add_column(header[0], no_wrap=True)
-    for name in header[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def trade_off_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
