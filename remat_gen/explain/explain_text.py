@@ -82,7 +82,8 @@ def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
     if value.source:
         yield "your line", f"{value.source.file}:{value.source.line}  {value.source.text}"
     if value.made_by:
-        yield "made by", f"{value.made_by.target}, {_ms(value.time_us)}{_share(found, value)}"
+        share = f"{100 * value.time_us / max(found.eager_time_us, 1e-9):.2f} % of eager's step"
+        yield "made by", f"{value.made_by.target}, {_ms(value.time_us)}: {share}"
     if value.lives_us:
         spans = ", ".join(f"{a / 1000:.3g} … {b / 1000:.3g}" for a, b in value.lives_us)
         where = "there" if value.at_peak else "not there"
@@ -90,10 +91,6 @@ def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
         yield "lives", f"{spans} ms of {total:.3g} ms; {where} at the peak"
     yield from _needs(value)
     yield from _otherwise(found, value)
-
-
-def _share(found: Explanation, value: Explained) -> str:
-    return f": {100 * value.time_us / max(found.eager_time_us, 1e-9):.2f} % of eager's step"
 
 
 def _needs(value: Explained) -> Iterator[tuple[str, str]]:

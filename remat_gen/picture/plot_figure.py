@@ -98,25 +98,17 @@ def picture_bytes(
     Raises:
         UsageError: matplotlib is not installed.
     """
+    # no date, no fonts, no random ids
+    of_svg = {"Date": None, "Creator": "remat-gen", "Title": title}
+    metadata = of_svg if form == "svg" else {"Software": "remat-gen", "Title": title}
+    out = io.BytesIO()
     with _new_figure(width, height) as figure:
         draw(figure)
-        return _svg_bytes(figure, title) if form == "svg" else _png_bytes(figure, title)
-
-
-def _svg_bytes(figure: Figure, title: str) -> bytes:
-    """Return a figure as SVG that needs nothing besides: no date, no fonts, no random ids."""
-    out = io.BytesIO()
-    metadata = {"Date": None, "Creator": "remat-gen", "Title": title}
-    figure.savefig(out, format="svg", metadata=metadata)
+        figure.savefig(out, format=form, metadata=metadata)
+    if form == "png":
+        return out.getvalue()
     text = _PATH.sub(lambda path: _DECIMALS.sub(rb"\1", path[0]), out.getvalue())
     return b"\n".join(line.rstrip() for line in text.splitlines()) + b"\n"
-
-
-def _png_bytes(figure: Figure, title: str) -> bytes:
-    """Return a figure as PNG of 300 dots per inch."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": "remat-gen", "Title": title})
-    return out.getvalue()
 
 
 def picture_format(path: Path) -> str:

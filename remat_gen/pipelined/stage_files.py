@@ -59,13 +59,9 @@ def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
     modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
     mode = modes[0] if modes else contextlib.nullcontext()
     doing = UserCode(loaded.path, f"{loaded.builder} on {loaded.inputs_name}")
-    with loaded.importable(), kept_generators(), _nothing_saved(), mode, doing:
+    unsaved = saved_tensors_hooks(lambda t: t.new_empty(0), lambda t: t)  # no backward comes
+    with loaded.importable(), kept_generators(), unsaved, mode, doing:
         return _tensors(forward_step(loaded.model, loaded.args, loaded.kwargs))
-
-
-def _nothing_saved() -> saved_tensors_hooks:
-    """Save no values for a backward that does not come."""
-    return saved_tensors_hooks(lambda t: t.new_empty(0), lambda t: t)
 
 
 def _tensors(value: object) -> tuple[torch.Tensor, ...]:

@@ -30,7 +30,8 @@ def as_text(found: Difference) -> str:
 
 def as_markdown(found: Difference) -> str:
     """Return the difference for a pull request."""
-    lines = [*_markdown_figures(found), ""]
+    rows = [f"| {what} | {old} | {new} |" for what, old, new in _rows(found)]
+    lines = ["| | before | after |", "|---|---:|---:|", *rows, ""]
     if found.schedule_is_same:
         lines += ["The schedule is the same.", ""]
     if found.blocks:
@@ -111,11 +112,6 @@ def _headline(found: Difference) -> Iterator[str]:
         f"{what:<23}{old} → {new}" if old != new else f"{what:<23}{old}"
         for what, old, new in _rows(found)
     )
-
-
-def _markdown_figures(found: Difference) -> list[str]:
-    rows = [f"| {what} | {old} | {new} |" for what, old, new in _rows(found)]
-    return ["| | before | after |", "|---|---:|---:|", *rows]
 
 
 def _blocks(block: BlockDifference) -> str:

@@ -9,11 +9,10 @@ from remat_gen.ask.request import Request, Strategy
 from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.contest.subject import subject_of
-from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 from remat_gen.terminal.progress import Progress, Step
-from remat_gen.trade_off.baselines import Peer, layered_peers
+from remat_gen.trade_off.baselines import layered_peers
 from remat_gen.trade_off.sweep_problem import Measured, measured
 
 SMALL = 120  # operations up to which integer programs of the whole graph are tried unasked
@@ -104,7 +103,8 @@ def sweep_file(
     if points < 2:
         raise UsageError(f"points: {points} is less than 2: from the least budget to all")
     found = measured(request, live, progress)
-    names = tuple(strategies) or _suitable(found)
+    small = len(found.problem.operations) <= SMALL
+    names = tuple(strategies) or _ALWAYS + _SMALL * small
     sweeper = _Sweeper(found, points, request.effort, progress.stage("solve"), len(names))
     solvers = sweeper.solvers(names)
     budgets = sweeper.budgets(solvers)
@@ -113,12 +113,6 @@ def sweep_file(
     rivals, eager = tuple(sweeper.rivals(first)), first.plain
     figures = found.device, eager.peak_bytes, eager.time_us, budgets, curves, rivals, found.reused
     return Sweep(request.model_file.name, *figures)
-
-
-def _suitable(found: Measured) -> tuple[str, ...]:
-    """Return the strategies that end soon on a model of this size."""
-    small = len(found.problem.operations) <= SMALL
-    return _ALWAYS + _SMALL if small else _ALWAYS
 
 
 @dataclass(slots=True)
@@ -166,7 +160,8 @@ class _Sweeper:
         for peer in (*layered_peers(subject), *compiled_peers(self.found.graph, subject)):
             self._tell(peer.name)
             ours = _solved(solver, peer.replay.peak_bytes)
-            yield _rival(peer, ours.replay if ours else None)
+            figures, ours_us = peer.replay, ours.replay.time_us if ours else None
+            yield Rival(peer.name, figures.peak_bytes, figures.time_us, peer.ratio, ours_us)
 
     @property
     def _total(self) -> int:
@@ -195,9 +190,3 @@ def _point(budget_bytes: int, solution: Solution) -> Point:
     figures = solution.replay
     optimal = solution.status is Status.OPTIMAL
     return Point(budget_bytes, figures.peak_bytes, figures.time_us, solution.strategy, optimal)
-
-
-def _rival(peer: Peer, ours: Replay | None) -> Rival:
-    figures = peer.replay
-    ours_us = ours.time_us if ours else None
-    return Rival(peer.name, figures.peak_bytes, figures.time_us, peer.ratio, ours_us)

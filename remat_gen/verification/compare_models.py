@@ -93,9 +93,7 @@ class _Subject:
 
     def _kernels(self) -> AbstractContextManager[None]:
         """Let eager run the kernels that a planned step runs."""
-        return planned_kernels(
-            self.device, modelled=self.modelled, deterministic=self.deterministic
-        )
+        return planned_kernels(self.device, self.modelled, deterministic=self.deterministic)
 
     def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
         """Run a forward in evaluation mode, and a step behind it."""
@@ -117,10 +115,6 @@ class _Subject:
         if repeats.may_be_order:
             return True
         return kind_of(self.device).adds_in_any_order and self.repeats(model).moves(repeats.unlike)
-
-    def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
-        """Run the steps with all parameters moved to the next number."""
-        return replace(self, state=self.state.nudged(model)).outcomes(model)
 
     def double_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps in double precision; return none where the model does not run so."""
@@ -319,7 +313,8 @@ def _compare(
     comparisons = tuple(compare_steps(expected, actual, repeats.noise, at))
     if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
         return comparisons
-    nudged, double = subject.nudged_outcomes(original), subject.double_outcomes(original)
+    nudged = replace(subject, state=subject.state.nudged(original)).outcomes(original)
+    double = subject.double_outcomes(original)
     errors = noise_of_errors(expected, nudged, double, at)
     both = [larger(*pair) for pair in zip(repeats.noise, errors, strict=True)]
     return tuple(compare_steps(expected, actual, both, at))
