@@ -17,8 +17,8 @@ from typing import Any
 from remat_gen.bare.checkmate_file import is_checkmates, nodes_of
 from remat_gen.bare.rotor_file import is_rotors, parse_chain, problem_of
 from remat_gen.ir import coding
+from remat_gen.ir.coding import errors_name
 from remat_gen.ir.errors import GraphError
-from remat_gen.ir.reading import errors_name
 from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.problem import Problem
 

@@ -151,7 +151,8 @@ class _Fitter:
 
     def fit(self) -> Fit:
         self._reach()
-        batches = self._batches()
+        step = 1 if self.steps.varies else self.steps.example  # where each is traced, its multiples
+        batches = [n for n in looked_at(self.steps.least, self.steps.reach) if n % step == 0]
         eager = _last(batches, lambda n: self._eager(n).fits_eager)
         above = [n for n in batches if eager is None or n >= eager]
         largest = _last(above, lambda n: self._planned(n).time_us is not None)
@@ -175,17 +176,12 @@ class _Fitter:
             left_out=self.steps.left_out,
         )
 
-    def _batches(self) -> list[int]:
-        """Return the batches to choose from; where each is traced, the example's multiples."""
-        step = 1 if self.steps.varies else self.steps.example
-        found = looked_at(self.steps.least, self.steps.reach)
-        return [n for n in found if n % step == 0]
-
     def _reach(self) -> None:
         """Trace for the largest batch of which every operation fits alone."""
         example = self.steps.example
         self.steps.trace_for(max(example, 2))
-        reach = _last(_doubled(self.steps.least), self._may_fit)
+        doubled = (max(self.steps.least, 1) << k for k in range(MOST.bit_length()))
+        reach = _last((n for n in doubled if n <= MOST), self._may_fit)
         if reach is None:
             raise self._nothing_fits()
         if self.steps.varies:
@@ -267,13 +263,6 @@ class _Fitter:
 
 def _with(row: Row, figures: Replay) -> Row:
     return replace(row, peak_bytes=figures.peak_bytes, time_us=figures.time_us)
-
-
-def _doubled(least: int) -> Iterator[int]:
-    batch = max(least, 1)
-    while batch <= MOST:
-        yield batch
-        batch *= 2
 
 
 def _last(batches: Iterator[int] | list[int], holds: Callable[[int], bool]) -> int | None:

@@ -47,7 +47,7 @@ def plot(
     with reported(quiet=quiet) as progress:
         progress.stage("trace")
         from remat_gen.picture.timeline_picture import timeline_picture
-        from remat_gen.review.plot import view_file
+        from remat_gen.review.retrace import view_file
 
         view = view_file(file, rung)
         progress.stage("draw")

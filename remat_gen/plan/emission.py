@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from remat_gen import __version__
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request, default_output, relative
-from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
@@ -37,6 +36,7 @@ from remat_gen.ir.plan import (
 )
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule, programs_of_rungs
+from remat_gen.plan.planning import torch_version
 from remat_gen.plan.unit_plans import planned_share, programs_of
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.law.problem import Problem

@@ -223,7 +223,8 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         try:
             return loaded, trace_loaded(loaded, request.dynamic, request.fix)
         except TraceError as error:
-            if not _may_have_units(request):
+            others = request.target, request.compiled, request.offload, request.batch
+            if any((*others, request.dynamic, request.rungs)):  # which units do not go with
                 raise
             raise TraceError(f"{error}{_units_instead(loaded)}") from error
 
@@ -238,16 +239,7 @@ def _units_instead(loaded: Loaded) -> str:
         repeats = found and not run_twice(loaded, 0).said
     except TraceError:
         return ""
-    return _INSTEAD.format(found) if repeats else ""
-
-
-_INSTEAD = "; or leave it eager: --units auto plans submodules alone ({})"
-
-
-def _may_have_units(request: Request) -> bool:
-    """Tell whether no option was given that units do not go with."""
-    others = request.target, request.compiled, request.offload, request.batch
-    return not any((*others, request.dynamic, request.rungs))
+    return f"; or leave it eager: --units auto plans submodules alone ({found})" if repeats else ""
 
 
 def _require_compiler(request: Request, live: Loaded | None) -> None:

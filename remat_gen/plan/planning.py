@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from remat_gen.ask.pin_patterns import Pinned
-from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.shorter_steps import lengths_to_look_at
 from remat_gen.ir.byte_text import size
@@ -148,6 +147,16 @@ def _infeasible(
         f"({size(error.smallest_bytes)}, {share:.1f}% of {eager}), set by {place}"
     )
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
+
+
+def torch_version() -> str:
+    """Return torch's version without the build, so that `2.13.0+cpu` is `2.13.0`.
+
+    Another one traces otherwise, and its kernels take other workspace.
+    """
+    import torch
+
+    return str(torch.__version__).partition("+")[0]
 
 
 def is_of_here(plan: Plan, device: torch.device) -> bool:

@@ -11,7 +11,7 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Plan, PlannedRung
+from remat_gen.ir.plan import PlannedRung
 from remat_gen.ir.rung import Rung
 from remat_gen.plan.costing import costs_of
 from remat_gen.plan.emission import predicted_of, solver_of
@@ -45,11 +45,6 @@ class RungPlan:
     graph: Graph
     costs: Costs
     planned: Planned
-
-    def gain_over(self, longer: Planned) -> float:
-        """Return what share of the time of a schedule for longer steps this one saves."""
-        without = replay(self.planned.problem, longer.schedule).time_us
-        return 1 - self.planned.replay.time_us / without
 
     def written(self) -> PlannedRung:
         """Return what the plan file says of it."""
@@ -91,9 +86,10 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
     for rung in reversed(chosen):
         above = kept[0].planned if kept else whole
         with contextlib.suppress(InfeasibleBudgetError):  # by what it records, in a tight budget
-            planned = planner.plan(rung)
-            if planned.gain_over(above) >= WORTH:
-                kept.insert(0, planned)
+            found = planner.plan(rung)
+            without = replay(found.planned.problem, above.schedule).time_us
+            if 1 - found.planned.replay.time_us / without >= WORTH:
+                kept.insert(0, found)
     return tuple(kept)
 
 
@@ -140,14 +136,12 @@ class _Planner:
 
     def _old(self, rung: Rung) -> PlannedRung | None:
         """Return what the plan that stands there already has for a rung of the same graph."""
-        plan = plan_beside(self.measured.request.output)
-        if plan is None or not self._alike(plan):
+        request, plan = self.measured.request, plan_beside(self.measured.request.output)
+        if plan is None or plan.asked.strategy != request.strategy.value:
+            return None
+        if plan.graph_sha256 != graph_sha256(self.measured.traced.graph):
             return None
         return next((old for old in plan.rungs if old.rung == rung), None)
-
-    def _alike(self, plan: Plan) -> bool:
-        same = plan.graph_sha256 == graph_sha256(self.measured.traced.graph)
-        return same and plan.asked.strategy == self.measured.request.strategy.value
 
     def _costs(self, there: Graph, old: PlannedRung | None) -> Costs:
         """Return costs at a rung's lengths: the old plan's where the whole range's are, too."""

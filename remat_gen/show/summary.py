@@ -65,6 +65,9 @@ def summary_lines(generated: Generated) -> list[str]:
         lines.append(f"            {generated.breakdown}")
     if INTERRUPTED in plan.solver.notes:
         lines.insert(0, INTERRUPTED)
+    asked, searched = plan.asked.strategy, plan.solver.strategy
+    searched = searched if asked == searched else f"{asked}: {searched}"
+    seconds = [f"{name} {s:.1f} s" for name, s in generated.seconds.items() if s >= 0.05]
     lines += [
         f"peak        {size(predicted.peak_bytes)} planned, {size(generated.eager.nbytes)} "
         f"eager; {size(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
@@ -75,8 +78,8 @@ def summary_lines(generated: Generated) -> list[str]:
         *_rungs(plan),
         *_compiled(plan),
         *_offloaded(plan),
-        f"solver      {_strategy(generated)}, {_proof(generated)}",
-        f"took        {_seconds(generated)}",
+        f"solver      {searched}, {_proof(generated)}",
+        f"took        {' · '.join(seconds)}",
     ]
     if generated.slower is not None:
         lines.append(_chosen(plan, generated.slower))
@@ -214,11 +217,6 @@ def _without_a_measurement(plan: Plan) -> list[str]:
     return [name for name, cost in plan.costs.items() if cost.modelled and not plan.modelled]
 
 
-def _strategy(generated: Generated) -> str:
-    asked, found = generated.plan.asked.strategy, generated.plan.solver.strategy
-    return found if asked == found else f"{asked}: {found}"
-
-
 def _proof(generated: Generated) -> str:
     """Say how good the schedule is known to be, among all schedules or those of a class."""
     plan, solver = generated.plan, generated.plan.solver
@@ -246,13 +244,6 @@ def _chosen(plan: Plan, slower: float) -> str:
     if plan.solver.strategy == KEPT:
         return f"kept        the existing schedule: {by} the best; --fresh takes that"
     return f"alike       layers are planned alike: {by} the best; --effort thorough takes that"
-
-
-def _seconds(generated: Generated) -> str:
-    parts = [
-        f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
-    ]
-    return " · ".join(parts)
 
 
 def summary_json(generated: Generated) -> dict[str, Any]:
