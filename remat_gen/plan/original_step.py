@@ -130,7 +130,7 @@ def _compared(
     """Compare two runs of one step; return all, and the peak of a second step."""
     with kept_original(loaded, filled) as state:
         holding, given = Holding.of(loaded.model), (loaded.args, loaded.kwargs)
-        (once, again), peak = repeat_step(loaded.model, state, *given, in_flight=in_flight)
+        (once, again), peak = repeat_step(loaded.model, state, *given, in_flight)
         if filled or holding.is_left:  # by the second run, too, which began as the first
             args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
             peak = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)

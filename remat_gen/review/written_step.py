@@ -59,7 +59,7 @@ class _Subject:
 
     def _step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Outcome]:
         with kept_as_it_is(self.model):
-            return run_steps(self.model, self.state, args, kwargs, steps=1, seed=0)
+            return run_steps(self.model, self.state, args, kwargs, steps=1)
 
     @contextlib.contextmanager
     def _as_planned(self) -> Iterator[None]:

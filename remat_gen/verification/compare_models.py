@@ -89,7 +89,7 @@ class _Subject:
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
         given = self.given(model)
         with self._kernels(), self.as_computed(model) as computed:
-            return run_steps(computed, self.state, *given, steps=steps, seed=0)
+            return run_steps(computed, self.state, *given, steps=steps)
 
     def _kernels(self) -> AbstractContextManager[None]:
         """Let eager run the kernels that a planned step runs."""
@@ -98,7 +98,7 @@ class _Subject:
     def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
         """Run a forward in evaluation mode, and a step behind it."""
         with self._kernels(), self.as_computed(model) as computed:
-            return evaluate(computed, self.state, *self.given(model), seed=0)
+            return evaluate(computed, self.state, *self.given(model))
 
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
