@@ -69,14 +69,9 @@ def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:
     """
     if not measured.request.compiled:
         return _search(measured, measured.costs, stages)
-    from remat_gen.plan.compiling import function_costs, plan_compiled
+    from remat_gen.plan.compiling import plan_compiled
 
-    request, graph, costs = measured.request, measured.traced.graph, measured.costs
-    # what a function costs may stand in the old plan
-    old = None if request.reprofile else plan_beside(request.output)
-    loaded, traced = measured.loaded, measured.traced
-    functions = function_costs(request.target, loaded, traced, costs, old, stages)
-    return plan_compiled(graph, costs, functions, lambda times: _search(measured, times, stages))
+    return plan_compiled(measured, stages, lambda costs: _search(measured, costs, stages))
 
 
 def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
