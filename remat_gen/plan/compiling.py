@@ -21,7 +21,6 @@ from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
 from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
-from remat_gen.plan.output import plan_beside
 from remat_gen.plan.planning import Planned, is_of_here
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.compiled.gather import gathered
@@ -60,7 +59,7 @@ def _function_costs(measured: MeasuredStep, stages: Stages) -> FunctionCosts:
         with stages("compile") as step:
             return measure(traced.graph, device, traced.examples, texts, step, by_host=by_host)
 
-    old = None if request.reprofile else plan_beside(request.output)
+    old = None if request.reprofile else measured.old
     if old and old.compiled and is_of_here(old, device):  # whose compiler it is
         return FunctionCosts(timed, dict(old.compiled.costs))
     return FunctionCosts(timed)

@@ -12,9 +12,8 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
-from remat_gen.ir.plan import HostCopies, Predicted
+from remat_gen.ir.plan import HostCopies, Plan, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
-from remat_gen.plan.output import plan_beside
 from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
 from remat_gen.plan.unit_plans import plan_units
 from remat_gen.problem.host_copies_planned import with_host
@@ -29,8 +28,8 @@ class MeasuredStep:
     """What was asked for, the model that was loaded for it, its trace and what operations cost.
 
     `breakdown` says what of the device's memory is left, where that was the limit; `copies` how
-    quick the host is reached, where values may go there. `costs_reused` are those of the plan that
-    stands at the output already. `eager` is what a share of eager's peak is a share of.
+    quick the host is reached, where values may go there. `costs_reused` are those of the `old`
+    plan, which stands at the output already. `eager` is what a share of eager's peak is a share of.
     """
 
     request: Request
@@ -41,6 +40,7 @@ class MeasuredStep:
     copies: HostCopies | None = None
     costs_reused: bool = False
     eager: EagerPeak | None = None
+    old: Plan | None = None
 
     @property
     def limit(self) -> int:
@@ -83,7 +83,7 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         problem = pin(whole, graph, request.pins)
         strategy = request.strategy.value
         keeps = not (request.fresh or request.offload)  # what is sent is chosen anew
-        committed = known_schedule(plan_beside(request.output), strategy) if keeps else None
+        committed = known_schedule(measured.old, strategy) if keeps else None
         if committed:
             committed = renamed(committed, [operation.name for operation in graph.operations])
         news, eager, elsewhere = stages.progress.news, measured.eager, elsewhere_of(graph, costs)

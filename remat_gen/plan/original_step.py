@@ -36,8 +36,8 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import TraceError, said
+from remat_gen.ir.plan import Plan
 from remat_gen.plan.in_flight import InFlight
-from remat_gen.plan.output import plan_beside
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match
@@ -153,12 +153,12 @@ def filled_in(traced: Traced) -> tuple[str, ...]:
 
 
 def original_of(
-    request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
+    request: Request, loaded: Loaded, traced: Traced, costs: Costs, old: Plan | None
 ) -> tuple[EagerPeak, str]:
     """Run the original's step, where it can be run; return eager's peak, and what to say beside it.
 
-    That is whether it repeats itself, mostly "". With `reused` costs the peak is what the plan at
-    the output has measured.
+    That is whether it repeats itself, mostly "". Where the costs are those of an `old` plan, the
+    peak is what that has measured.
 
     Raises:
         TraceError: it does not repeat itself.
@@ -167,9 +167,9 @@ def original_of(
     flight = InFlight(request.in_flight, traced.waiting_bytes)
     replayed = flight.of(plain).peak_bytes
     runs = _run(request, loaded, traced, replayed)
-    known = _in_plan(request, replayed) if reused else None
-    if known is not None:
-        return known, runs.said
+    if old and old.asked.budget.endswith("%") and old.predicted.eager_peak_bytes == replayed:
+        # with another number of threads kernels may need other workspace: it is not asked anew
+        return old.predicted.eager, runs.said
     if runs.peak_bytes is not None and _asks_share(request):
         return judged(replayed, runs.peak_bytes), runs.said
     there = followed(loaded, traced, costs)
@@ -222,14 +222,3 @@ def _rounded(nbytes: int) -> int:
     """Round up to a few digits."""
     step: int = 10 ** max(len(str(nbytes)) - _DIGITS, 0)
     return -(-nbytes // step) * step
-
-
-def _in_plan(request: Request, predicted: int) -> EagerPeak | None:
-    """Return what the plan at the output took a share of, if that follows from these costs.
-
-    With another number of threads kernels may need other workspace: as costs, it is not asked anew.
-    """
-    plan = plan_beside(request.output)
-    if plan is None or not plan.asked.budget.endswith("%"):
-        return None
-    return plan.predicted.eager if plan.predicted.eager_peak_bytes == predicted else None

@@ -120,14 +120,16 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
     with traced.held():
         breakdown = _breakdown(request, loaded)
-    costs, reused = _costs(request, loaded, traced, stages)
+    old = plan_beside(request.output)
+    measured_before = None if request.reprofile else old
+    costs, reused = _costs(request, loaded, traced, measured_before, stages)
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
     from remat_gen.plan.original_step import original_of
 
-    copies = _copies(request, loaded, stages) if request.offload else None
+    copies = _copies(request, loaded, measured_before, stages)
     with stages("eager"):
-        eager, original = original_of(request, loaded, traced, costs, reused=reused)
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
+        eager, original = original_of(request, loaded, traced, costs, old if reused else None)
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager, old)
     planned = plan_step(measured, stages)
     from remat_gen.plan.rung_planning import plan_rungs
 
@@ -263,21 +265,25 @@ def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
     return request.limit.break_down(resident(loaded), kind_of(loaded.device).headroom_bytes)
 
 
-def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> tuple[Costs, bool]:
-    """Return costs and whether they are those of the plan that stands at the output already."""
+def _costs(
+    request: Request, loaded: Loaded, traced: Traced, old: Plan | None, stages: Stages
+) -> tuple[Costs, bool]:
+    """Return costs and whether they are those of an `old` plan."""
     with stages("profile") as step:
         from remat_gen.plan.costing import costs_of
 
-        old = None if request.reprofile else plan_beside(request.output)
         costs, reused = costs_of(traced, loaded, request.target, old, step)
         return replace(costs, captured=request.captured), reused
 
 
-def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
+def _copies(
+    request: Request, loaded: Loaded, old: Plan | None, stages: Stages
+) -> HostCopies | None:
+    if not request.offload:
+        return None
     with stages("profile"):
         from remat_gen.problem.host_copies_planned import host_copies
 
-        old = None if request.reprofile else plan_beside(request.output)
         return host_copies(loaded.device, request.target, old)
 
 

@@ -16,7 +16,6 @@ from remat_gen.ir.rung import Rung
 from remat_gen.plan.costing import costs_of
 from remat_gen.plan.emission import predicted_of, solver_of
 from remat_gen.plan.measured_step import MeasuredStep
-from remat_gen.plan.output import plan_beside
 from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
 from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.problem.rung_limits import RungLimits
@@ -136,7 +135,7 @@ class _Planner:
 
     def _old(self, rung: Rung) -> PlannedRung | None:
         """Return what the plan that stands there already has for a rung of the same graph."""
-        request, plan = self.measured.request, plan_beside(self.measured.request.output)
+        request, plan = self.measured.request, self.measured.old
         if plan is None or plan.asked.strategy != request.strategy.value:
             return None
         if plan.graph_sha256 != graph_sha256(self.measured.traced.graph):
