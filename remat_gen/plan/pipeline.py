@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
     from remat_gen.ir.eager_peak import EagerPeak
-    from remat_gen.ir.plan import HostCopies, Plan, PlannedRung
+    from remat_gen.ir.plan import HostCopies, Plan
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
     from remat_gen.plan.planning import Planned
@@ -136,13 +136,17 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
     rungs = plan_rungs(measured, planned, stages)
     from remat_gen.capture.lower.value_checks import conditions_of
     from remat_gen.ir.graph import unplanned_outputs
+    from remat_gen.ir.plan import plan_text
+    from remat_gen.plan.emission import describe, module_text
 
     with stages("emit"), loaded.importable():
-        written = tuple(rung.written() for rung in rungs)
-        plan, plan_text, text = _emit(measured, planned, written)
+        plan = describe(measured, planned, tuple(rung.written() for rung in rungs))
+        problem, schedule = planned.problem, planned.schedule
+        place = request.output or default_output(request.model_file)
+        text = module_text(loaded, traced, problem, schedule, plan, place)
     checked = "" if original else _check_step(measured, text, stages)
     with stages("write"):
-        plan_file = _write(request, loaded, text, plan_text)
+        plan_file = _write(request, loaded, text, plan_text(plan))
     return Generated(
         text=text,
         plan=plan,
@@ -287,19 +291,6 @@ def _copies(
         return host_copies(loaded.device, request.target, old)
 
 
-def _emit(
-    measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...]
-) -> tuple[Plan, str, str]:
-    from remat_gen.ir.plan import plan_text
-    from remat_gen.plan.emission import describe, module_text
-
-    request, loaded = measured.request, measured.loaded
-    plan = describe(measured, planned, rungs)
-    output = request.output or default_output(request.model_file)
-    text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
-    return plan, plan_text(plan), text
-
-
 def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
     """Run a step of what was planned beside eager's: on the CPU, in the parameters' own dtype."""
     request, traced = measured.request, measured.traced
@@ -313,7 +304,12 @@ def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
 
 
 def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:
-    _refuse_changed(loaded)
+    from remat_gen.capture.load.load import read_source
+
+    if read_source(loaded.path) != loaded.source:  # comments quote its lines
+        raise UsageError(
+            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
+        )
     if request.output is None:
         return None
     plan_file = plan_path(request.output)
@@ -321,13 +317,3 @@ def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path 
         _check_output(request)  # the work took a while
         write_all({plan_file: plan_text, request.output: text})
     return plan_file
-
-
-def _refuse_changed(loaded: Loaded) -> None:
-    """Refuse to write what the model's file no longer says; comments quote its lines."""
-    from remat_gen.capture.load.load import read_source
-
-    if read_source(loaded.path) != loaded.source:
-        raise UsageError(
-            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
-        )

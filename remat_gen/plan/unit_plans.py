@@ -80,15 +80,11 @@ def programs_of(
         alike: dict[UnitRuns, list[str]] = {}
         for path in kind.paths:
             alike.setdefault(runs[path], []).append(path)
-        found.append(
-            (
-                kind,
-                [
-                    UnitProgram(tuple(paths), *unit_schedule(kind, problem, paths[0], run))
-                    for run, paths in alike.items()
-                ],
-            )
-        )
+        own = [
+            UnitProgram(tuple(paths), *unit_schedule(kind, problem, paths[0], run))
+            for run, paths in alike.items()
+        ]
+        found.append((kind, own))
     return found
 
 

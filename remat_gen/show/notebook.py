@@ -28,8 +28,8 @@ _CELL = 'style="text-align:left"'
 def plan_html(plan: Plan, view: TimelineView | None = None) -> str:
     """Return a plan as HTML: its figures, its blocks, and the timeline if it is given."""
     parts = [_table(("", "eager", "planned"), _figures(plan))]
-    picture = None if view is None else plan_svg(view)
-    parts += [_image(picture, view.title)] if picture and view else []
+    if view and (picture := plan_svg(view)):
+        parts.append(_image(picture, view.title))
     header = ("block", "operations", "retained", "bytes", "run again")
     parts.append(_table(header, _blocks(plan)))
     return "\n".join(parts)
