@@ -103,43 +103,27 @@ def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:
     """Say for each block what its forward retains and what its backward runs again."""
-    n = schedule.block_count
-    names = [operation.name for operation in problem.operations]
-    ran: set[int] = set()
-    kept: list[list[int]] = []
-    again: list[list[str]] = [[] for _ in range(n)]
-    for segment in schedule.segments[:n]:
-        runs = [step.operation for step in segment.steps if isinstance(step, Run)]
-        ran.update(runs)
-        kept.append([v for p in runs for v in problem.operations[p].outputs])
-    before = (step for segment in schedule.segments[:n] for step in segment.steps)
-    freed = {step.value for step in before if isinstance(step, Free)}
-    for segment in schedule.segments[n:]:
-        for step in segment.steps:
-            if isinstance(step, Run) and step.operation in ran:
-                again[segment.block].append(names[step.operation])
-    return tuple(
-        Block(
-            name=_title(graph, segment),
-            operations=sum(isinstance(step, Run) for step in segment.steps),
-            retained={
-                problem.values[v].name: problem.values[v].nbytes
-                for v in kept[segment.block]
-                if v not in freed
-            },
-            rematerialised=tuple(again[segment.block]),
-        )
-        for segment in schedule.segments[:n]
-    )
+    forward = schedule.segments[: schedule.block_count]
+    runs = [[s.operation for s in seg.steps if isinstance(s, Run)] for seg in schedule.segments]
+    backward = reversed(runs[len(forward) :])
+    ran = {p for own in runs[: len(forward)] for p in own}
+    freed = {s.value for segment in forward for s in segment.steps if isinstance(s, Free)}
+    found = []
+    for own, back in zip(runs[: len(forward)], backward, strict=True):
+        kept = (v for p in own for v in problem.operations[p].outputs if v not in freed)
+        values = map(problem.values.__getitem__, kept)
+        again = tuple(problem.operations[p].name for p in back if p in ran)
+        retained = {value.name: value.nbytes for value in values}
+        found.append(Block(_title(graph, own), len(own), retained, again))
+    return tuple(found)
 
 
-def _title(graph: Graph, segment: Segment) -> str:
+def _title(graph: Graph, runs: list[int]) -> str:
     """Return the module path that the block's operations share, or its first operation's name."""
-    runs = [graph.operations[s.operation] for s in segment.steps if isinstance(s, Run)]
-    operations = [o for o in runs if o.target not in (ENTER, LEAVE)] or runs
+    every = [graph.operations[p] for p in runs]
+    operations = [o for o in every if o.target not in (ENTER, LEAVE)] or every
     if not operations:
         return ""
-    paths = [operation.module.split(".") for operation in operations]
-    columns = zip(*paths, strict=False)
+    columns = zip(*(operation.module.split(".") for operation in operations), strict=False)
     shared = takewhile(lambda column: len(set(column)) == 1, columns)
     return ".".join(column[0] for column in shared) or operations[0].name
