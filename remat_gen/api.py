@@ -182,7 +182,7 @@ def check(path: str | Path, model: nn.Module | None = None, inputs: object = Non
     """
     from remat_gen.review.checking import check_file
 
-    return check_file(Path(path), _given(model, inputs))
+    return check_file(Path(path), None if model is None else _live(model, inputs))
 
 
 @_plainly()
@@ -199,7 +199,8 @@ def verify(
     """
     from remat_gen.review.verifying import verify_file
 
-    return verify_file(Path(path), time_steps=time_steps, given=_given(model, inputs))
+    given = None if model is None else _live(model, inputs)
+    return verify_file(Path(path), time_steps=time_steps, given=given)
 
 
 def diff(old: str | Path, new: str | Path) -> Difference:
@@ -321,10 +322,6 @@ def _built(model: object, inputs: object, target: str | None) -> Loaded | None:
             "target: a built model is planned for the device that it is on; give a file"
         )
     return _live(model, inputs)
-
-
-def _given(model: nn.Module | None, inputs: object) -> Loaded | None:
-    return None if model is None else _live(model, inputs)
 
 
 def _live(model: object, inputs: object) -> Loaded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,9 +16,6 @@ from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import reported
-
-if TYPE_CHECKING:
-    from remat_gen.trade_off.sweeping import Sweep
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
 Strategies = Annotated[
@@ -72,10 +69,6 @@ def sweep(
 
         request = replace(options, budget="100%").request(model_file, None)
         found = sweep_file(request, None, names, points=points, progress=progress)
-    _write(found, picture, as_json=as_json, quiet=quiet)
-
-
-def _write(found: Sweep, picture: Path | None, *, as_json: bool, quiet: bool) -> None:
     from remat_gen.trade_off.sweep_text import sweep_json, tables
 
     if as_json:

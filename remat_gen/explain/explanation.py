@@ -54,15 +54,15 @@ class Explained:
     shape: str
     kind: str
     fate: Fate
-    made_by: Operation | None
-    time_us: float
-    lives_us: tuple[tuple[float, float], ...]
-    at_peak: bool
-    readers: tuple[Reader, ...]
-    reruns: int
-    rerunnable: bool | None
-    pin: str
-    other: Other | None
+    made_by: Operation | None = None
+    time_us: float = 0.0
+    lives_us: tuple[tuple[float, float], ...] = ()
+    at_peak: bool = False
+    readers: tuple[Reader, ...] = ()
+    reruns: int = 0
+    rerunnable: bool | None = None
+    pin: str = ""
+    other: Other | None = None
 
     @property
     def source(self) -> Source | None:
@@ -124,9 +124,10 @@ class _Explainer:
     def explain(self, storage: str) -> Explained:
         graph, problem = self.retraced.traced.graph, self.retraced.problem
         index = {value.name: i for i, value in enumerate(problem.values)}
+        of, shape = graph.storages[storage], _shape(graph, storage)
         v = index.get(storage)
         if v is None:
-            return self._outside(storage)
+            return Explained(storage, of.nbytes, shape, of.kind.value, Fate.OUTSIDE)
         p = problem.producers().get(v)
         stays, timeline = self.residence.of(v), self.retraced.replay.timeline
         peak_at = max(range(len(timeline)), key=lambda i: timeline[i].nbytes)
@@ -134,8 +135,8 @@ class _Explainer:
         return Explained(
             name=storage,
             nbytes=problem.values[v].nbytes,
-            shape=_shape(graph, storage),
-            kind=graph.storages[storage].kind.value,
+            shape=shape,
+            kind=of.kind.value,
             fate=fate,
             made_by=None if p is None else graph.operations[p],
             time_us=0.0 if p is None else problem.operations[p].time_us,
@@ -146,14 +147,6 @@ class _Explainer:
             rerunnable=None if p is None else problem.operations[p].rerunnable,
             pin=" ".join(map(" ".join, self._pins(storage))),
             other=self._other(v, fate),
-        )
-
-    def _outside(self, storage: str) -> Explained:
-        graph = self.retraced.traced.graph
-        nbytes, kind = graph.storages[storage].nbytes, graph.storages[storage].kind.value
-        shape = _shape(graph, storage)
-        return Explained(
-            storage, nbytes, shape, kind, Fate.OUTSIDE, None, 0.0, (), False, (), 0, None, "", None
         )
 
     def _fate(self, v: int, stays: list[Stay]) -> Fate:
