@@ -118,29 +118,26 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
     refuse_unknown_lengths(request.rungs, traced.graph.lengths, traced.pinned)
     if request.auto_rungs and not traced.graph.lengths:
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
-    with traced.held():
-        breakdown = _breakdown(request, loaded)
+    breakdown = _breakdown(request, loaded, traced)
     old = plan_beside(request.output)
     measured_before = None if request.reprofile else old
     costs, reused = _costs(request, loaded, traced, measured_before, stages)
+    from remat_gen.capture.lower.value_checks import conditions_of
+    from remat_gen.ir.graph import unplanned_outputs
+    from remat_gen.ir.plan import plan_text
+    from remat_gen.plan.emission import describe, module_text
     from remat_gen.plan.measured_step import MeasuredStep, plan_step
     from remat_gen.plan.original_step import original_of
+    from remat_gen.plan.rung_planning import plan_rungs
 
     copies = _copies(request, loaded, measured_before, stages)
     with stages("eager"):
         eager, original = original_of(request, loaded, traced, costs, old if reused else None)
     measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager, old)
     planned = plan_step(measured, stages)
-    from remat_gen.plan.rung_planning import plan_rungs
-
     rungs = plan_rungs(measured, planned, stages)
-    from remat_gen.capture.lower.value_checks import conditions_of
-    from remat_gen.ir.graph import unplanned_outputs
-    from remat_gen.ir.plan import plan_text
-    from remat_gen.plan.emission import describe, module_text
-
     with stages("emit"), loaded.importable():
-        plan = describe(measured, planned, tuple(rung.written() for rung in rungs))
+        plan = describe(measured, planned, rungs)
         problem, schedule = planned.problem, planned.schedule
         place = request.output or default_output(request.model_file)
         text = module_text(loaded, traced, problem, schedule, plan, place)
@@ -260,13 +257,15 @@ def _require_compiler(request: Request, live: Loaded | None) -> None:
     require_compiler(live.device if live else resolve_device(request.device))
 
 
-def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
+def _breakdown(request: Request, loaded: Loaded, traced: Traced) -> Breakdown | None:
     if isinstance(request.limit, Budget):
         return None
     from remat_gen.ask.resident import resident
     from remat_gen.capture.device.kinds import kind_of
 
-    return request.limit.break_down(resident(loaded), kind_of(loaded.device).headroom_bytes)
+    with traced.held():
+        held = resident(loaded)
+    return request.limit.break_down(held, kind_of(loaded.device).headroom_bytes)
 
 
 def _costs(

@@ -61,7 +61,7 @@ class RungPlan:
         )
 
 
-def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[RungPlan, ...]:
+def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[PlannedRung, ...]:
     """Search what the request asks for; `whole` is planned for every step.
 
     Of rungs that are chosen those are left out that gain nothing to speak of.
@@ -75,7 +75,7 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
             raise UsageError(f"--rungs {rung}: the budget is {size(whole.budget_bytes)} already")
     planner = _Planner(measured, whole, stages)
     if not measured.request.auto_rungs:
-        return tuple(map(planner.plan, measured.request.rungs))
+        return tuple(planner.plan(rung).written() for rung in measured.request.rungs)
     graph, budget = measured.traced.graph, whole.budget_bytes
     with stages("solve") as step:
         limits = RungLimits(graph, measured.costs, whole.problem, whole.schedule, budget, step)
@@ -89,7 +89,7 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
             without = replay(found.planned.problem, above.schedule).time_us
             if 1 - found.planned.replay.time_us / without >= WORTH:
                 kept.insert(0, found)
-    return tuple(kept)
+    return tuple(found.written() for found in kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,30 +164,19 @@ def verify_models(
     """Run two training steps of both models from one state and seed, and compare.
 
     Compared are outputs, gradients, buffers, inputs and random streams after each step, and what
-    both return in evaluation, which the report has where it differs; the
-    planned model's activation peak is measured and held against budget and prediction (one from
-    `modelled` costs is shown, not judged; less than predicted is right where the eager rest
-    `varies`). With `time_steps` the steps are timed in that many pairs; both run such steps as are
-    in `smaller` as well, under the same budget. Peaks are those of the models `as_used`, sharded
-    for one, with as many steps `in_flight`, and numbers those of the models `as_computed`, in
-    another precision for one. Both models are changed: their state is the original's
-    after some steps. The global random streams are put back.
+    both return in evaluation, which the report has where it differs. The planned model's activation
+    peak is held against budget and prediction: one from `modelled` costs is shown, not judged; less
+    is right where the eager rest `varies`. With `time_steps` the steps are timed in that many
+    pairs; both run such steps as are in `smaller` as well, under the same budget. Peaks are those
+    of the models `as_used`, sharded for one, with as many steps `in_flight`, and numbers those of
+    the models `as_computed`, in another precision for one. Both models are changed: their state is
+    the original's after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
-    subject = _Subject(
-        original,
-        planned,
-        tuple(args),
-        dict(kwargs),
-        State.of(original, globals_of(planned).get("FILLED", ())),
-        device,
-        modelled,
-        progress,
-        as_used=as_used,
-        as_computed=as_computed,
-        in_flight=in_flight,
-    )
+    state = State.of(original, globals_of(planned).get("FILLED", ()))
+    given = (original, planned, tuple(args), dict(kwargs), state, device, modelled, progress)
+    subject = _Subject(*given, as_used=as_used, as_computed=as_computed, in_flight=in_flight)
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes,
         budget_bytes=budget_bytes,
@@ -197,9 +186,8 @@ def verify_models(
     with kept_generators(), told_free(planned, 0):
         report = _verify(subject, time_steps, report)
         if report.comparisons:
-            exact = report.bitwise and not report.moving
             asked = replace(subject, deterministic=report.deterministic)
-            unlike = tuple(_unlike_in_evaluation(asked, exact=exact))
+            unlike = _unlike_in_evaluation(asked, exact=report.bitwise and not report.moving)
             report = replace(report, comparisons=(*report.comparisons, *unlike))
         if not smaller or not report.comparisons:
             return report
