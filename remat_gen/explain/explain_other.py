@@ -79,28 +79,26 @@ def run_again_instead(
     if not problem.operations[p].rerunnable:
         return None
     program = program_of(schedule)
-    at = _first_read_in_backward(problem, program, v)
+    runs, turn = program.flat(), program.starts()[program.block_count]
+    reads = (x for x in range(turn, len(runs)) if v in problem.operations[runs[x]].inputs)
+    at = next(reads, None)
     if at is None:
         return None
-    made = _needed_again(problem, program, p, at)
+    made = _needed_again(problem, runs, p, at)
     again = pinned(problem, frozenset(), {v})
-    changed = prune(again, _inserted(program, at, made))
-    return _settled(again, program.flat(), changed, p, budget_bytes)
+    changed = prune(again, program.replaced({at: (*made, runs[at])}))
+    return _settled(again, runs, changed, p, budget_bytes)
 
 
-def _first_read_in_backward(problem: Problem, program: Program, v: int) -> int | None:
-    start = program.starts()[program.block_count]
-    runs = program.flat()
-    reads = (x for x in range(start, len(runs)) if v in problem.operations[runs[x]].inputs)
-    return next(reads, None)
-
-
-def _needed_again(problem: Problem, program: Program, p: int, at: int) -> list[int]:
+def _needed_again(problem: Problem, runs: Sequence[int], p: int, at: int) -> list[int]:
     """Return the operations to run again for p before the run at a position, in traced order.
 
     An input that cannot be made again, or is there anyway, is read where it is.
     """
-    producers, there = problem.producers(), _resident(problem, program, at)
+    producers, there = problem.producers(), set[int]()
+    for q in reversed(runs[at:]):  # what is made before, and read here or later as it is
+        there.difference_update(problem.operations[q].outputs)
+        there.update(problem.operations[q].inputs)
     needed: set[int] = set()
     stack = [p]
     while stack:
@@ -111,25 +109,6 @@ def _needed_again(problem: Problem, program: Program, p: int, at: int) -> list[i
         missing = [producers[u] for u in problem.operations[q].inputs if u not in there]
         stack += [r for r in missing if problem.operations[r].rerunnable]
     return sorted(needed)
-
-
-def _resident(problem: Problem, program: Program, at: int) -> set[int]:
-    """Return the values that are made before a position and read at it or later, as they are."""
-    needed: set[int] = set()
-    for p in reversed(program.flat()[at:]):
-        needed.difference_update(problem.operations[p].outputs)
-        needed.update(problem.operations[p].inputs)
-    return needed
-
-
-def _inserted(program: Program, at: int, made: Sequence[int]) -> Program:
-    segments, start = [], 0
-    for segment in program.segments:
-        k = at - start
-        inside = 0 <= k < len(segment)
-        segments.append((*segment[:k], *made, *segment[k:]) if inside else segment)
-        start += len(segment)
-    return Program(tuple(segments))
 
 
 def _settled(

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import Machine, freed_next
-from remat_gen.solver.law.schedule import Run, Schedule, Segment
+from remat_gen.solver.law.schedule import Schedule, Segment
 
 
 class Part(Enum):
@@ -102,8 +103,7 @@ def residence_of(problem: Problem, schedule: Schedule) -> Residence:
     watch.run()
     for v in sorted(watch.resident):
         watch._drop(v)
-    forward = (step for s in schedule.segments[: schedule.block_count] for step in s.steps)
-    backward_at = sum(isinstance(step, Run) for step in forward)
+    backward_at = program_of(schedule).starts()[schedule.block_count]
     stays = sorted(watch.stays, key=lambda stay: (stay.begin, stay.value))
     return Residence(problem, tuple(watch.runs), tuple(stays), backward_at)
 

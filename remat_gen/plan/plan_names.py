@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby, takewhile
 
 from remat_gen.capture.units.joined import ENTER, LEAVE
@@ -13,6 +14,7 @@ from remat_gen.ir.plan import Block, Plan, PlannedRung, PlannedSegment
 from remat_gen.ir.steps import FETCH, FREE, RUN, SEND, read_step, runs_in, step_line
 from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
 from remat_gen.solver.stable.committed_schedule import Committed
@@ -103,13 +105,12 @@ def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:
     """Say for each block what its forward retains and what its backward runs again."""
-    forward = schedule.segments[: schedule.block_count]
-    runs = [[s.operation for s in seg.steps if isinstance(s, Run)] for seg in schedule.segments]
-    backward = reversed(runs[len(forward) :])
-    ran = {p for own in runs[: len(forward)] for p in own}
-    freed = {s.value for segment in forward for s in segment.steps if isinstance(s, Free)}
+    runs, n = program_of(schedule).segments, schedule.block_count
+    ran = {p for own in runs[:n] for p in own}
+    before = (step for segment in schedule.segments[:n] for step in segment.steps)
+    freed = {step.value for step in before if isinstance(step, Free)}
     found = []
-    for own, back in zip(runs[: len(forward)], backward, strict=True):
+    for own, back in zip(runs[:n], reversed(runs[n:]), strict=True):
         kept = (v for p in own for v in problem.operations[p].outputs if v not in freed)
         values = map(problem.values.__getitem__, kept)
         again = tuple(problem.operations[p].name for p in back if p in ran)
@@ -118,7 +119,7 @@ def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block
     return tuple(found)
 
 
-def _title(graph: Graph, runs: list[int]) -> str:
+def _title(graph: Graph, runs: Sequence[int]) -> str:
     """Return the module path that the block's operations share, or its first operation's name."""
     every = [graph.operations[p] for p in runs]
     operations = [o for o in every if o.target not in (ENTER, LEAVE)] or every

@@ -15,8 +15,8 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.program import Program, program_of
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,7 @@ def _by_call(step: UnitStep, problem: Problem, schedule: Schedule) -> list[Parts
     parts: list[Parts] = [([], []) for _ in range(len(step.names) + 1)]
     ran: set[int] = set()
     left: set[int] = set()
-    steps = (one for segment in schedule.segments for one in segment.steps)
-    for p in (one.operation for one in steps if isinstance(one, Run)):
+    for p in program_of(schedule).flat():
         operation, call = problem.operations[p], calls[p]
         again = p in ran
         ran.add(p)
