@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = threading.RLock()
-_SIZES = "budget", "device_memory"  # which Python may give as numbers
 
 
 @contextmanager
@@ -163,10 +162,7 @@ def generate_stages(
 
     pipeline = make_pipeline(schedule, stages, micro_batches, devices)
     place = None if output is None else Path(output)
-    budget = options.pop("budget", None)
-    asked = GenerateOptions(
-        model=builder, budget=None if budget is None else str(budget), **options
-    )
+    asked = GenerateOptions(model=builder, **_with_texts(options))
     with reported(quiet=quiet) as progress:
         return plan_stages(pipeline, asked, Path(model), place, progress)
 
@@ -294,7 +290,7 @@ def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request
     Without an output it is the file `beside` the model's, or none.
     """
     asked = {f.name: given[f.name] for f in fields(GenerateOptions) if f.name in given}
-    asked |= {name: str(asked[name]) for name in _SIZES if asked.get(name) is not None}
+    asked = _with_texts(asked)
     inputs, rungs = given["inputs"], asked.get("rungs")
     asked |= {"model": given["builder"], "inputs": inputs if isinstance(inputs, str) else None}
     if rungs is not None:
@@ -303,6 +299,12 @@ def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request
     path = live.path if live else Path(str(given["model"]))
     place = Path(given["output"]) if given["output"] else default_output(path) if beside else None
     return GenerateOptions(**asked).request(path, place, live=live.builder if live else None), live
+
+
+def _with_texts(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options whose sizes, which Python may give as numbers, are texts."""
+    sizes = (name for name in ("budget", "device_memory") if options.get(name) is not None)
+    return options | {name: str(options[name]) for name in sizes}
 
 
 def _built(model: object, inputs: object, target: str | None) -> Loaded | None:

@@ -59,11 +59,7 @@ class Target:
 
     name: str
     request: Request
-
-    @property
-    def output(self) -> Path:
-        """Return the file that is generated."""
-        return self.request.output or default_output(self.request.model_file)
+    output: Path
 
 
 def read_targets(folder: Path) -> tuple[Target, ...]:
@@ -99,14 +95,14 @@ def _targets(path: Path, table: Mapping[str, Any]) -> Iterable[Target]:
     written: dict[Path, str] = {}
     for name, keys in targets.items():
         where = f"{_TABLE}.targets.{name}"
-        target = Target(name, _request(path, where, _mapping(path, where, keys)))
+        target = _target(path, name, where, _mapping(path, where, keys))
         other = written.setdefault(target.output.resolve(), name)
         if other != name:
             raise UsageError(f"{path}: {where} writes what {other} writes; give it an output")
         yield target
 
 
-def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
+def _target(path: Path, name: str, where: str, keys: Mapping[str, Any]) -> Target:
     _refuse_unknown(path, where, keys, KEYS)
     for key, value in keys.items():
         _refuse_other_kind(path, f"{where}.{key}", key, value)
@@ -115,7 +111,7 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
     source = path.parent / keys["source"]
     output = path.parent / keys["output"] if "output" in keys else default_output(source)
     try:
-        return _options(path, keys).request(source, output)
+        return Target(name, _options(path, keys).request(source, output), output)
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error}") from error
 

@@ -144,42 +144,33 @@ def _lines(result: BareResult) -> list[tuple[str, str]]:
     share = 100 * result.budget_bytes / max(plain.peak_bytes, 1)
     asked = f" ({result.budget_text})" if not result.budget_text.isdigit() else ""
     notes = [note for note in found.notes if note != INTERRUPTED]
+    reruns = len(found.replay.reruns)
+    again = f"{reruns} {'node runs' if reruns == 1 else 'nodes run'}"
+    bound = f"no schedule takes less than {found.lower_bound_us:g}: gap {100 * found.gap:.2f}%"
+    if found.status is Status.OPTIMAL:
+        bound = "no schedule takes less: proved"
     lines = [
         ("budget", f"{size(result.budget_bytes)}, {share:.1f}% of the plain peak{asked}"),
         ("peak", f"{size(found.replay.peak_bytes)} planned, {size(plain.peak_bytes)} plain"),
         (
             "time",
             f"{found.replay.time_us:g} planned, {plain.time_us:g} plain: "
-            f"× {_ratio(result, found):.4f}, {_counted(len(found.replay.reruns))}",
+            f"× {_ratio(result, found):.4f}, {again} again",
         ),
-        ("bound", _bound(found)),
+        ("bound", bound),
         ("solver", "; ".join([found.strategy, found.status.value, *notes])),
     ]
-    if found.replay.reruns:
+    if reruns:
         lines.append(("run again", _named(result.problem, found.replay.reruns)))
     return lines
 
 
-def _counted(reruns: int) -> str:
-    return f"{reruns} {'node runs' if reruns == 1 else 'nodes run'} again"
-
-
-def _bound(found: Solution) -> str:
-    if found.status is Status.OPTIMAL:
-        return "no schedule takes less: proved"
-    return f"no schedule takes less than {found.lower_bound_us:g}: gap {100 * found.gap:.2f}%"
-
-
 def _named(problem: Problem, reruns: tuple[int, ...]) -> str:
     counts = Counter(reruns)
-    names = [
-        _shown(problem.operations[p].name) + f" ×{count}" * (count > 1)
-        for p, count in counts.items()
-    ]
+    names = []
+    for p, count in counts.items():
+        name = problem.operations[p].name
+        names.append((name if name.isprintable() else repr(name)) + f" ×{count}" * (count > 1))
     more = len(names) - _NAMED_AT_MOST
     shown = ", ".join(names[:_NAMED_AT_MOST])
     return shown + f" and {more} more (--json has the schedule)" * (more > 0)
-
-
-def _shown(name: str) -> str:
-    return name if name.isprintable() else repr(name)

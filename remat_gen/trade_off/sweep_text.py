@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
@@ -35,10 +35,11 @@ def trade_off_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
     """Return the header and a row per strategy: percents of time within shares of the peak."""
     budgets = shown_budgets(found.budgets)
     shares = [f"{100 * budget / max(found.eager_peak_bytes, 1):.0f}%" for budget in budgets]
-    rows = [
-        [curve.strategy, *(_cell(found, curve, b) for b in budgets), _least(found, curve)]
-        for curve in found.curves
-    ]
+    rows = []
+    for curve in found.curves:
+        least = min((point.peak_bytes for point in curve.points), default=0)
+        share = f"{100 * least / max(found.eager_peak_bytes, 1):.1f}%"
+        rows.append([curve.strategy, *(_cell(found, curve, b) for b in budgets), share])
     return ["budget", *shares, "least"], rows
 
 
@@ -58,24 +59,21 @@ def _cell(found: Sweep, curve: Curve, budget_bytes: int) -> str:
     return f"{overhead:.1f}" if overhead < 100 else f"{overhead:.0f}"
 
 
-def _least(found: Sweep, curve: Curve) -> str:
-    least = min((point.peak_bytes for point in curve.points), default=0)
-    return f"{100 * least / max(found.eager_peak_bytes, 1):.1f}%"
-
-
 def rival_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
     """Return the header and a row per thing that people use."""
     ours = f"{found.curves[0].strategy} at that peak"
     header = ["what people use", "peak", "share", "time added", ours]
-    return header, [list(_rival_cells(found, rival)) for rival in found.rivals]
-
-
-def _rival_cells(found: Sweep, rival: Rival) -> Iterator[str]:
-    yield rival.name
-    yield size(rival.peak_bytes)
-    yield f"{100 * rival.peak_bytes / max(found.eager_peak_bytes, 1):.0f} %"
-    yield f"{100 * found.overhead(rival.time_us):.1f} %"
-    yield "-" if rival.ours_us is None else f"{100 * found.overhead(rival.ours_us):.1f} %"
+    rows = [
+        [
+            rival.name,
+            size(rival.peak_bytes),
+            f"{100 * rival.peak_bytes / max(found.eager_peak_bytes, 1):.0f} %",
+            f"{100 * found.overhead(rival.time_us):.1f} %",
+            "-" if rival.ours_us is None else f"{100 * found.overhead(rival.ours_us):.1f} %",
+        ]
+        for rival in found.rivals
+    ]
+    return header, rows
 
 
 def sweep_json(found: Sweep) -> dict[str, Any]:
