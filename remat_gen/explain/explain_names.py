@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 
-from remat_gen.ask.near_names import near_names
+from remat_gen.ask.choice import near_names
 from remat_gen.capture.units.joined import EAGER
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.classes.arrange import BlockClass, group

@@ -8,9 +8,14 @@ from enum import Enum
 from pathlib import Path
 
 from remat_gen.ask.pin_patterns import Pins, pin
-from remat_gen.explain.explain_host import kept_instead, sent_instead
 from remat_gen.explain.explain_names import names_in_module
-from remat_gen.explain.explain_other import Other, retained_instead, run_again_instead
+from remat_gen.explain.explain_other import (
+    Other,
+    kept_instead,
+    retained_instead,
+    run_again_instead,
+    sent_instead,
+)
 from remat_gen.ir.graph import Graph, Operation, Source
 from remat_gen.picture.timeline_owners import Part, Residence, Stay, residence_of
 from remat_gen.review.retrace import Retraced, retrace_file

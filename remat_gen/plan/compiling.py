@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from remat_gen.capture.profile.targets import find_target
-from remat_gen.compile.fused_costs import measure
+from remat_gen.compile.fused_costs import measure, modelled_parts
 from remat_gen.compile.fusible import fusible_in
-from remat_gen.compile.modelled_parts import modelled_parts
 from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.compile.fusible import fusible_in
-from remat_gen.compile.lone_parts import write_operations
+from remat_gen.compile.part_text import write_operations
 from remat_gen.ir.costs import Cost, Costs, PartCost
 from remat_gen.ir.graph import Graph, Operation, Phase
 from remat_gen.plan.fusion import Measure

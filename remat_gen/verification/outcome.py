@@ -48,14 +48,12 @@ class State:
 
     def nudged(self, model: nn.Module) -> State:
         """Return the same state with a model's parameters moved up to the next number."""
-        names = dict(model.named_parameters(remove_duplicate=False))
-        return State(
-            {
-                name: _next(tensor) if name in names else tensor
-                for name, tensor in self.tensors.items()
-            },
-            self.filled,
-        )
+        moved = dict(self.tensors)
+        for name, _ in model.named_parameters(remove_duplicate=False):
+            tensor = moved[name]
+            if tensor.is_floating_point() and tensor.dtype.itemsize > 2:  # others have no kernels
+                moved[name] = torch.nextafter(tensor, tensor.new_tensor(torch.inf))
+        return State(moved, self.filled)
 
     def restore(self, model: nn.Module) -> None:
         """Write the state into a model that has the same names.
@@ -303,12 +301,6 @@ def _buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if buffer.layout is torch.strided:
             yield name, buffer
-
-
-def _next(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
-        return tensor  # torch.nextafter has no kernels for these
-    return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
 
 
 def _taken(leaf: torch.Tensor) -> object:

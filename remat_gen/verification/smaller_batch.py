@@ -69,10 +69,9 @@ def longest_step(
     lengths = asked_lengths(call, dynamic)
     numbers = planned.rung.numbers(lengths)
     taken = dict(zip((length.name for length in lengths), numbers, strict=True))
+    name, peak = f"rung {planned.rung}", planned.predicted.peak_bytes
     step = _step(call, lengths, taken)
-    peak = planned.predicted.peak_bytes
-    name, free = f"rung {planned.rung}", planned.free_bytes
-    return replace(step, name=name, predicted_peak_bytes=peak, free_bytes=free)
+    return SmallerStep(name, step.args, step.kwargs, peak, planned.free_bytes)
 
 
 def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> SmallerStep:
