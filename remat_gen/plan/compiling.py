@@ -92,8 +92,8 @@ def plan_compiled(
     best = min(best, compiler.gathered(best), key=lambda planned: planned.replay.time_us)
     assert best.fusion is not None
     known = dict(sorted(functions.known.items()))
-    fusion = replace(best.fusion, costs=known, searched_us=round(best_us, 3))
-    return replace(best, fusion=fusion)
+    compiled = replace(best.fusion.compiled, costs=known, searched_us=round(best_us, 3))
+    return replace(best, fusion=replace(best.fusion, compiled=compiled))
 
 
 @dataclass(frozen=True, slots=True)

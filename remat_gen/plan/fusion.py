@@ -37,27 +37,14 @@ _GAIN = 0.97  # of the time one by one: less is what two measurements of the sam
 class Fusion:
     """The parts of a schedule that are compiled, and the step that they make.
 
-    `without_grads` starts with `.grad` set to None. `costs` are of all functions that were tried.
-    One by one its operations take `apart_us`; the search saw the schedule take `searched_us`.
+    `without_grads` starts with `.grad` set to None. `compiled` is what the plan says of it, with
+    the costs of all functions that were tried.
     """
 
     parts: Mapping[Part, PartFigures]
-    operations: int
     replay: Replay
     without_grads: Replay
-    costs: Mapping[str, PartCost]
-    apart_us: float
-    searched_us: float
-
-    def compiled(self) -> Compiled:
-        """Return what the plan says of it."""
-        return Compiled(
-            parts=len(self.parts),
-            operations=self.operations,
-            apart_us=self.apart_us,
-            searched_us=self.searched_us,
-            costs=self.costs,
-        )
+    compiled: Compiled
 
 
 def choose_parts(
@@ -79,15 +66,10 @@ def choose_parts(
         chosen = chooser.choose()
     figures, without = replay_fused(problem, schedule, chosen)
     apart_us = round(replay(problem, schedule).time_us, 3)
-    return Fusion(
-        parts=dict(sorted(chosen.items())),
-        operations=sum(len(part.runs(schedule)) for part in chosen),
-        replay=figures,
-        without_grads=without,
-        costs=dict(sorted(chooser.costs.items())),
-        apart_us=apart_us,
-        searched_us=apart_us,
-    )
+    operations = sum(len(part.runs(schedule)) for part in chosen)
+    costs = dict(sorted(chooser.costs.items()))
+    compiled = Compiled(len(chosen), operations, apart_us, apart_us, costs)
+    return Fusion(dict(sorted(chosen.items())), figures, without, compiled)
 
 
 def planned_parts(
