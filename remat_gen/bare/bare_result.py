@@ -61,20 +61,16 @@ def solve_graph(
 def infeasible(result: BareResult) -> InfeasibleBudgetError:
     """Return the error that says so, with the smallest budget and what sets it."""
     assert result.failure is not None
-    nbytes = result.failure.smallest_bytes
-    share = 100 * nbytes / max(result.solver.plain.peak_bytes, 1)
-    node = result.solver.problem.operations[result.failure.operation_index].name
-    what = (
-        "no schedule"
-        if result.failure.proved
-        else f"no schedule of strategy {result.solver.strategy}"
-    )
+    solver, nbytes = result.solver, result.failure.smallest_bytes
+    share = 100 * nbytes / max(solver.plain.peak_bytes, 1)
+    node = solver.problem.operations[result.failure.operation_index].name
+    of = "" if result.failure.proved else f" of strategy {solver.strategy}"
     return InfeasibleBudgetError(
-        f"{what} fits {size(result.budget_bytes)}; the smallest budget found feasible for "
-        f"{result.solver.strategy} is {nbytes} bytes ({size(nbytes)}, {share:.1f}% of the plain peak), "
+        f"no schedule{of} fits {size(result.budget_bytes)}; the smallest budget found feasible for "
+        f"{solver.strategy} is {nbytes} bytes ({size(nbytes)}, {share:.1f}% of the plain peak), "
         f"set by node {node!r}",
         nbytes,
-        result.solver.strategy,
+        solver.strategy,
         node,
     )
 
