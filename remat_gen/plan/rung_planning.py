@@ -36,31 +36,6 @@ from remat_gen.terminal.progress import Stages
 WORTH = 0.003  # of a step's time: what a program more to read is chosen for
 
 
-@dataclass(frozen=True, slots=True)
-class RungPlan:
-    """What was planned for a rung, on the graph of its longest steps."""
-
-    rung: Rung
-    graph: Graph
-    costs: Costs
-    planned: Planned
-
-    def written(self) -> PlannedRung:
-        """Return what the plan file says of it."""
-        problem, schedule = self.planned.problem, self.planned.schedule
-        found = predicted_of(self.planned, self.costs)
-        eager = Solver(problem_of(self.graph, self.costs), "none").plain  # it records nothing
-        return PlannedRung(
-            limits=self.rung.limits,
-            free_bytes=self.rung.free_bytes,
-            costs=dict(self.costs.operations),
-            blocks=blocks_of(self.graph, problem, schedule),
-            schedule=planned_schedule(problem, schedule),
-            solver=solver_of(self.planned.solution),
-            predicted=replace(found, eager_peak_bytes=eager.peak_bytes),
-        )
-
-
 def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[PlannedRung, ...]:
     """Search what the request asks for; `whole` is planned for every step.
 
@@ -75,21 +50,21 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
             raise UsageError(f"--rungs {rung}: the budget is {size(whole.budget_bytes)} already")
     planner = _Planner(measured, whole, stages)
     if not measured.request.auto_rungs:
-        return tuple(planner.plan(rung).written() for rung in measured.request.rungs)
+        return tuple(planner.plan(rung)[1] for rung in measured.request.rungs)
     graph, budget = measured.traced.graph, whole.budget_bytes
     with stages("solve") as step:
         limits = RungLimits(graph, measured.costs, whole.problem, whole.schedule, budget, step)
         chosen = limits.rungs()
         stages.progress.pardon()
-    kept: list[RungPlan] = []
+    kept: list[tuple[Planned, PlannedRung]] = []
     for rung in reversed(chosen):
-        above = kept[0].planned if kept else whole
+        above = kept[0][0] if kept else whole
         with contextlib.suppress(InfeasibleBudgetError):  # by what it records, in a tight budget
-            found = planner.plan(rung)
-            without = replay(found.planned.problem, above.schedule).time_us
-            if 1 - found.planned.replay.time_us / without >= WORTH:
-                kept.insert(0, found)
-    return tuple(found.written() for found in kept)
+            planned, written = planner.plan(rung)
+            without = replay(planned.problem, above.schedule).time_us
+            if 1 - planned.replay.time_us / without >= WORTH:
+                kept.insert(0, (planned, written))
+    return tuple(written for _, written in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +73,8 @@ class _Planner:
     whole: Planned
     stages: Stages
 
-    def plan(self, rung: Rung) -> RungPlan:
+    def plan(self, rung: Rung) -> tuple[Planned, PlannedRung]:
+        """Return what is planned on the graph of a rung's longest steps, and how it is written."""
         try:
             return self._plan(rung)
         except InfeasibleBudgetError as error:
@@ -106,7 +82,7 @@ class _Planner:
             found = (error.smallest_bytes, error.strategy, error.operation)
             raise InfeasibleBudgetError(told, *found) from error
 
-    def _plan(self, rung: Rung) -> RungPlan:
+    def _plan(self, rung: Rung) -> tuple[Planned, PlannedRung]:
         there = rung_graph(self.measured.traced.graph, rung)
         old = self._old(rung)
         costs = self._costs(there, old)
@@ -126,7 +102,18 @@ class _Planner:
             budget = rung.free_bytes or self.whole.budget_bytes
             planned = make_plan(pinned, there, budget, search)
             self.stages.progress.pardon()
-        return RungPlan(rung, there, costs, planned)
+        found = predicted_of(planned, costs)
+        eager = Solver(problem_of(there, costs), "none").plain  # it records nothing
+        written = PlannedRung(
+            limits=rung.limits,
+            free_bytes=rung.free_bytes,
+            costs=dict(costs.operations),
+            blocks=blocks_of(there, planned.problem, planned.schedule),
+            schedule=planned_schedule(planned.problem, planned.schedule),
+            solver=solver_of(planned.solution),
+            predicted=replace(found, eager_peak_bytes=eager.peak_bytes),
+        )
+        return planned, written
 
     def _elsewhere(self, there: Graph, costs: Costs, here: Problem) -> tuple[Elsewhere, ...]:
         recorded = recorded_bytes(there, costs.alignment_bytes)
