@@ -13,17 +13,17 @@ from typing import Any
 
 import typer
 
-from remat_gen.ask.budget import Budget, Optimizer
+from remat_gen.ask.budget import Budget, Optimizer, parse_budget, parse_size
 from remat_gen.ask.choice import chosen, several
 from remat_gen.ask.pin_patterns import make_pins
 from remat_gen.ask.request import (
+    DEFAULT_HEADROOM,
+    FAKE,
     DeviceMemory,
     Request,
     Strategy,
     make_count,
-    make_device,
     make_dynamic,
-    make_limit,
 )
 from remat_gen.ask.rung_texts import make_rungs
 from remat_gen.capture.units.sharding import parse_sharding
@@ -104,7 +104,7 @@ class GenerateOptions:
             output=output,
             model=live or self.model,
             inputs=self.inputs,
-            device=make_device(self.device, self.target),
+            device=self._device(),
             target=self.target or "",
             strategy=chosen(Strategy, "strategy", self.strategy),
             effort=chosen(Effort, "effort", self.effort),
@@ -147,6 +147,49 @@ class GenerateOptions:
             raise UsageError("--units auto finds all units: give it alone")
         return patterns
 
+    def _device(self) -> str:
+        """Return the device that is asked for: with a target it is fake.
+
+        Raises:
+            UsageError: a target is missing, or goes with a device that is there.
+        """
+        if self.target and self.device not in ("auto", FAKE):
+            raise UsageError(
+                f"--target {self.target} plans for a device that need not be here: leave out "
+                f"--device {self.device}, or --target to measure it"
+            )
+        if self.device == FAKE and not self.target:
+            raise UsageError(
+                "--device fake plans for a device that is not here: name it, as in --target h200"
+            )
+        return FAKE if self.target else self.device
+
     def _limit(self) -> Budget | DeviceMemory:
+        """Read the options that limit memory; exactly one of the two ways must be used.
+
+        Without either it is the memory of the target.
+
+        Raises:
+            UsageError: none or both are, or a size is none.
+        """
         optimizer = chosen(Optimizer, "optimizer", self.optimizer) if self.optimizer else None
-        return make_limit(self.budget, self.device_memory, optimizer, self.headroom, self.target)
+        memory, headroom = self.device_memory, self.headroom
+        if self.budget is None and memory is None and self.target:
+            from remat_gen.capture.profile.targets import find_target
+
+            nbytes = find_target(self.target).memory_bytes
+            memory = str(nbytes) if nbytes % 10**9 else f"{nbytes // 10**9}GB"
+        if memory is None and (optimizer or headroom):
+            raise UsageError("--optimizer and --headroom belong to --device-memory")
+        if self.budget is not None and memory is not None:
+            raise UsageError("--budget and --device-memory exclude each other; give one of them")
+        if self.budget is not None:
+            return parse_budget(self.budget)
+        if memory is None:
+            raise UsageError(
+                "give --budget 6GB (or 70%, of the eager activation peak), or --device-memory 24GB"
+            )
+        parse_size(memory, "--device-memory")
+        if headroom not in (None, "0"):
+            parse_size(headroom or "", "--headroom")
+        return DeviceMemory(memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
