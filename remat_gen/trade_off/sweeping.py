@@ -148,7 +148,10 @@ class _Sweeper:
         points = []
         for budget in asked:
             self._tell(f"{name}: {100 * budget / max(solver.plain.peak_bytes, 1):.0f} %")
-            points += [_point(budget, s) for s in [_solved(solver, budget)] if s]
+            if found := _solved(solver, budget):
+                figures, optimal = found.replay, found.status is Status.OPTIMAL
+                peak_bytes, time_us = figures.peak_bytes, figures.time_us
+                points.append(Point(budget, peak_bytes, time_us, found.strategy, optimal))
         return Curve(name, tuple(points))
 
     def rivals(self, solver: Solver) -> Iterator[Rival]:
@@ -184,9 +187,3 @@ def _solved(solver: Solver, budget_bytes: int) -> Solution | None:
         return solver.solve(budget_bytes)
     except InfeasibleError:
         return None
-
-
-def _point(budget_bytes: int, solution: Solution) -> Point:
-    figures = solution.replay
-    optimal = solution.status is Status.OPTIMAL
-    return Point(budget_bytes, figures.peak_bytes, figures.time_us, solution.strategy, optimal)
