@@ -71,7 +71,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def _new_figure(width: float, height: float) -> Iterator[Figure]:
+def _new_figure(height: float) -> Iterator[Figure]:
     """Give a figure; its style holds inside of the block, where it is drawn and saved."""
     require_matplotlib()
     import matplotlib
@@ -81,19 +81,15 @@ def _new_figure(width: float, height: float) -> Iterator[Figure]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
 
 
 def picture_bytes(
-    form: str,
-    title: str,
-    draw: Callable[[Figure], None],
-    width: float = WIDTH,
-    height: float = HEIGHT,
+    form: str, title: str, draw: Callable[[Figure], None], height: float = HEIGHT
 ) -> bytes:
-    """Return what `draw` puts on a figure of a size in inches, as "svg" or "png".
+    """Return what `draw` puts on a figure as high in inches, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -102,7 +98,7 @@ def picture_bytes(
     of_svg = {"Date": None, "Creator": "remat-gen", "Title": title}
     metadata = of_svg if form == "svg" else {"Software": "remat-gen", "Title": title}
     out = io.BytesIO()
-    with _new_figure(width, height) as figure:
+    with _new_figure(height) as figure:
         draw(figure)
         figure.savefig(out, format=form, metadata=metadata)
     if form == "png":

@@ -115,9 +115,16 @@ def _unlike(subject: _Subject, step: SmallerStep) -> list[Comparison]:
     """Return what is off in the last bits.
 
     Raises:
-        UnlikeStepError: something is off by more.
+        UnlikeStepError: the planned step fails, or something is off by more.
     """
-    found = _compared(subject, step)
+    try:
+        found = subject.compared(step.args, step.kwargs)
+    except Exception as error:
+        words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
+        if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
+            return []
+        first = words.splitlines()[0].partition(". To plan for this")[0]  # it is being planned
+        raise UnlikeStepError(f"it fails{at}: {first}") from error
     unlike = [c for c in found if c.match is not Match.BITWISE and c.difference != 0]
     for one in unlike:
         if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
@@ -139,17 +146,6 @@ def _imported(output: Path, text: str) -> Iterator[ModuleType]:
         yield import_file(output, text)
     finally:
         linecache.cache.pop(place, None)
-
-
-def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:
-    try:
-        return subject.compared(step.args, step.kwargs)
-    except Exception as error:
-        words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
-        if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
-            return []
-        first = words.splitlines()[0].partition(". To plan for this")[0]  # it is being planned
-        raise UnlikeStepError(f"it fails{at}: {first}") from error
 
 
 def _told(one: Comparison, at: str) -> str:
