@@ -87,9 +87,8 @@ def _merged(
         i = min(range(len(groups) - 1), key=weight)
         modules, stays = groups.pop(i + 1)
         groups[i] = (groups[i][0] + modules, groups[i][1] + stays)
-    return [(_label(modules), stays) for modules, stays in groups]
-
-
-def _label(modules: list[str]) -> str:
-    named = [module for module in modules if module]
-    return f"{named[0]} … {named[-1]}" if len(named) > 1 else "".join(named)
+    named = [([module for module in modules if module], stays) for modules, stays in groups]
+    return [
+        (f"{names[0]} … {names[-1]}" if len(names) > 1 else "".join(names), stays)
+        for names, stays in named
+    ]

@@ -14,7 +14,8 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.plan import HostCopies, Plan, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
-from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
+from remat_gen.plan.plan_names import committed_runs
+from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.plan.unit_plans import plan_units
 from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.smaller_problems import elsewhere_of
@@ -83,9 +84,10 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         problem = pin(whole, graph, request.pins)
         strategy = request.strategy.value
         keeps = not (request.fresh or request.offload)  # what is sent is chosen anew
-        committed = known_schedule(measured.old, strategy) if keeps else None
-        if committed:
-            committed = renamed(committed, [operation.name for operation in graph.operations])
+        committed, old = None, measured.old
+        if keeps and old and not old.offload and old.asked.strategy == strategy:
+            names = [operation.name for operation in graph.operations]
+            committed = renamed(committed_runs(old.schedule), names)
         news, eager, elsewhere = stages.progress.news, measured.eager, elsewhere_of(graph, costs)
         search = Search(
             strategy, request.effort, step, news, committed, eager=eager, elsewhere=elsewhere

@@ -215,10 +215,5 @@ def judged(replayed: int, measured: int) -> EagerPeak:
     near = max(_NEAR * measured, _NEAR_BYTES if measured > replayed else _STATES_BYTES)
     if abs(replayed - measured) <= near:
         return EagerPeak(replayed, PeakSource.CONFIRMED)
-    return EagerPeak(_rounded(measured), PeakSource.MEASURED)
-
-
-def _rounded(nbytes: int) -> int:
-    """Round up to a few digits."""
-    step: int = 10 ** max(len(str(nbytes)) - _DIGITS, 0)
-    return -(-nbytes // step) * step
+    step: int = 10 ** max(len(str(measured)) - _DIGITS, 0)
+    return EagerPeak(-(-measured // step) * step, PeakSource.MEASURED)

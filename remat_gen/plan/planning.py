@@ -17,7 +17,6 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
-from remat_gen.plan.plan_names import committed_runs
 from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
@@ -177,10 +176,3 @@ def known_costs(plan: Plan | None, graph: Graph, device: torch.device) -> Costs 
     measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
     known = measured_at <= set(lengths_to_look_at(graph))  # a pinned graph has none
     return plan.measured() if same and complete and known else None
-
-
-def known_schedule(plan: Plan | None, strategy: str) -> Committed | None:
-    """Return the schedule of an existing plan, if the same strategy was asked for it."""
-    if plan is None or plan.offload or plan.asked.strategy != strategy:
-        return None
-    return committed_runs(plan.schedule)
