@@ -63,15 +63,6 @@ def costs_of(
     known = known_costs(old, traced.graph, loaded.device)
     if known is not None:
         return known, True
-    if isinstance(traced, UnitStep):
-        return _costs_of_units(traced, loaded, step), False
-    return profile.profile(traced.graph, loaded.device, traced.examples, step), False
-
-
-def _costs_of_units(traced: UnitStep, loaded: Loaded, step: Step) -> Costs:
-    """Measure each kind of units."""
-    costs = [
-        profile.profile(kind.traced.graph, loaded.device, kind.traced.examples, step)
-        for kind in traced.kinds
-    ]
-    return joined_costs(traced, costs)
+    kinds = [k.traced for k in traced.kinds] if isinstance(traced, UnitStep) else [traced]
+    costs = [profile.profile(k.graph, loaded.device, k.examples, step) for k in kinds]
+    return joined_costs(traced, costs) if isinstance(traced, UnitStep) else costs[0], False

@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...] = ()) -> Plan:
     """Return the plan of a module that is about to be emitted."""
     request, loaded, costs = measured.request, measured.loaded, measured.costs
-    graph = measured.traced.graph
+    graph, modelled = measured.traced.graph, None
+    if request.target:
+        there = loaded.stands_for or AbsentDevice(loaded.device.type)
+        modelled = Modelled(request.target_word, there.kind, there.capability)
     output = request.output or default_output(request.model_file)
     solution = planned.solution
     return Plan(
@@ -68,7 +71,7 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         keep=request.pins.keep,
         recompute=request.pins.recompute,
         costs=dict(costs.operations),
-        modelled=_modelled(request, loaded),
+        modelled=modelled,
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=solver_of(solution),
@@ -79,13 +82,6 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         rungs=rungs,
         fixed=request.fix,
     )
-
-
-def _modelled(request: Request, loaded: Loaded) -> Modelled | None:
-    if not request.target:
-        return None
-    there = loaded.stands_for or AbsentDevice(loaded.device.type)
-    return Modelled(request.target_word, there.kind, there.capability)
 
 
 def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:
