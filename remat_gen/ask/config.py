@@ -49,8 +49,8 @@ _OPTIONS = {
     for name, hint in get_type_hints(GenerateOptions).items()
     if name not in _OF_A_RUN
 }
-_TYPES = dict.fromkeys(_PATHS, str) | _OPTIONS
-KEYS = tuple(sorted(_TYPES, key=lambda key: [*_KINDS].index(_TYPES[key])))
+TYPES = dict.fromkeys(_PATHS, str) | _OPTIONS
+KEYS = tuple(sorted(TYPES, key=lambda key: [*_KINDS].index(TYPES[key])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _options(path: Path, keys: Mapping[str, Any]) -> GenerateOptions:
 
 
 def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
-    is_right, example = _KINDS[_TYPES[key]]
+    is_right, example = _KINDS[TYPES[key]]
     if not is_right(value):
         raise UsageError(f"{path}: {where} is {value!r}; write {example.format(key)}")
 
