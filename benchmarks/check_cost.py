@@ -35,7 +35,7 @@ from remat_gen.plan.planning import Search, make_plan, rounded
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 BUDGET = "60%"
 RUNS = 3
@@ -102,7 +102,7 @@ def plan_fake(path: Path, strategy: Strategy) -> int:
         traced = trace(loaded.model, loaded.args, loaded.kwargs, path, None)
         costs = rounded(modelled(traced))
         pinned = pin(problem_of(traced.graph, costs), traced.graph, Pins())
-        search = Search(strategy.value, Effort.QUICK, Silent().stage("solve"))
+        search = Search(strategy.value, Effort.QUICK, Progress().stage("solve"))
         eager = Solver(pinned.problem, "none").plain.peak_bytes
         budget = parse_budget(BUDGET).resolve(eager)
         planned = make_plan(pinned, traced.graph, budget, search)

@@ -14,7 +14,7 @@ from planned import ROOT, print_table
 
 from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.best_batch.fitting import fit_file
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 MODELS = ROOT / "benchmarks" / "target_models"
 CASES = (
@@ -32,7 +32,7 @@ HEAD = (
 
 def row(model: Path, options: GenerateOptions) -> tuple[str, ...]:
     """Return a line of the table."""
-    found = fit_file(options.request(model, None), Silent())
+    found = fit_file(options.request(model, None), Progress())
     eager, over = found.eager, found.relative(found.best)
     assert eager is not None and over is not None
     return (

@@ -17,8 +17,10 @@ from pathlib import Path
 import torch
 from planned import ROOT, print_table, scratch
 
+from remat_gen.capture.load.load import load_fake
+from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import trace_loaded
-from remat_gen.plan.costing import costs_of, load_for
+from remat_gen.plan.costing import costs_of
 from remat_gen.problem.host_copies_planned import host_copies, with_host
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.all_sizes import AllSizesSolver
@@ -112,7 +114,7 @@ def _searched(target: str, returned: str) -> Searched:
     with scratch("offload") as folder:
         file = folder / "gpt.py"
         file.write_text(source(returned), encoding="utf-8")
-        loaded = load_for(Path(file), None, None, "fake", target)
+        loaded = load_fake(Path(file), None, None, find_target(target).absent)
         traced = trace_loaded(loaded, ())
     costs, _ = costs_of(traced, loaded, target, None, lambda *_: None)
     copies = host_copies(torch.device("cpu"), target, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request, Strategy
 from remat_gen.plan.pipeline import Generated, generate
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ("gpt", "resnet", "unet", "transformer", "hf_llama")
@@ -21,7 +21,7 @@ def plan(source: Path, budget: str, strategy: str = "auto", *, compiled: bool = 
     output = source.with_name(f"{source.stem}_remat.py")
     limit, how = parse_budget(budget), Strategy(strategy)
     asked = Request(source, limit, output, strategy=how, compiled=compiled, device="cpu")
-    return generate(asked, Silent())
+    return generate(asked, Progress())
 
 
 @contextlib.contextmanager

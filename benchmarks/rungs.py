@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from offload import BOTH, source
 from planned import print_table, scratch
 
+from remat_gen.capture.load.load import load_fake
 from remat_gen.capture.profile.modelled import modelled_costs
 from remat_gen.capture.profile.targets import find_target
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.rung import Rung
-from remat_gen.plan.costing import load_for
 from remat_gen.problem.rung_limits import RungLimits
 from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.problem.step_problem import problem_of
@@ -111,7 +111,7 @@ def _graph() -> Graph:
     with scratch("rungs") as folder:
         file = folder / "gpt.py"
         file.write_text(source(BOTH), encoding="utf-8")
-        loaded = load_for(file, None, None, "fake", TARGET)
+        loaded = load_fake(file, None, None, find_target(TARGET).absent)
         return trace_loaded(loaded, ("ids:1", "targets:1")).graph
 
 

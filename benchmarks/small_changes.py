@@ -17,7 +17,7 @@ from planned import ROOT, print_table, scratch
 from remat_gen.ask.budget import parse_budget
 from remat_gen.ask.request import Request
 from remat_gen.plan.pipeline import Generated, generate
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 BUDGETS = ("80%", "60%", "40%")
 HEAD = ("example", "budget", "change", "kept: lines", "slower", "afresh: lines", "afresh: ratio")
@@ -62,7 +62,7 @@ def rows(name: str) -> Iterator[tuple[str, ...]]:
         with scratch("small_changes") as folder:
             source = Path(shutil.copy(ROOT / "examples" / f"{name}.py", folder))
             request = Request(source, parse_budget(budget), folder / f"{name}_remat.py")
-            generate(request, Silent())
+            generate(request, Progress())
             committed = {path: path.read_text("utf-8") for path in folder.glob(f"{name}*")}
             for change in CHANGES[name]:
                 for path, text in committed.items():
@@ -79,9 +79,9 @@ def changed(request: Request, budget: str, change: Change) -> tuple[str, ...]:
     points = int(budget.rstrip("%")) + change.more
     asked = replace(request, limit=parse_budget(f"{points}%"))
     before = request.output.read_text("utf-8")
-    kept = generate(replace(asked, reprofile=change.reprofile), Silent())
+    kept = generate(replace(asked, reprofile=change.reprofile), Progress())
     lines = touched(request.output, before, kept)
-    fresh = generate(replace(asked, fresh=True), Silent())
+    fresh = generate(replace(asked, fresh=True), Progress())
     slower = "-" if kept.slower is None else f"{100 * kept.slower:.2f} %"
     return lines, slower, touched(request.output, before, fresh), f"{ratio(fresh):.3f}"
 

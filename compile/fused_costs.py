@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -16,55 +15,38 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.profile.in_step import copies_of, newest_of
 from remat_gen.capture.profile.synthesize import Fill, Synthesizer, fills_for
+from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.profile.timing import round_time_us
 from remat_gen.capture.profile.workspace import inside_bytes
 from remat_gen.compile.fused_functions import compiled
+from remat_gen.compile.part_text import PartText
 from remat_gen.compile.race import Given, Race
-from remat_gen.ir.costs import PartCost
+from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Operation, Phase, Ref, Source
 
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A function `part` of tensors of the graph, then of lengths, as text.
-
-    `apart` is the same of operations that run one by one; it may write over its inputs. `handed`
-    stands behind each tensor where the compiled function is called: "", or ".int()". `results`
-    are the storages that it returns, `operations` what it runs, by name.
-    """
-
-    key: str
-    code: str
-    apart: str
-    tensors: tuple[str, ...]
-    handed: tuple[str, ...]
-    lengths: tuple[int, ...]
-    results: tuple[str, ...]
-    operations: tuple[str, ...]
-
-
 def measure(
     graph: Graph,
     device: torch.device,
     examples: Mapping[str, torch.Tensor],
-    candidates: Sequence[Candidate],
+    parts: Sequence[PartText],
     progress: Callable[[str, int, int], None],
     *,
     by_host: bool = False,
 ) -> dict[str, PartCost]:
-    """Return what each candidate takes, compiled and apart, by key: `by_host`, of launches.
+    """Return what each part takes, compiled and apart, by hash: `by_host`, of launches.
 
     The global random streams are left as they were.
     """
     synthesizer = Synthesizer(graph, examples)
     found: dict[str, PartCost] = {}
     with torch.no_grad(), kept_generators():
-        for done, candidate in enumerate(candidates):
-            progress(candidate.results[0], done, len(candidates))
-            found[candidate.key] = _measure(synthesizer, device, candidate, by_host)
+        for done, part in enumerate(parts):
+            progress(part.made[0], done, len(parts))
+            found[part.sha256] = _measure(synthesizer, device, part, by_host)
     return found
 
 
@@ -90,54 +72,54 @@ def _next(x: torch.Tensor) -> torch.Tensor:
 
 
 def _measure(
-    synthesizer: Synthesizer, device: torch.device, candidate: Candidate, by_host: bool
+    synthesizer: Synthesizer, device: torch.device, part: PartText, by_host: bool
 ) -> PartCost:
     for fill in fills_for(device):
         try:
-            given = _copies(synthesizer, device, candidate, fill)
-            race = Race.of(candidate.code, candidate.apart, candidate.handed, given)
+            given = _copies(synthesizer, device, part, fill)
+            race = Race.of(part, given)
             refused = race.difference()
         except _REFUSALS:
             continue
         if refused:
             return PartCost(0.0, 0.0, 0, refused)
-        return _cost(synthesizer.graph, device, candidate, race, by_host)
+        return _cost(synthesizer.graph, device, part, race, by_host)
     return PartCost(0.0, 0.0, 0, "cannot be run alone")
 
 
 def _copies(
-    synthesizer: Synthesizer, device: torch.device, candidate: Candidate, fill: Fill
+    synthesizer: Synthesizer, device: torch.device, part: PartText, fill: Fill
 ) -> list[Given]:
     """Return arguments of a function, as often as caches do not hold them."""
     graph = synthesizer.graph
-    read = {graph.tensors[name].storage for name in candidate.tensors}
-    nbytes = sum(graph.storages[name].nbytes for name in (*read, *candidate.results))
-    newest = newest_of(graph, candidate.tensors, candidate.operations[-1])
-    copies = [_tensors(synthesizer, candidate, fill) for _ in range(copies_of(nbytes, device))]
+    read = {graph.tensors[name].storage for name in part.tensors}
+    nbytes = sum(graph.storages[name].nbytes for name in (*read, *part.made))
+    newest = newest_of(graph, part.tensors, part.operations[-1])
+    copies = [_tensors(synthesizer, part, fill) for _ in range(copies_of(nbytes, device))]
     values = tuple(tensor.clone() for tensor in copies[0].values())
     return [
-        Given((*copy.values(), *candidate.lengths), values, copy[newest] if newest else None)
+        Given((*copy.values(), *part.lengths), values, copy[newest] if newest else None)
         for copy in copies
     ]
 
 
-def _tensors(synthesizer: Synthesizer, candidate: Candidate, fill: Fill) -> dict[str, torch.Tensor]:
-    made = synthesizer.inputs(_reader_of(candidate.tensors), fill)
+def _tensors(synthesizer: Synthesizer, part: PartText, fill: Fill) -> dict[str, torch.Tensor]:
+    made = synthesizer.inputs(_reader_of(part.tensors), fill)
     for mask in (t for t in made.values() if t.dtype is torch.bool and t.dim()):
         mask[..., mask.shape[-1] // 2 :] = True  # as a causal one: what it costs depends on it
-    return {name: made[name] for name in candidate.tensors}
+    return {name: made[name] for name in part.tensors}
 
 
 def _cost(
-    graph: Graph, device: torch.device, candidate: Candidate, race: Race, by_host: bool
+    graph: Graph, device: torch.device, part: PartText, race: Race, by_host: bool
 ) -> PartCost:
     apart_us, fused_us = race.times_us(device, by_host=by_host)
 
     def prepare() -> Callable[[], object]:
         return functools.partial(race.fused, *race.given[0].args)
 
-    inside = inside_bytes({candidate.key: prepare}, device)[candidate.key]
-    results = sum(graph.storages[name].nbytes for name in candidate.results)
+    inside = inside_bytes({part.sha256: prepare}, device)[part.sha256]
+    results = sum(graph.storages[name].nbytes for name in part.made)
     return PartCost(round_time_us(apart_us), round_time_us(fused_us), max(0, inside - results))
 
 
@@ -156,3 +138,29 @@ def _reader_of(tensors: Iterable[str]) -> Operation:
         module="",
         hint="",
     )
+
+
+def modelled_parts(
+    graph: Graph, target: Hardware, costs: Costs, parts: Sequence[PartText]
+) -> dict[str, PartCost]:
+    """Return the cost of each part by hash, from the rates of a device that is not here.
+
+    A part reads what it is given and writes what it returns, once; what dies inside never is in
+    memory.
+    """
+    return {p.sha256: _modelled(graph, target, costs, p) for p in parts}
+
+
+def _modelled(graph: Graph, target: Hardware, costs: Costs, part: PartText) -> PartCost:
+    apart_us = sum(costs.operations[name].time_us for name in part.operations)
+    written = _nbytes(graph, part.made)
+    outside = [n for n in part.tensors if graph.storage_of(n).kind.outside]
+    inside = [n for n in part.tensors if n not in outside]
+    # of a table that rows are picked from, no more is read than is made of it
+    moved = written + _nbytes(graph, inside) + min(written, _nbytes(graph, outside))
+    time_us = target.rates.launch_us + moved / target.rates.bytes_per_us
+    return PartCost(round_time_us(apart_us), round_time_us(time_us), 0)
+
+
+def _nbytes(graph: Graph, tensors: Iterable[str]) -> int:
+    return sum(graph.storage_of(name).nbytes for name in tensors)

@@ -137,7 +137,9 @@ class FusingWriter(BodyWriter):
         text = write_part(self.graph, inner, self.apart, results, operations)
         self.texts[self.part] = text
         self.statements.append(self._call_of(text, inner))
-        made = {v for p in self.part.runs(self.schedule) for v in self._outputs(p)}
+        made = {
+            v for p in self.part.runs(self.schedule) for v in self.problem.operations[p].outputs
+        }
         self.dropped.update(made.difference(ends.results))
         part, self.part = self.part, None
         self._let_go(part, ends)
@@ -148,9 +150,6 @@ class FusingWriter(BodyWriter):
                 BodyWriter._free(self, v)
             else:
                 self.dropped.discard(v)
-
-    def _outputs(self, p: int) -> tuple[int, ...]:
-        return self.problem.operations[p].outputs
 
     def _call_of(self, text: PartText, inner: list[Statement]) -> Statement:
         results = ", ".join(map(str, text.results))

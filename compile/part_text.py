@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from remat_gen.codegen.classes.paragraphs import Paragraph, paragraphs
-from remat_gen.codegen.expressions.marks import Mark, fill, find, length
+from remat_gen.codegen.expressions.expressions import Expressions
+from remat_gen.codegen.expressions.marks import Mark, fill, find, length, value
 from remat_gen.codegen.statements.free_names import free_name, hint_of
+from remat_gen.codegen.statements.long_sums import in_two_steps
 from remat_gen.codegen.statements.statements import Statement
 from remat_gen.compile.masks import Handed, handed
 from remat_gen.ir.graph import Graph, Operation, Tensor
@@ -26,7 +28,8 @@ class PartText:
     `given` and `results` are the marks of its ends, in order; `handed` says how each of `given`
     goes in, `layouts` how the tensors among them lie in memory: compiled code is for those only.
     `parameters` has name and type of each; `hints` are the user's words for the results. `lines`
-    are its statements without comments, `apart` those that run where it is not compiled.
+    are its statements without comments, `apart` those that run where it is not compiled; either
+    runs `operations`, by name. `lengths` are those of the example.
     """
 
     given: tuple[Mark, ...]
@@ -39,6 +42,18 @@ class PartText:
     lines: tuple[str, ...]
     apart: tuple[str, ...]
     paragraphs: tuple[Paragraph, ...]
+    operations: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+    @property
+    def tensors(self) -> list[str]:
+        """Return the names of the tensors that it is given."""
+        return [mark.name for mark in self.given if not _is_length(mark)]
+
+    @property
+    def made(self) -> list[str]:
+        """Return the storages that it returns."""
+        return [mark.name for mark in self.results]
 
     @property
     def code(self) -> str:
@@ -114,7 +129,29 @@ def write_part(
         lines=tuple(names.fill_compiled(s.text) for s in statements),
         apart=tuple(map(names.fill, apart)),
         paragraphs=tuple(paragraphs([statements], names.fill_compiled)),
+        operations=tuple(operation.name for operation in operations),
+        lengths=tuple(n.maximum for mark in lengths for n in graph.lengths if n.name == mark.name),
     )
+
+
+def write_operations(graph: Graph, operations: tuple[Operation, ...]) -> PartText:
+    """Write operations, one after another, as a function that returns what the last one makes.
+
+    That is apart from any schedule: to learn what they cost together.
+    """
+    expressions = Expressions(graph, value)
+    targets = [f"{', '.join(_targets_of(graph, o))} = " for o in operations]
+    calls = [expressions.call(o, again=False) for o in operations]
+    written = [in_two_steps(expressions, o) or c for o, c in zip(operations, calls, strict=True)]
+    statements = [Statement(t + text) for t, text in zip(targets, written, strict=True)]
+    apart = [t + text for t, text in zip(targets, calls, strict=True)]
+    results = tuple(map(value, graph.writes(operations[-1])))
+    return write_part(graph, statements, apart, results, operations)
+
+
+def _targets_of(graph: Graph, operation: Operation) -> Iterator[str]:
+    for output in operation.outputs:
+        yield str(value(graph.tensors[output].storage)) if output else "_"
 
 
 def layout(tensor: Tensor) -> str:

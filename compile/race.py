@@ -19,12 +19,14 @@ from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.profile.in_step import Place, Turns
 from remat_gen.capture.profile.timing import Effort
 from remat_gen.compile.fused_functions import compiled
+from remat_gen.compile.masks import Handed
+from remat_gen.compile.part_text import PartText
 
 _EFFORT = Effort(fewest=5, most=15, enough_us=40_000.0)
-_WAYS: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
-    "": None,
-    ".view(torch.uint8)": lambda mask: mask.view(torch.uint8),
-    ".int()": torch.Tensor.int,
+_WAYS: Mapping[Handed, Callable[[Any], Any]] = {
+    Handed.AS_IS: lambda value: value,
+    Handed.BYTES: lambda mask: mask.view(torch.uint8),
+    Handed.INTEGERS: torch.Tensor.int,
 }
 _SIDE = 512  # of a product that takes some milliseconds
 _LAUNCHES_US = 1_000.0  # more than the host takes for a part one by one
@@ -55,10 +57,11 @@ class Race:
     fused: Callable[..., Any]
 
     @classmethod
-    def of(cls, code: str, apart: str, handed: Sequence[str], given: Sequence[Given]) -> Race:
-        """Return the race of two texts; `handed` stands behind each tensor in a compiled call."""
-        plain = _function(code)
-        return cls(given, _function(apart), _with(handed, plain), _with(handed, compiled(plain)))
+    def of(cls, part: PartText, given: Sequence[Given]) -> Race:
+        """Return the race of a function's two texts."""
+        plain, ways = _function(part.code), [_WAYS[way] for way in part.handed]
+        both = (_with(ways, function) for function in (plain, compiled(plain)))
+        return cls(given, _function(part.code_apart), *both)
 
     def difference(self) -> str:
         """Say in what the compiled results differ from the others, or nothing."""
@@ -136,18 +139,9 @@ def _function(code: str) -> Callable[..., Any]:
     return part
 
 
-def _with(handed: Sequence[str], function: Callable[..., Any]) -> Callable[..., Any]:
+def _with(ways: Sequence[Callable[[Any], Any]], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that hands its arguments on as a part's call does."""
-    ways = [_WAYS[way] for way in handed]
-
-    def call(*args: Any) -> Any:
-        return function(*map(_apply, ways, args), *args[len(ways) :])
-
-    return call
-
-
-def _apply(way: Callable[[torch.Tensor], torch.Tensor] | None, value: Any) -> Any:
-    return way(value) if way else value
+    return lambda *args: function(*(way(value) for way, value in zip(ways, args, strict=True)))
 
 
 def _shares(results: Sequence[torch.Tensor], given: Sequence[Any]) -> bool:

@@ -8,15 +8,17 @@ coded ::= dataclass (an object, or a row: a list of its fields) | bool | int | f
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from remat_gen.ir.errors import GraphError
+from remat_gen.ir.errors import GraphError, UsageError
 
 _SCALARS = (bool, int, float, str, types.NoneType)
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -181,3 +183,22 @@ def _expect(kind: type[Any], name: str, plain: Any, where: str) -> Any:
 
 def _join(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+@contextlib.contextmanager
+def errors_name(path: Path, *, missing: str = "no such file") -> Iterator[None]:
+    """Name the file in what reading and parsing it raises.
+
+    Raises:
+        UsageError: it is not there (`missing` says so), cannot be read, or holds something else.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"{path}: {missing}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is no JSON: not UTF-8 text") from error
+    except GraphError as error:
+        raise UsageError(f"{path}: {error}") from error

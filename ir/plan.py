@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remat_gen.ir import coding
+from remat_gen.ir.coding import errors_name
 from remat_gen.ir.costs import Cost, Costs, PartCost, Smaller
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import GraphError, UsageError
-from remat_gen.ir.reading import errors_name
 from remat_gen.ir.rung import Rung
 
 SCHEMA = 1

@@ -28,14 +28,7 @@ _HERE = Path(__file__).parent
 if not (_HERE / "ir").is_dir():  # a checkout, whose other floors stand beside this one
     __path__.append(str(_HERE.parent))
 
-_PLACES = {
-    "generate": "remat_gen.api",
-    "generate_stages": "remat_gen.api",
-    "check": "remat_gen.api",
-    "verify": "remat_gen.api",
-    "diff": "remat_gen.api",
-    "fit": "remat_gen.api",
-    "sweep": "remat_gen.api",
+_PLACES = {  # of what stands not in `api`
     "capture_step": "remat_gen.capture.device.captured_step",
     "RematError": "remat_gen.ir.errors",
     "InfeasibleBudgetError": "remat_gen.ir.errors",
@@ -56,9 +49,9 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: `remat-gen --help` must not wait for it."""
-    if name not in _PLACES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_PLACES.get(name, "remat_gen.api")), name)
 
 
 def __dir__() -> list[str]:

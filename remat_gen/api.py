@@ -18,15 +18,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remat_gen.ask.choice import chosen, several
+from remat_gen.ask.choice import several
 from remat_gen.ask.generate_options import GenerateOptions
-from remat_gen.ask.request import Request, default_output, make_device
+from remat_gen.ask.request import Request, default_output
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.review.difference import Difference, difference
 from remat_gen.review.revisions import read_named_plan
-from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import reported
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 
 _ONE_AT_A_TIME = threading.RLock()
-_SIZES = "budget", "device_memory"  # which Python may give as numbers
 
 
 @contextmanager
@@ -164,10 +162,7 @@ def generate_stages(
 
     pipeline = make_pipeline(schedule, stages, micro_batches, devices)
     place = None if output is None else Path(output)
-    budget = options.pop("budget", None)
-    asked = GenerateOptions(
-        model=builder, budget=None if budget is None else str(budget), **options
-    )
+    asked = GenerateOptions(model=builder, **_with_texts(options))
     with reported(quiet=quiet) as progress:
         return plan_stages(pipeline, asked, Path(model), place, progress)
 
@@ -183,7 +178,7 @@ def check(path: str | Path, model: nn.Module | None = None, inputs: object = Non
     """
     from remat_gen.review.checking import check_file
 
-    return check_file(Path(path), _given(model, inputs))
+    return check_file(Path(path), None if model is None else _live(model, inputs))
 
 
 @_plainly()
@@ -200,7 +195,8 @@ def verify(
     """
     from remat_gen.review.verifying import verify_file
 
-    return verify_file(Path(path), time_steps=time_steps, given=_given(model, inputs))
+    given = None if model is None else _live(model, inputs)
+    return verify_file(Path(path), time_steps=time_steps, given=given)
 
 
 def diff(old: str | Path, new: str | Path) -> Difference:
@@ -241,24 +237,11 @@ def sweep(
     Raises:
         RematError: anything that a user can act on.
     """
-    from remat_gen.trade_off.sweep_problem import Source
     from remat_gen.trade_off.sweeping import sweep_file
 
-    live = _built(model, inputs, target)
-    source = Source(
-        model_file=live.path if live else Path(str(model)),
-        model=builder,
-        inputs=inputs if isinstance(inputs, str) else None,
-        device=make_device(device, target),
-        target=target or "",
-        reprofile=reprofile,
-        given=live,
-    )
-    work = chosen(Effort, "effort", effort)
+    request, live = _request(locals() | {"budget": "100%", "output": None})
     with reported(quiet=quiet) as progress:
-        return sweep_file(
-            source, several(strategies), points=points, effort=work, progress=progress
-        )
+        return sweep_file(request, live, several(strategies), points=points, progress=progress)
 
 
 @_plainly()
@@ -307,7 +290,7 @@ def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request
     Without an output it is the file `beside` the model's, or none.
     """
     asked = {f.name: given[f.name] for f in fields(GenerateOptions) if f.name in given}
-    asked |= {name: str(asked[name]) for name in _SIZES if asked[name] is not None}
+    asked = _with_texts(asked)
     inputs, rungs = given["inputs"], asked.get("rungs")
     asked |= {"model": given["builder"], "inputs": inputs if isinstance(inputs, str) else None}
     if rungs is not None:
@@ -316,6 +299,12 @@ def _request(given: Mapping[str, Any], *, beside: bool = False) -> tuple[Request
     path = live.path if live else Path(str(given["model"]))
     place = Path(given["output"]) if given["output"] else default_output(path) if beside else None
     return GenerateOptions(**asked).request(path, place, live=live.builder if live else None), live
+
+
+def _with_texts(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options whose sizes, which Python may give as numbers, are texts."""
+    sizes = (name for name in ("budget", "device_memory") if options.get(name) is not None)
+    return options | {name: str(options[name]) for name in sizes}
 
 
 def _built(model: object, inputs: object, target: str | None) -> Loaded | None:
@@ -335,10 +324,6 @@ def _built(model: object, inputs: object, target: str | None) -> Loaded | None:
             "target: a built model is planned for the device that it is on; give a file"
         )
     return _live(model, inputs)
-
-
-def _given(model: nn.Module | None, inputs: object) -> Loaded | None:
-    return None if model is None else _live(model, inputs)
 
 
 def _live(model: object, inputs: object) -> Loaded:

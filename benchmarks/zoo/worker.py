@@ -29,7 +29,7 @@ from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.review.verifying import verify_file
 from remat_gen.solver.solve import Solver
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 from remat_gen.verification.followed_step import followed
 from remat_gen.verification.outcome import left_as_it_was
 from remat_gen.verification.peak import model_peak
@@ -120,11 +120,11 @@ def _generate(source: Path, strategy: Strategy, asked: Asked) -> tuple[Generated
             stack.enter_context(_once("trace.trace.trace", traces))
             stack.enter_context(_once("profile.profile.profile", []))
         try:
-            made = generate(request, Silent(), loaded)
+            made = generate(request, Progress(), loaded)
         except InfeasibleBudgetError as error:
             notes = f"{asked.budget} is infeasible: smallest budget"
             again = replace(request, limit=parse_budget(str(error.smallest_bytes)))
-            made = generate(again, Silent(), loaded)
+            made = generate(again, Progress(), loaded)
     eager = made.plan.predicted.eager_peak_bytes
     exact = followed(loaded, traces[0], made.plan.measured()) if traces else None
     return made, notes, predicted_peak(eager, exact.peak_bytes if exact else None).nbytes

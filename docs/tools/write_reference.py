@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from remat_gen.ask.config import FLAGS, LISTS, TEXTS
+from remat_gen.ask.config import KEYS, TYPES
 from remat_gen.cli.typer_app import app
 from remat_gen.ir import plan
 from remat_gen.ir.costs import Cost, PartCost, Smaller
@@ -83,8 +83,9 @@ def _option(option: Any) -> str:
 
 
 def _keys() -> str:
-    kinds = [(TEXTS, "text"), (LISTS, "list of texts"), (FLAGS, "true or false")]
-    return _KEYS + "".join(f"| `{key}` | {kind} |\n" for keys, kind in kinds for key in keys)
+    kinds: dict[object, str] = {str: "text", list[str]: "list of texts", bool: "true or false"}
+    told = ((key, kinds[TYPES[key]]) for key in KEYS if TYPES[key] in kinds)
+    return _KEYS + "".join(f"| `{key}` | {kind} |\n" for key, kind in told)
 
 
 def plan_page() -> str:

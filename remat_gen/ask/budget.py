@@ -132,8 +132,3 @@ def break_down(
             f"or a leaner --optimizer may help"
         )
     return breakdown
-
-
-def written(nbytes: int) -> str:
-    """Write bytes as an option has them, exactly: `141GB`, or `150754820096`."""
-    return f"{nbytes // 10**9}GB" if nbytes % 10**9 == 0 else str(nbytes)

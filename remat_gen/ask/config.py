@@ -11,10 +11,10 @@ there is a list here: `keep = ["probs", "h.*.mlp.up"]`.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from remat_gen.ask.choice import suggestion
 from remat_gen.ask.generate_options import GenerateOptions
@@ -23,27 +23,34 @@ from remat_gen.ir.errors import UsageError
 
 FILE = "pyproject.toml"
 _TABLE = "tool.remat-gen"
-TEXTS = (
-    "source",
-    "output",
-    "budget",
-    "device-memory",
-    "optimizer",
-    "headroom",
-    "model",
-    "inputs",
-    "device",
-    "target",
-    "strategy",
-    "effort",
-    "rungs",
-)
-FLAGS = ("static", "compile", "offload", "captured")
-LISTS = ("dynamic", "fix", "keep", "recompute", "units")
-NUMBERS = ("batch", "in-flight")
-NUMBERS_OR_TEXTS = ("fsdp",)
 _PATHS = ("source", "output")
-KEYS = (*TEXTS, *LISTS, *FLAGS, *NUMBERS, *NUMBERS_OR_TEXTS)
+_OF_A_RUN = ("force", "reprofile", "fresh")
+# what a value must be, by the type of the option, and how it is written
+_KINDS: Mapping[object, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str), 'a text: {} = "…"'),
+    list[str]: (
+        lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
+        'a list of texts: {} = ["…"]',
+    ),
+    bool: (lambda value: isinstance(value, bool), "true or false: {} = true"),
+    int: (lambda value: type(value) is int, "a whole number: {} = 64"),
+    int | str: (lambda value: type(value) in (int, str), '8, or a text: {} = "8:bfloat16"'),
+}
+
+
+def _kind_of(name: str, hint: Any) -> object:
+    """Return the key of `_KINDS` for an option of `generate`."""
+    kind = next(iter(get_args(hint)), hint)  # of `X | None`
+    return int | str if name == "fsdp" else kind if kind in _KINDS else str
+
+
+_OPTIONS = {
+    name.replace("_", "-"): _kind_of(name, hint)
+    for name, hint in get_type_hints(GenerateOptions).items()
+    if name not in _OF_A_RUN
+}
+TYPES = dict.fromkeys(_PATHS, str) | _OPTIONS
+KEYS = tuple(sorted(TYPES, key=lambda key: [*_KINDS].index(TYPES[key])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +59,7 @@ class Target:
 
     name: str
     request: Request
-
-    @property
-    def output(self) -> Path:
-        """Return the file that is generated."""
-        return self.request.output or default_output(self.request.model_file)
+    output: Path
 
 
 def read_targets(folder: Path) -> tuple[Target, ...]:
@@ -92,14 +95,14 @@ def _targets(path: Path, table: Mapping[str, Any]) -> Iterable[Target]:
     written: dict[Path, str] = {}
     for name, keys in targets.items():
         where = f"{_TABLE}.targets.{name}"
-        target = Target(name, _request(path, where, _mapping(path, where, keys)))
+        target = _target(path, name, where, _mapping(path, where, keys))
         other = written.setdefault(target.output.resolve(), name)
         if other != name:
             raise UsageError(f"{path}: {where} writes what {other} writes; give it an output")
         yield target
 
 
-def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
+def _target(path: Path, name: str, where: str, keys: Mapping[str, Any]) -> Target:
     _refuse_unknown(path, where, keys, KEYS)
     for key, value in keys.items():
         _refuse_other_kind(path, f"{where}.{key}", key, value)
@@ -108,7 +111,7 @@ def _request(path: Path, where: str, keys: Mapping[str, Any]) -> Request:
     source = path.parent / keys["source"]
     output = path.parent / keys["output"] if "output" in keys else default_output(source)
     try:
-        return _options(path, keys).request(source, output)
+        return Target(name, _options(path, keys).request(source, output), output)
     except UsageError as error:
         raise UsageError(f"{path}: {where}: {error}") from error
 
@@ -123,20 +126,9 @@ def _options(path: Path, keys: Mapping[str, Any]) -> GenerateOptions:
 
 
 def _refuse_other_kind(path: Path, where: str, key: str, value: object) -> None:
-    if key in FLAGS:
-        right, example = isinstance(value, bool), f"true or false: {key} = true"
-    elif key in NUMBERS:
-        right = isinstance(value, int) and not isinstance(value, bool)
-        example = f"a whole number: {key} = 64"
-    elif key in NUMBERS_OR_TEXTS:
-        right, example = type(value) in (int, str), f'8, or a text: {key} = "8:bfloat16"'
-    elif key in LISTS:
-        right = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        example = f'a list of texts: {key} = ["…"]'
-    else:
-        right, example = isinstance(value, str), f'a text: {key} = "…"'
-    if not right:
-        raise UsageError(f"{path}: {where} is {value!r}; write {example}")
+    is_right, example = _KINDS[TYPES[key]]
+    if not is_right(value):
+        raise UsageError(f"{path}: {where} is {value!r}; write {example.format(key)}")
 
 
 def _mapping(path: Path, where: str, value: object) -> Mapping[str, Any]:

@@ -72,10 +72,7 @@ def source_file(model: nn.Module) -> Path:
             f" move it to one (%%writefile model.py writes a cell), import it from there, and build"
             " the model again"
         )
-    return _refuse_library(kind, Path(place))
-
-
-def _refuse_library(kind: type, path: Path) -> Path:
+    path = Path(place)
     if "site-packages" in path.parts:
         raise UsageError(
             f"class {kind.__name__} comes from a library ({path.name}): write a model.py with "

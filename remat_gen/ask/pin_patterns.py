@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from remat_gen.ask.near_names import near_names
+from remat_gen.ask.choice import near_names
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.graph import Graph, Kind
 from remat_gen.solver.law.pins import pinned, recomputable

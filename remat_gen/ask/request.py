@@ -16,9 +16,7 @@ from remat_gen.ask.budget import (
     Optimizer,
     Resident,
     break_down,
-    parse_budget,
     parse_size,
-    written,
 )
 from remat_gen.ask.pin_patterns import Pins
 from remat_gen.capture.load.shell_words import shell_command
@@ -167,40 +165,6 @@ class Request:
         yield from ((n, v) for n, v in options.items() if v and v != _USUAL.get(n))
 
 
-def make_limit(
-    budget: str | None,
-    device_memory: str | None,
-    optimizer: Optimizer | None,
-    headroom: str | None,
-    target: str | None = None,
-) -> Budget | DeviceMemory:
-    """Read the options that limit memory; exactly one of the two ways must be used.
-
-    Without either it is the memory of the target.
-
-    Raises:
-        UsageError: none or both are, or a size is none.
-    """
-    if budget is None and device_memory is None and target:
-        from remat_gen.capture.profile.targets import find_target
-
-        device_memory = written(find_target(target).memory_bytes)
-    if device_memory is None and (optimizer or headroom):
-        raise UsageError("--optimizer and --headroom belong to --device-memory")
-    if budget is not None and device_memory is not None:
-        raise UsageError("--budget and --device-memory exclude each other; give one of them")
-    if budget is not None:
-        return parse_budget(budget)
-    if device_memory is None:
-        raise UsageError(
-            "give --budget 6GB (or 70%, of the eager activation peak), or --device-memory 24GB"
-        )
-    parse_size(device_memory, "--device-memory")
-    if headroom not in (None, "0"):
-        parse_size(headroom or "", "--headroom")
-    return DeviceMemory(device_memory, optimizer or Optimizer.ADAMW, headroom or DEFAULT_HEADROOM)
-
-
 def make_count(option: str, count: int | None) -> int | None:
     """Return how many are asked for.
 
@@ -210,24 +174,6 @@ def make_count(option: str, count: int | None) -> int | None:
     if count is not None and count < 1:
         raise UsageError(f"{option} {count}: give at least 1")
     return count
-
-
-def make_device(device: str, target: str | None) -> str:
-    """Return the device that is asked for: with a target it is fake.
-
-    Raises:
-        UsageError: a target is missing, or goes with a device that is there.
-    """
-    if target and device not in ("auto", FAKE):
-        raise UsageError(
-            f"--target {target} plans for a device that need not be here: leave out --device "
-            f"{device}, or --target to measure it"
-        )
-    if device == FAKE and not target:
-        raise UsageError(
-            "--device fake plans for a device that is not here: name it, as in --target h200"
-        )
-    return FAKE if target else device
 
 
 def make_dynamic(dims: Sequence[str] | None, *, static: bool) -> tuple[str, ...] | None:

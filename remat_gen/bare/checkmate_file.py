@@ -44,7 +44,9 @@ def nodes_of(plain: dict[str, Any]) -> list[dict[str, Any]]:
     """
     graph: _Graph = coding.read(_Graph, plain, "")
     ids = sorted(graph.v)
-    _refuse_twice(ids)
+    twice = [i for i, count in Counter(ids).items() if count > 1]
+    if twice or not ids:
+        raise GraphError(f"v: {twice[0]} stands twice" if twice else "v: holds no node")
     keyed = (graph.args, graph.cost_cpu or {}, graph.cost_ram or {}, graph.node_names or {})
     for what, keys in zip(("args", "cost_cpu", "cost_ram", "node_names"), keyed, strict=True):
         _refuse_unknown(what, list(keys), list(map(str, ids)))
@@ -76,12 +78,6 @@ def _names(ids: list[int], given: Mapping[str, str]) -> dict[int, str]:
     own = {i: given.get(str(i), str(i)) for i in ids}
     counts = Counter(own.values())
     return {i: name if counts[name] == 1 else f"{name} ({i})" for i, name in own.items()}
-
-
-def _refuse_twice(ids: list[int]) -> None:
-    twice = [i for i, count in Counter(ids).items() if count > 1]
-    if twice or not ids:
-        raise GraphError(f"v: {twice[0]} stands twice" if twice else "v: holds no node")
 
 
 def _refuse_unknown(what: str, found: list[Any], known: list[Any]) -> None:

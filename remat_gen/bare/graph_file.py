@@ -17,8 +17,8 @@ from typing import Any
 from remat_gen.bare.checkmate_file import is_checkmates, nodes_of
 from remat_gen.bare.rotor_file import is_rotors, parse_chain, problem_of
 from remat_gen.ir import coding
+from remat_gen.ir.coding import errors_name
 from remat_gen.ir.errors import GraphError
-from remat_gen.ir.reading import errors_name
 from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.problem import Problem
 
@@ -115,18 +115,11 @@ def _check_order(entries: Sequence[_Entry], positions: Mapping[str, int]) -> Non
             if name not in positions:
                 raise GraphError(f"{where}: reads {name!r}, which is no node of this graph")
             if positions[name] >= i:
-                _refuse_order(entries, positions, where, name)
-
-
-def _refuse_order(
-    entries: Sequence[_Entry], positions: Mapping[str, int], where: str, name: str
-) -> None:
-    """Raise, telling apart a cycle and nodes that only stand in the wrong order."""
-    _refuse_cycle(entries, positions)
-    raise GraphError(
-        f"{where}: reads {name!r}, which stands below it at node {positions[name]}; "
-        f"sort the nodes so that inputs come first"
-    )
+                _refuse_cycle(entries, positions)
+                raise GraphError(
+                    f"{where}: reads {name!r}, which stands below it at node {positions[name]}; "
+                    f"sort the nodes so that inputs come first"
+                )
 
 
 def _refuse_cycle(entries: Sequence[_Entry], positions: Mapping[str, int]) -> None:
@@ -136,13 +129,10 @@ def _refuse_cycle(entries: Sequence[_Entry], positions: Mapping[str, int]) -> No
     except CycleError as error:
         cycle: list[str] = error.args[1]  # in the direction of the data; the first is the last too
         where = f"node {positions[cycle[0]]} ({cycle[0]!r})"
-        raise GraphError(f"{where}: is in a cycle, which cannot run: {_shown(cycle)}") from error
-
-
-def _shown(cycle: list[str]) -> str:
-    if len(cycle) <= _SHOWN:
-        return " → ".join(cycle)
-    return f"{' → '.join([*cycle[:3], '…', *cycle[-2:]])} ({len(cycle) - 1} nodes)"
+        shown = " → ".join(cycle)
+        if len(cycle) > _SHOWN:
+            shown = f"{' → '.join([*cycle[:3], '…', *cycle[-2:]])} ({len(cycle) - 1} nodes)"
+        raise GraphError(f"{where}: is in a cycle, which cannot run: {shown}") from error
 
 
 def _node(i: int, entry: _Entry, positions: Mapping[str, int]) -> Node:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from remat_gen.ask.budget import Budget, Resident
+from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request
 from remat_gen.ask.resident import resident
 from remat_gen.capture.device.kinds import kind_of
@@ -89,16 +89,14 @@ class BatchSteps:
         limit = self.request.limit
         if isinstance(limit, Budget):
             return limit.resolve(0)
-        try:
-            usual = kind_of(self.loaded.device).headroom_bytes
-            return limit.break_down(self._resident(batch), usual).activations_bytes
-        except UsageError:
-            return 0
-
-    def _resident(self, batch: int) -> Resident:
         with self._traced.held() if self._traced else nullcontext():
             found = resident(self.loaded)
-        return replace(found, inputs_bytes=-(-found.inputs_bytes * batch // self.example))
+        held = replace(found, inputs_bytes=-(-found.inputs_bytes * batch // self.example))
+        try:
+            usual = kind_of(self.loaded.device).headroom_bytes
+            return limit.break_down(held, usual).activations_bytes
+        except UsageError:
+            return 0
 
     def problem(self, batch: int) -> Problem:
         """Return the scheduling problem of a batch."""
@@ -127,8 +125,7 @@ class BatchSteps:
         """Trace at a batch; tensors without values are others after a trace: they are made anew."""
         request, loaded = self.request, self.loaded
         if request.target:
-            asked = (request.model_file, request.model, request.inputs)
-            loaded = load_for(*asked, request.device, request.target)
+            loaded = load_for(request)
         try:
             return trace_loaded(at_batch(loaded, batch), dynamic)
         except TraceError as error:

@@ -5,30 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from remat_gen.best_batch.fitting import Fit, Row
 from remat_gen.ir.byte_text import size
+from remat_gen.terminal.printing import number_table
 
 _HEAD = ("batch", "budget", "eager", "planned", "time added", "samples/s", "over eager's")
 
 
 def fit_table(found: Fit) -> Group:
     """Return the table, and what it says in two sentences."""
-    header, rows = fit_rows(found)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in header:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    table = number_table(*fit_rows(found))
     title = f"{found.title} on {found.device}, within {found.limit}"
     return Group(Text(title), Text(), table, Text(), *map(Text, fit_lines(found)))
 
 
-def fit_rows(found: Fit) -> tuple[list[str], list[list[str]]]:
+def fit_rows(found: Fit) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the header and a row per batch: peaks, time beyond eager's, samples per second."""
-    return list(_HEAD), [_cells(found, row) for row in found.rows]
+    return _HEAD, [_cells(found, row) for row in found.rows]
 
 
 def _cells(found: Fit, row: Row) -> list[str]:
@@ -48,24 +43,20 @@ def _cells(found: Fit, row: Row) -> list[str]:
 
 def fit_lines(found: Fit) -> list[str]:
     """Say what is best, and how large a batch can be."""
-    without = ", ".join(map(str, found.left_out))
-    apart = [f"eager is without {without}: as it runs, it takes another amount"] * bool(without)
-    return [*_best_lines(found), *apart]
-
-
-def _best_lines(found: Fit) -> list[str]:
     eager, best, largest = found.eager, found.best, found.largest.batch
     over = found.relative(best)
+    first = f"* a batch of {best.batch}: {best.samples_per_s:.4g} samples/s"
     if eager is None or over is None:
-        return [
-            f"* a batch of {best.batch}: {best.samples_per_s:.4g} samples/s",
-            f"largest batch: {largest}; eager fits none of these",
+        lines = [first, f"largest batch: {largest}; eager fits none of these"]
+    else:
+        times = f"× {largest / eager.batch:.2f}"
+        lines = [
+            f"{first}, {100 * (over - 1):+.1f} % over eager's largest",
+            f"largest batch: eager {eager.batch}, planned {largest} ({times})",
         ]
-    return [
-        f"* a batch of {best.batch}: {best.samples_per_s:.4g} samples/s, {100 * (over - 1):+.1f} % "
-        f"over eager's largest",
-        f"largest batch: eager {eager.batch}, planned {largest} (× {largest / eager.batch:.2f})",
-    ]
+    without = ", ".join(map(str, found.left_out))
+    apart = [f"eager is without {without}: as it runs, it takes another amount"] * bool(without)
+    return [*lines, *apart]
 
 
 def fit_json(found: Fit) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.plan.output import write_all
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
+from remat_gen.terminal.printing import say, write_stdout
 
 if TYPE_CHECKING:
     from remat_gen.capture.profile.targets import Hardware
@@ -25,10 +26,12 @@ TargetFileOption = Annotated[
 ]
 
 
+@o.with_generate_options("force")
 def calibrate(
     output: TargetFileOption,
     device: RealDeviceOption = "auto",
-    force: o.ForceOption = False,
+    *,
+    options: GenerateOptions,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
 ) -> None:
@@ -41,7 +44,7 @@ def calibrate(
     Measured are the matrix product in each dtype, the memory's bandwidth, copies to the host,
     random numbers and the launch of an operation, in a few seconds.
     """
-    path = _checked(output, force=force)
+    path = _checked(output, force=options.force)
     with reported(quiet=quiet) as progress:
         progress.stage("load")
         from remat_gen.capture.load.load import resolve_device

@@ -11,7 +11,7 @@ from remat_gen.ask.config import read_targets
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import RematError
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say
+from remat_gen.terminal.printing import say
 
 if TYPE_CHECKING:
     from remat_gen.review.checking import Checked
@@ -40,7 +40,8 @@ def check(
         print(json.dumps([_as_json(path, result) for path, result in results.items()], indent=1))
     for result in results.values():
         _say(result, quiet=quiet, to_stdout=not as_json)
-    return max(map(_exit_code, results.values()))
+    codes = (r.exit_code if isinstance(r, RematError) else int(r.stale) for r in results.values())
+    return max(codes)
 
 
 def _check(files: list[Path], *, quiet: bool) -> dict[Path, Checked | RematError]:
@@ -77,10 +78,6 @@ def _say(result: Checked | RematError, *, quiet: bool, to_stdout: bool) -> None:
         print(result.diff, end="")
     if result.stale or not quiet:
         say([str(result)], stderr=not to_stdout)
-
-
-def _exit_code(result: Checked | RematError) -> int:
-    return result.exit_code if isinstance(result, RematError) else int(result.stale)
 
 
 def _as_json(path: Path, result: Checked | RematError) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from remat_gen.cli import option_texts as o
-from remat_gen.review.difference import Difference, difference
+from remat_gen.review.difference import difference
 from remat_gen.review.difference_text import as_json, as_markdown, as_text
 from remat_gen.review.revisions import read_named_plan
 
@@ -40,11 +40,8 @@ def diff(
     code is 1 if they differ.
     """
     found = difference(read_named_plan(old), read_named_plan(new))
-    print(_write(found, form), end="")
-    return int(not found.empty)
-
-
-def _write(found: Difference, form: Format) -> str:
     if form is Format.JSON:
-        return json.dumps(as_json(found), indent=1) + "\n"
-    return as_markdown(found) if form is Format.MARKDOWN else as_text(found)
+        print(json.dumps(as_json(found), indent=1))
+    else:
+        print((as_markdown if form is Format.MARKDOWN else as_text)(found), end="")
+    return int(not found.empty)

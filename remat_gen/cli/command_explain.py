@@ -11,7 +11,7 @@ from rich.console import Console
 
 from remat_gen.cli import option_texts as o
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say
+from remat_gen.terminal.printing import say
 
 
 def explain(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,10 +14,7 @@ from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say
-
-if TYPE_CHECKING:
-    from remat_gen.best_batch.fitting import Fit
+from remat_gen.terminal.printing import say
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
 Written = Annotated[
@@ -75,10 +72,6 @@ def fit(
         from remat_gen.best_batch.fitting import fit_file
 
         found = fit_file(request, progress, write=output is not None)
-    _say(found, picture, as_json=as_json, quiet=quiet)
-
-
-def _say(found: Fit, picture: str | None, *, as_json: bool, quiet: bool) -> None:
     from remat_gen.best_batch.fit_text import fit_json, fit_table
 
     if as_json:

@@ -18,7 +18,7 @@ from remat_gen.plan.pipeline import Generated
 from remat_gen.plan.pipeline import generate as run
 from remat_gen.show.summary import summary_json, summary_lines
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
+from remat_gen.terminal.printing import say, write_stdout
 
 
 @o.with_generate_options()
@@ -37,17 +37,21 @@ def generate(
     remat-gen check|diff|verify|solve|explain|plot|sweep|fit|stages|calibrate -h
     """
     if model_file is None:
-        _refuse_options(options, output)
+        of_all = replace(options, force=False, reprofile=False, fresh=False)
+        if output or of_all != GenerateOptions():
+            raise UsageError("these options belong to one file: name the file (MODEL.py)")
         _generate_all(options, as_json=as_json, quiet=quiet)
         return
-    _refuse_two_texts(output, as_json=as_json)
-    request = options.request(model_file, _output_file(output, model_file))
-    generated = _run(request, quiet=quiet)
+    if as_json and output == "-":
+        raise UsageError("--json and -o - both write to stdout; give -o a file")
+    place = Path(output) if output else default_output(model_file)
+    generated = _run(options.request(model_file, None if output == "-" else place), quiet=quiet)
     if generated.output is None:
         write_stdout(generated.text)
     if as_json:
         print(json.dumps(summary_json(generated), indent=1))
-    _say(generated, quiet=quiet)
+    if not quiet:
+        say(summary_lines(generated))
 
 
 def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> None:
@@ -69,36 +73,14 @@ def _generate_all(options: GenerateOptions, *, as_json: bool, quiet: bool) -> No
             print(f"remat-gen: error: target {target.name}: {error}", file=sys.stderr)
         else:
             results.append({"target": target.name, **summary_json(generated)})
-            _say(generated, quiet=quiet)
+            if not quiet:
+                say(summary_lines(generated))
     if as_json:
         print(json.dumps(results, indent=1))
     if code:
         raise typer.Exit(code)
 
 
-def _output_file(output: str | None, model_file: Path) -> Path | None:
-    """Return the file to write, None for stdout."""
-    if output == "-":
-        return None
-    return Path(output) if output else default_output(model_file)
-
-
-def _refuse_two_texts(output: str | None, *, as_json: bool) -> None:
-    if as_json and output == "-":
-        raise UsageError("--json and -o - both write to stdout; give -o a file")
-
-
-def _refuse_options(options: GenerateOptions, output: str | None) -> None:
-    """Refuse what does not go with all targets at once."""
-    if output or replace(options, force=False, reprofile=False, fresh=False) != GenerateOptions():
-        raise UsageError("these options belong to one file: name the file (MODEL.py)")
-
-
 def _run(request: Request, *, quiet: bool) -> Generated:
     with reported(quiet=quiet) as progress:
         return run(request, progress)
-
-
-def _say(generated: Generated, *, quiet: bool) -> None:
-    if not quiet:
-        say(summary_lines(generated))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from remat_gen.cli import option_texts as o
 from remat_gen.terminal.interrupt import reported
-from remat_gen.terminal.stdout import say, write_stdout
-
-if TYPE_CHECKING:
-    from remat_gen.picture.timeline_view import TimelineView
+from remat_gen.terminal.printing import say, write_stdout
 
 PictureOption = Annotated[
     str | None,
@@ -47,7 +44,7 @@ def plot(
     with reported(quiet=quiet) as progress:
         progress.stage("trace")
         from remat_gen.picture.timeline_picture import timeline_picture
-        from remat_gen.review.plot import view_file
+        from remat_gen.review.retrace import view_file
 
         view = view_file(file, rung)
         progress.stage("draw")
@@ -56,23 +53,13 @@ def plot(
         write_stdout(content)
         return
     from remat_gen.picture.plot_figure import write_picture
-
-    target = Path(output) if output else _beside(file, view)
-    write_picture(target, content)
-    if not quiet:
-        _say(view, target)
-
-
-def _beside(file: Path, view: TimelineView) -> Path:
-    """Return where a picture goes that was given no name: beside the module, by its rung's name."""
-    words = view.rung.words if view.rung else ()
-    return file.with_name("_".join((file.stem, *words)) + ".svg")
-
-
-def _say(view: TimelineView, target: Path) -> None:
     from remat_gen.picture.timeline_view import peak_text
 
+    words = view.rung.words if view.rung else ()  # without a name: beside the module, by its rung's
+    target = Path(output) if output else file.with_name("_".join((file.stem, *words)) + ".svg")
+    write_picture(target, content)
     lines = [f"{'peak':<12}{peak_text(view)}", f"written     {target}"]
     if view.measured is None and view.rung is None:
         lines.insert(1, "measured    not yet; remat-gen verify measures, then plot draws it too")
-    say(lines)
+    if not quiet:
+        say(lines)

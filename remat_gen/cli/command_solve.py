@@ -8,17 +8,17 @@ import sys
 import typer
 from rich.console import Console
 
-from remat_gen.ask.request import Strategy
+from remat_gen.ask.generate_options import GenerateOptions
 from remat_gen.cli import option_texts as o
-from remat_gen.solver.law.search_types import INTERRUPTED, Effort
+from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.terminal.interrupt import reported
 
 
+@o.with_generate_options("strategy", "effort")
 def solve(
     graph: o.GraphFile,
     budget: o.GraphBudget,
-    strategy: o.StrategyOption = Strategy.AUTO,
-    effort: o.EffortOption = Effort.NORMAL,
+    options: GenerateOptions,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -38,7 +38,7 @@ def solve(
     from remat_gen.bare.bare_result import infeasible, result_json, result_table, solve_graph
 
     with reported(quiet=quiet) as progress:
-        result = solve_graph(graph, budget, strategy.value, effort, progress)
+        result = solve_graph(graph, budget, options.strategy.value, options.effort, progress)
     if as_json:
         print(json.dumps(result_json(result), indent=1))
     if result.solution is None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from remat_gen.ask.generate_options import GenerateOptions
+from remat_gen.ask.generate_options import GenerateOptions, option
 from remat_gen.cli import option_texts as o
 from remat_gen.terminal.interrupt import reported
 
@@ -48,7 +48,7 @@ Written = Annotated[
     "force",
     "reprofile",
     "fresh",
-    budget=o.DeviceBudgetOption,
+    budget=option("SIZE", "For activations on each device: 6GB, 1.5GiB."),
 )
 def stages(
     model_file: Model,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from remat_gen.ask.choice import several
-from remat_gen.ask.request import make_device
+from remat_gen.ask.generate_options import EFFORTS, GenerateOptions, option
 from remat_gen.cli import option_texts as o
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.terminal.interrupt import reported
-
-if TYPE_CHECKING:
-    from remat_gen.trade_off.sweeping import Sweep
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", show_default=False)]
 Strategies = Annotated[
@@ -27,17 +25,22 @@ Points = Annotated[int, typer.Option(metavar="N", min=2, max=100, help="Budgets 
 Picture = Annotated[str | None, typer.Option("-o", "--output", metavar="FILE", help=".svg or .png")]
 
 
+@o.with_generate_options(
+    "model",
+    "inputs",
+    "device",
+    "target",
+    "effort",
+    "reprofile",
+    effort=option("NAME", EFFORTS, Effort.QUICK),
+)
 def sweep(
     model_file: Model,
     strategies: Strategies = None,
     output: Picture = None,
     points: Points = 10,
-    model: o.ModelOption = None,
-    inputs: o.InputsOption = None,
-    device: o.DeviceOption = "auto",
-    target: o.TargetOption = None,
-    effort: o.EffortOption = Effort.QUICK,
-    reprofile: o.ReprofileOption = False,
+    *,
+    options: GenerateOptions,
     as_json: o.JsonOption = False,
     quiet: o.QuietOption = False,
     debug: o.DebugOption = False,
@@ -62,16 +65,10 @@ def sweep(
     if strategies is not None and not names:
         raise UsageError("--strategies names none; write them as in auto,rotor")
     with reported(quiet=quiet) as progress:
-        from remat_gen.trade_off.sweep_problem import Source
         from remat_gen.trade_off.sweeping import sweep_file
 
-        device = make_device(device, target)
-        source = Source(model_file, model, inputs, device, target or "", reprofile)
-        found = sweep_file(source, names, points=points, effort=effort, progress=progress)
-    _write(found, picture, as_json=as_json, quiet=quiet)
-
-
-def _write(found: Sweep, picture: Path | None, *, as_json: bool, quiet: bool) -> None:
+        request = replace(options, budget="100%").request(model_file, None)
+        found = sweep_file(request, None, names, points=points, progress=progress)
     from remat_gen.trade_off.sweep_text import sweep_json, tables
 
     if as_json:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
-from remat_gen.cli.command_calibrate import calibrate
-from remat_gen.cli.command_check import check
-from remat_gen.cli.command_diff import diff
-from remat_gen.cli.command_explain import explain
-from remat_gen.cli.command_fit import fit
-from remat_gen.cli.command_generate import generate
-from remat_gen.cli.command_plot import plot
-from remat_gen.cli.command_solve import solve
-from remat_gen.cli.command_stages import stages
-from remat_gen.cli.command_sweep import sweep
-from remat_gen.cli.command_verify import verify
+from remat_gen.cli.app import COMMANDS
 
 
 class _Command(TyperCommand):
@@ -36,17 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for _command in (
-    generate,
-    check,
-    diff,
-    verify,
-    plot,
-    explain,
-    sweep,
-    fit,
-    stages,
-    solve,
-    calibrate,
-):
+for _name in COMMANDS:
+    _command = getattr(import_module(f"remat_gen.cli.command_{_name}"), _name)
     app.command(cls=_Command)(_command)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 
-from remat_gen.ask.near_names import near_names
+from remat_gen.ask.choice import near_names
 from remat_gen.capture.units.joined import EAGER
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.classes.arrange import BlockClass, group
@@ -51,15 +51,12 @@ class ValueNames:
         found = [storage for storage, names in self.of.items() if wanted in names]
         found = found or [storage for storage in self.of if storage.endswith(f".{wanted}")]
         if not found and re.search(r"[*?[]", wanted):
-            found = [s for s, names in self.of.items() if _match(wanted, {s, *names})]
+            spelt = ((s, {s, *names}) for s, names in self.of.items())
+            found = [s for s, names in spelt if any(fnmatchcase(n, wanted) for n in names)]
         if not found:
             near = near_names(wanted, chain(self.of, *map(sorted, self.of.values())))
             raise UsageError(f"{pattern}: no value of this name{near and '; '}{near}")
         return found
-
-
-def _match(pattern: str, names: set[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def names_in_module(retraced: Retraced) -> ValueNames:

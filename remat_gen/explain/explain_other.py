@@ -3,6 +3,9 @@
 The choice alone is replayed first. Where it does not fit the budget any more, the solver adds cheap
 re-runs until it does, in several ways, and improves the best; where it leaves room, re-runs that
 need not be are left out, the slowest first. Neither is a new search for the optimum.
+
+In a plan that sends values to the host a value may be kept, fetched, or run again. What else
+travels goes on travelling; where values are sent, freed and fetched is placed anew.
 """
 
 from __future__ import annotations
@@ -24,8 +27,11 @@ from remat_gen.solver.law.pins import pinned
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program, first_runs, program_of
 from remat_gen.solver.law.replay import Replay, replay
-from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.schedule import Fetch, Run, Schedule
 from remat_gen.solver.law.sums import added
+from remat_gen.solver.offload.copy_places import fetch_of
+from remat_gen.solver.offload.fetch_moves import pruned, with_fetch
+from remat_gen.solver.offload.offload_search import OffloadSearch
 
 WAYS = 24  # to choose re-runs where a schedule has to be repaired
 TRIALS = 60  # to improve the best of them
@@ -79,28 +85,26 @@ def run_again_instead(
     if not problem.operations[p].rerunnable:
         return None
     program = program_of(schedule)
-    at = _first_read_in_backward(problem, program, v)
+    runs, turn = program.flat(), program.starts()[program.block_count]
+    reads = (x for x in range(turn, len(runs)) if v in problem.operations[runs[x]].inputs)
+    at = next(reads, None)
     if at is None:
         return None
-    made = _needed_again(problem, program, p, at)
+    made = _needed_again(problem, runs, p, at)
     again = pinned(problem, frozenset(), {v})
-    changed = prune(again, _inserted(program, at, made))
-    return _settled(again, program.flat(), changed, p, budget_bytes)
+    changed = prune(again, program.replaced({at: (*made, runs[at])}))
+    return _settled(again, runs, changed, p, budget_bytes)
 
 
-def _first_read_in_backward(problem: Problem, program: Program, v: int) -> int | None:
-    start = program.starts()[program.block_count]
-    runs = program.flat()
-    reads = (x for x in range(start, len(runs)) if v in problem.operations[runs[x]].inputs)
-    return next(reads, None)
-
-
-def _needed_again(problem: Problem, program: Program, p: int, at: int) -> list[int]:
+def _needed_again(problem: Problem, runs: Sequence[int], p: int, at: int) -> list[int]:
     """Return the operations to run again for p before the run at a position, in traced order.
 
     An input that cannot be made again, or is there anyway, is read where it is.
     """
-    producers, there = problem.producers(), _resident(problem, program, at)
+    producers, there = problem.producers(), set[int]()
+    for q in reversed(runs[at:]):  # what is made before, and read here or later as it is
+        there.difference_update(problem.operations[q].outputs)
+        there.update(problem.operations[q].inputs)
     needed: set[int] = set()
     stack = [p]
     while stack:
@@ -111,25 +115,6 @@ def _needed_again(problem: Problem, program: Program, p: int, at: int) -> list[i
         missing = [producers[u] for u in problem.operations[q].inputs if u not in there]
         stack += [r for r in missing if problem.operations[r].rerunnable]
     return sorted(needed)
-
-
-def _resident(problem: Problem, program: Program, at: int) -> set[int]:
-    """Return the values that are made before a position and read at it or later, as they are."""
-    needed: set[int] = set()
-    for p in reversed(program.flat()[at:]):
-        needed.difference_update(problem.operations[p].outputs)
-        needed.update(problem.operations[p].inputs)
-    return needed
-
-
-def _inserted(program: Program, at: int, made: Sequence[int]) -> Program:
-    segments, start = [], 0
-    for segment in program.segments:
-        k = at - start
-        inside = 0 <= k < len(segment)
-        segments.append((*segment[:k], *made, *segment[k:]) if inside else segment)
-        start += len(segment)
-    return Program(tuple(segments))
 
 
 def _settled(
@@ -196,3 +181,48 @@ def outcome_of(figures: Replay, before: Iterable[int], now: Iterable[int]) -> Ou
     was, runs = Counter(before), Counter(now)
     more, less = tuple(sorted((runs - was).elements())), tuple(sorted((was - runs).elements()))
     return Outcome(figures.peak_bytes, figures.time_us, more, less)
+
+
+def kept_instead(problem: Problem, schedule: Schedule, v: int, budget_bytes: int) -> Other | None:
+    """Return what happens if a value that travels, or is run again, stays from forward on."""
+    maker, fetch = problem.producers()[v], fetch_of(problem, v)
+    program = program_with_fetches(problem, schedule)
+    runs = program.flat()
+    firsts = first_runs(runs)
+    gone = {i: () for i, p in enumerate(runs) if p == fetch or (p == maker and not firsts[i])}
+    return _travelling(problem, program, pruned(problem, program.replaced(gone)), budget_bytes)
+
+
+def sent_instead(problem: Problem, schedule: Schedule, v: int, budget_bytes: int) -> Other | None:
+    """Return what happens if a retained value goes to the host; None where it may not."""
+    if not problem.values[v].travels:
+        return None
+    program = program_with_fetches(problem, schedule)
+    sent = with_fetch(problem, program, v)
+    return None if sent == program else _travelling(problem, program, sent, budget_bytes)
+
+
+def program_with_fetches(problem: Problem, schedule: Schedule) -> Program:
+    """Return what a schedule runs and fetches."""
+    return Program(
+        tuple(
+            tuple(
+                step.operation if isinstance(step, Run) else fetch_of(problem, step.value)
+                for step in segment.steps
+                if isinstance(step, Run | Fetch)
+            )
+            for segment in schedule.segments
+        )
+    )
+
+
+def _travelling(
+    problem: Problem, before: Program, after: Program, budget_bytes: int
+) -> Other | None:
+    found = OffloadSearch(problem, budget_bytes).judged(after)
+    if found is None:
+        return None
+    count = len(problem.operations)
+    was, now = ([p for p in program.flat() if p < count] for program in (before, after))
+    outcome = outcome_of(found.replay, was, now)
+    return Other(outcome, None, fits=outcome.peak_bytes <= budget_bytes)

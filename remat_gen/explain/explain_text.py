@@ -11,6 +11,7 @@ from rich.text import Text
 from remat_gen.explain.explain_other import Other, Outcome
 from remat_gen.explain.explanation import Explained, Explanation, Fate
 from remat_gen.ir.byte_text import size
+from remat_gen.terminal.printing import listed, word_table
 
 _NAMED = 6  # operations in a list; more are counted
 _SAME = 1e-5  # of eager's step: less is no difference; costs are known to three digits
@@ -29,11 +30,7 @@ _FATES = {
 
 def details(found: Explanation, value: Explained) -> Group:
     """Return all that is known about one value."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, min_width=len("needed by"))
-    table.add_column(overflow="fold")
-    for label, text in _lines(found, value):
-        table.add_row(Text(label), Text(text))
+    table = word_table(_lines(found, value), width=len("needed by"))
     title = ", ".join(filter(None, [value.name, size(value.nbytes), value.shape, _steps(found)]))
     return Group(Text(title, style="bold"), table)
 
@@ -85,7 +82,8 @@ def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
     if value.source:
         yield "your line", f"{value.source.file}:{value.source.line}  {value.source.text}"
     if value.made_by:
-        yield "made by", f"{value.made_by.target}, {_ms(value.time_us)}{_share(found, value)}"
+        share = f"{100 * value.time_us / max(found.eager_time_us, 1e-9):.2f} % of eager's step"
+        yield "made by", f"{value.made_by.target}, {_ms(value.time_us)}: {share}"
     if value.lives_us:
         spans = ", ".join(f"{a / 1000:.3g} … {b / 1000:.3g}" for a, b in value.lives_us)
         where = "there" if value.at_peak else "not there"
@@ -93,10 +91,6 @@ def _lines(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
         yield "lives", f"{spans} ms of {total:.3g} ms; {where} at the peak"
     yield from _needs(value)
     yield from _otherwise(found, value)
-
-
-def _share(found: Explanation, value: Explained) -> str:
-    return f": {100 * value.time_us / max(found.eager_time_us, 1e-9):.2f} % of eager's step"
 
 
 def _needs(value: Explained) -> Iterator[tuple[str, str]]:
@@ -108,13 +102,8 @@ def _needs(value: Explained) -> Iterator[tuple[str, str]]:
     label = "needed by"
     for what, readers in groups:
         if readers:
-            yield label, f"{what}: {_listed([reader.operation for reader in readers])}"
+            yield label, f"{what}: {listed([reader.operation for reader in readers], _NAMED)}"
             label = ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + rest
 
 
 def _otherwise(found: Explanation, value: Explained) -> Iterator[tuple[str, str]]:
@@ -148,8 +137,8 @@ def _with(found: Explanation, value: Explained, other: Other) -> str:
     if not names:
         return ""
     if stays:
-        return f" (and {_listed(names)} need not run again)"
-    return f" (and with it {_listed(names)})"
+        return f" (and {listed(names, _NAMED)} need not run again)"
+    return f" (and with it {listed(names, _NAMED)})"
 
 
 def _figures(found: Explanation, outcome: Outcome) -> str:
@@ -171,8 +160,8 @@ def _settled(found: Explanation, other: Other) -> Iterator[tuple[str, str]]:
     alone, settled = other.alone, other.settled
     more = _beyond(found, settled.more, alone.more)
     less = _beyond(found, settled.less, alone.less)
-    done = [f"running {_listed(more)} again as well"] * bool(more)
-    done += [f"not running {_listed(less)} again"] * bool(less)
+    done = [f"running {listed(more, _NAMED)} again as well"] * bool(more)
+    done += [f"not running {listed(less, _NAMED)} again"] * bool(less)
     how = " and ".join(done) or "another order"
     yield "", f"within the budget, {how}:\n{_figures(found, settled)}"
 

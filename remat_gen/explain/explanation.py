@@ -8,9 +8,14 @@ from enum import Enum
 from pathlib import Path
 
 from remat_gen.ask.pin_patterns import Pins, pin
-from remat_gen.explain.explain_host import kept_instead, sent_instead
 from remat_gen.explain.explain_names import names_in_module
-from remat_gen.explain.explain_other import Other, retained_instead, run_again_instead
+from remat_gen.explain.explain_other import (
+    Other,
+    kept_instead,
+    retained_instead,
+    run_again_instead,
+    sent_instead,
+)
 from remat_gen.ir.graph import Graph, Operation, Source
 from remat_gen.picture.timeline_owners import Part, Residence, Stay, residence_of
 from remat_gen.review.retrace import Retraced, retrace_file
@@ -54,15 +59,15 @@ class Explained:
     shape: str
     kind: str
     fate: Fate
-    made_by: Operation | None
-    time_us: float
-    lives_us: tuple[tuple[float, float], ...]
-    at_peak: bool
-    readers: tuple[Reader, ...]
-    reruns: int
-    rerunnable: bool | None
-    pin: str
-    other: Other | None
+    made_by: Operation | None = None
+    time_us: float = 0.0
+    lives_us: tuple[tuple[float, float], ...] = ()
+    at_peak: bool = False
+    readers: tuple[Reader, ...] = ()
+    reruns: int = 0
+    rerunnable: bool | None = None
+    pin: str = ""
+    other: Other | None = None
 
     @property
     def source(self) -> Source | None:
@@ -124,35 +129,29 @@ class _Explainer:
     def explain(self, storage: str) -> Explained:
         graph, problem = self.retraced.traced.graph, self.retraced.problem
         index = {value.name: i for i, value in enumerate(problem.values)}
+        of, shape = graph.storages[storage], _shape(graph, storage)
         v = index.get(storage)
         if v is None:
-            return self._outside(storage)
+            return Explained(storage, of.nbytes, shape, of.kind.value, Fate.OUTSIDE)
         p = problem.producers().get(v)
-        stays = self.residence.of(v)
+        stays, timeline = self.residence.of(v), self.retraced.replay.timeline
+        peak_at = max(range(len(timeline)), key=lambda i: timeline[i].nbytes)
         fate = self._fate(v, stays)
         return Explained(
             name=storage,
             nbytes=problem.values[v].nbytes,
-            shape=_shape(graph, storage),
-            kind=graph.storages[storage].kind.value,
+            shape=shape,
+            kind=of.kind.value,
             fate=fate,
             made_by=None if p is None else graph.operations[p],
             time_us=0.0 if p is None else problem.operations[p].time_us,
             lives_us=tuple(map(self._span, stays)),
-            at_peak=any(stay.begin <= self._peak_at() < stay.end for stay in stays),
+            at_peak=any(stay.begin <= peak_at < stay.end for stay in stays),
             readers=tuple(self._readers(v)),
             reruns=sum(run.again and run.operation == p for run in self.residence.runs),
             rerunnable=None if p is None else problem.operations[p].rerunnable,
-            pin=self._pin(storage),
+            pin=" ".join(map(" ".join, self._pins(storage))),
             other=self._other(v, fate),
-        )
-
-    def _outside(self, storage: str) -> Explained:
-        graph = self.retraced.traced.graph
-        nbytes, kind = graph.storages[storage].nbytes, graph.storages[storage].kind.value
-        shape = _shape(graph, storage)
-        return Explained(
-            storage, nbytes, shape, kind, Fate.OUTSIDE, None, 0.0, (), False, (), 0, None, "", None
         )
 
     def _fate(self, v: int, stays: list[Stay]) -> Fate:
@@ -172,10 +171,6 @@ class _Explainer:
         begin = runs[stay.begin].begin_us if stay.begin < len(runs) else self.residence.time_us
         return begin, runs[stay.end - 1].end_us if stay.end else begin
 
-    def _peak_at(self) -> int:
-        timeline = self.retraced.replay.timeline
-        return max(range(len(timeline)), key=lambda i: timeline[i].nbytes)
-
     def _readers(self, v: int) -> list[Reader]:
         graph = self.retraced.traced.graph
         operations = self.retraced.problem.operations
@@ -186,31 +181,23 @@ class _Explainer:
         )
         return list(dict.fromkeys(found))
 
-    def _pin(self, storage: str) -> str:
-        """Return the options that pin a value, as they were written."""
+    def _pins(self, storage: str) -> list[tuple[str, str]]:
+        """Return the options that pin a value, with the patterns that were written."""
         plan, graph = self.retraced.existing.plan, self.retraced.traced.graph
         found = pin(self.retraced.problem, graph, Pins(plan.keep, plan.recompute))
-        options = (("--keep", found.keep), ("--recompute", found.recompute))
-        named = (
-            f"{option} {pattern}"
-            for option, patterns in options
+        return [
+            (option, pattern)
+            for option, patterns in (("--keep", found.keep), ("--recompute", found.recompute))
             for pattern, storages in patterns.items()
             if storage in storages
-        )
-        return " ".join(named)
+        ]
 
     def _problem(self, v: int) -> Problem:
         """Return the problem with the plan's pins, but for those of one value."""
-        plan, graph, problem = (
-            self.retraced.existing.plan,
-            self.retraced.traced.graph,
-            self.retraced.problem,
-        )
-        name = self._pin(problem.values[v].name)
-        words = name.split(" ")[1::2]
-        keep = tuple(pattern for pattern in plan.keep if pattern not in words)
-        recompute = tuple(pattern for pattern in plan.recompute if pattern not in words)
-        return pin(problem, graph, Pins(keep, recompute)).problem
+        plan, problem = self.retraced.existing.plan, self.retraced.problem
+        own = {pattern for _, pattern in self._pins(problem.values[v].name)}
+        others = (tuple(p for p in each if p not in own) for each in (plan.keep, plan.recompute))
+        return pin(problem, self.retraced.traced.graph, Pins(*others)).problem
 
     def _other(self, v: int, fate: Fate) -> Other | None:
         problem, schedule = self._problem(v), self.retraced.schedule

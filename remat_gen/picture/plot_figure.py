@@ -71,7 +71,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def _new_figure(width: float, height: float) -> Iterator[Figure]:
+def _new_figure(height: float) -> Iterator[Figure]:
     """Give a figure; its style holds inside of the block, where it is drawn and saved."""
     require_matplotlib()
     import matplotlib
@@ -81,42 +81,30 @@ def _new_figure(width: float, height: float) -> Iterator[Figure]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
 
 
 def picture_bytes(
-    form: str,
-    title: str,
-    draw: Callable[[Figure], None],
-    width: float = WIDTH,
-    height: float = HEIGHT,
+    form: str, title: str, draw: Callable[[Figure], None], height: float = HEIGHT
 ) -> bytes:
-    """Return what `draw` puts on a figure of a size in inches, as "svg" or "png".
+    """Return what `draw` puts on a figure as high in inches, as "svg" or "png".
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    with _new_figure(width, height) as figure:
-        draw(figure)
-        return _svg_bytes(figure, title) if form == "svg" else _png_bytes(figure, title)
-
-
-def _svg_bytes(figure: Figure, title: str) -> bytes:
-    """Return a figure as SVG that needs nothing besides: no date, no fonts, no random ids."""
+    # no date, no fonts, no random ids
+    of_svg = {"Date": None, "Creator": "remat-gen", "Title": title}
+    metadata = of_svg if form == "svg" else {"Software": "remat-gen", "Title": title}
     out = io.BytesIO()
-    metadata = {"Date": None, "Creator": "remat-gen", "Title": title}
-    figure.savefig(out, format="svg", metadata=metadata)
+    with _new_figure(height) as figure:
+        draw(figure)
+        figure.savefig(out, format=form, metadata=metadata)
+    if form == "png":
+        return out.getvalue()
     text = _PATH.sub(lambda path: _DECIMALS.sub(rb"\1", path[0]), out.getvalue())
     return b"\n".join(line.rstrip() for line in text.splitlines()) + b"\n"
-
-
-def _png_bytes(figure: Figure, title: str) -> bytes:
-    """Return a figure as PNG of 300 dots per inch."""
-    out = io.BytesIO()
-    figure.savefig(out, format="png", metadata={"Software": "remat-gen", "Title": title})
-    return out.getvalue()
 
 
 def picture_format(path: Path) -> str:

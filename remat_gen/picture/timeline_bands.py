@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remat_gen.ir.graph import Graph
 from remat_gen.picture.timeline_owners import Part, Residence, Stay, bytes_by_run
@@ -34,12 +34,13 @@ def bands_of(graph: Graph, residence: Residence, root: str = "forward") -> tuple
     for stay in residence.stays:
         by_part[residence.part(stay)].append(stay)
     retained = _merged(_by_module(graph, residence, by_part[Part.RETAINED]), residence)
-    bands = [_band(residence, Part.RETAINED, label or root, stays) for label, stays in retained]
+    parts = [(Part.RETAINED, label or root, stays) for label, stays in retained]
     back = (Part.FETCHED,) * bool(by_part[Part.FETCHED])
-    for part in (Part.RERUN, *back, Part.GRADIENT, Part.TRANSIENT):
-        bands.append(_band(residence, part, part.value, by_part[part]))
-    bands[-1] = _with_own_bytes(bands[-1], residence)
-    return tuple(bands)
+    others = (Part.RERUN, *back, Part.GRADIENT, Part.TRANSIENT)
+    parts += [(part, part.value, by_part[part]) for part in others]
+    *bands, last = (Band(p, name, tuple(bytes_by_run(residence, s))) for p, name, s in parts)
+    own = (nbytes + r.own_bytes for nbytes, r in zip(last.nbytes, residence.runs, strict=True))
+    return (*bands, replace(last, nbytes=tuple(own)))
 
 
 def total_bytes(bands: Sequence[Band]) -> list[int]:
@@ -86,18 +87,8 @@ def _merged(
         i = min(range(len(groups) - 1), key=weight)
         modules, stays = groups.pop(i + 1)
         groups[i] = (groups[i][0] + modules, groups[i][1] + stays)
-    return [(_label(modules), stays) for modules, stays in groups]
-
-
-def _label(modules: list[str]) -> str:
-    named = [module for module in modules if module]
-    return f"{named[0]} … {named[-1]}" if len(named) > 1 else "".join(named)
-
-
-def _band(residence: Residence, part: Part, label: str, stays: list[Stay]) -> Band:
-    return Band(part, label, tuple(bytes_by_run(residence, stays)))
-
-
-def _with_own_bytes(band: Band, residence: Residence) -> Band:
-    pairs = zip(band.nbytes, residence.runs, strict=True)
-    return Band(band.part, band.label, tuple(nbytes + run.own_bytes for nbytes, run in pairs))
+    named = [([module for module in modules if module], stays) for modules, stays in groups]
+    return [
+        (f"{names[0]} … {names[-1]}" if len(names) > 1 else "".join(names), stays)
+        for names, stays in named
+    ]

@@ -4,20 +4,19 @@ A *stay* is the time that one run's result is in memory, or a fetched one. What 
 who made it and how long it stays: *retained* (made in forward, there when backward begins; told
 apart by module), *run again*, *fetched* from the host, a *gradient* (made in backward, or coming
 in), or *transient* (the rest, and what an operation needs only while it runs). The sums are those
-of `solver/law/replay.py`: a test holds them to it.
+of `solver/law/replay.py`, whose machine is watched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
-from remat_gen.solver.law.host_copies import Copies
-from remat_gen.solver.law.problem import Held, Problem
-from remat_gen.solver.law.replay import freed_next, last_use_of_held
-from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send
+from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import program_of
+from remat_gen.solver.law.replay import Machine, freed_next
+from remat_gen.solver.law.schedule import Schedule, Segment
 
 
 class Part(Enum):
@@ -95,93 +94,55 @@ class Residence:
 
 
 def residence_of(problem: Problem, schedule: Schedule) -> Residence:
-    """Follow a legal schedule; nothing is checked (the replay has done that)."""
-    return _Walk(problem, schedule).walk()
+    """Follow a schedule as the replay does, and note who comes and goes.
+
+    Raises:
+        IllegalScheduleError: it cannot run as it stands.
+    """
+    watch = _Watch(problem, schedule)
+    watch.run()
+    for v in sorted(watch.resident):
+        watch._drop(v)
+    backward_at = program_of(schedule).starts()[schedule.block_count]
+    stays = sorted(watch.stays, key=lambda stay: (stay.begin, stay.value))
+    return Residence(problem, tuple(watch.runs), tuple(stays), backward_at)
 
 
 @dataclass(slots=True)
-class _Walk:
-    problem: Problem
-    schedule: Schedule
+class _Watch(Machine):
+    """A replay of which every run and every stay is noted."""
+
     runs: list[RunMoment] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
-    open: dict[int, Stay] = field(default_factory=dict)
-    ran: set[int] = field(default_factory=set)
-    time_us: float = 0.0
-    backward_at: int = 0
-    copies: Copies = field(init=False)
+    begun: dict[int, Stay] = field(default_factory=dict)
+    maker: tuple[int, bool] | None = None  # the operation that runs, and whether it does again
+    over: int | None = None  # the input that the last run writes over
 
-    def __post_init__(self) -> None:
-        self.copies = Copies(self.problem.link)
-
-    def walk(self) -> Residence:
-        last_use = last_use_of_held(self.problem, self.schedule)
-        waits = waiting_gradients(self.problem, self.schedule)
-        for index, segment in enumerate(self.schedule.segments):
-            if index == self.schedule.block_count:
-                self.backward_at = len(self.runs)
-                for v in self.problem.given:
-                    self._begin(v, None, again=False)
-            waiting = {v for v, until in waits.items() if until > index}
-            leaving = hand_overs(self.problem, segment.steps, waiting) if segment.backward else {}
-            for position, step in enumerate(segment.steps):
-                for v in leaving.get(position, frozenset()) & self.open.keys():
-                    self._free(v)
-                match step:
-                    case Run(p):
-                        self._write_over(p, freed_next(segment, position))
-                        self._run(p)
-                    case Free(v):
-                        self.time_us = self.copies.free(v, self.time_us)
-                        if v in self.open:
-                            self._free(v)
-                    case Send(v):
-                        self.copies.send(v, self.problem.values[v].nbytes, self.time_us)
-                    case Fetch(v):
-                        self.copies.fetch(v, self.problem.values[v].nbytes, self.time_us)
-                        first = next(stay for stay in self.stays if stay.value == v)
-                        self.open[v] = Stay(v, first.producer, len(self.runs), -1, False, True)
-            if segment.backward:
-                self._release(index, last_use, waiting)
-        for v in list(self.open):
-            self._free(v)
-        ordered = sorted(self.stays, key=lambda stay: (stay.begin, stay.value))
-        return Residence(self.problem, tuple(self.runs), tuple(ordered), self.backward_at)
-
-    def _run(self, p: int) -> None:
-        operation = self.problem.operations[p]
-        for v in operation.inputs:
-            self.time_us = self.copies.read(v, self.time_us)
-        again = p in self.ran
-        twice = [v for v in operation.outputs if v in self.open]
+    def _run(self, index: int, position: int, p: int, segment: Segment) -> None:
+        operation, again = self.problem.operations[p], p in self.ran
+        twice = (v for v in operation.outputs if v in self.resident)
         own = operation.workspace_bytes + sum(self.problem.values[v].nbytes for v in twice)
-        for v in operation.outputs:
-            if v not in self.open:
-                self._begin(v, p, again=again)
-        end_us = self.time_us + operation.time_us
-        self.runs.append(RunMoment(p, self.time_us, end_us, again, own))
-        self.time_us = end_us
-        self.ran.add(p)
+        self.over = operation.over if operation.over in freed_next(segment, position) else None
+        self.maker = p, again
+        Machine._run(self, index, position, p, segment)
+        self.maker = None
+        begin_us = self.time_us - operation.time_us
+        self.runs.append(RunMoment(p, begin_us, self.time_us, again, own))
 
-    def _write_over(self, p: int, freed: Collection[int]) -> None:
-        """End the stay of an input where the stay of the result begins."""
-        over = self.problem.operations[p].over
-        if over is not None and over in freed:
-            self._free(over)
+    def _add(self, values: tuple[int, ...]) -> None:
+        for v in values:
+            if v not in self.resident:
+                same = (stay for stay in self.stays if stay.value == v)
+                sent = None if self.maker else next(same, None)  # none of what comes in
+                producer, again = self.maker or (sent.producer if sent else None, False)
+                self.begun[v] = Stay(v, producer, len(self.runs), -1, again, sent is not None)
+        Machine._add(self, values)
 
-    def _begin(self, v: int, producer: int | None, *, again: bool) -> None:
-        self.open[v] = Stay(v, producer, len(self.runs), -1, again)
-
-    def _free(self, v: int) -> None:
-        stay = self.open.pop(v)
-        self.stays.append(replace(stay, end=len(self.runs)))
-
-    def _release(self, index: int, last_use: dict[int, int], waiting: set[int]) -> None:
-        there = self.open.keys() - waiting
-        held = [v for v in there if self.problem.values[v].held is Held.SEGMENT]
-        for v in held:
-            if last_use.get(v, -1) <= index:
-                self._free(v)
+    def _drop(self, v: int) -> None:
+        """End a stay: of what is written over, where that of the result begins."""
+        end = len(self.runs) - (v == self.over)
+        self.stays.append(replace(self.begun.pop(v), end=end))
+        Machine._drop(self, v)
 
 
 def bytes_by_run(residence: Residence, stays: Sequence[Stay]) -> list[int]:

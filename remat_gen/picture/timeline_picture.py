@@ -58,8 +58,11 @@ def _draw(figure: Figure, view: TimelineView) -> None:
     _halves(axes, view)
     _budget(axes, view, right)
     if view.measured:
-        _measured(axes, view.measured)
-    _peak(axes, view)
+        times, heights = _corners(view.measured.times_us, view.measured.nbytes)
+        axes.step(times, heights, where="post", color=INK, linewidth=0.6)
+    peak = (view.peak_us / 1000, view.peak_bytes / _MIB)
+    axes.plot(*peak, marker="o", markersize=2.5, color=INK, clip_on=False)
+    axes.set_title(f"peak {peak_text(view)}", loc="left", fontsize=7, pad=14)
     _legend(figure, axes, view)
 
 
@@ -151,17 +154,6 @@ def _is_free(view: TimelineView, begin: float, end: float) -> bool:
     pairs = zip(view.eager.times_us[1:], view.eager.times_us, view.eager.nbytes, strict=False)
     crossing = (n for t1, t0, n in pairs if t1 >= begin * length and t0 <= end * length)
     return all(nbytes < view.budget_bytes for nbytes in crossing)
-
-
-def _measured(axes: Axes, measured: Curve) -> None:
-    times, heights = _corners(measured.times_us, measured.nbytes)
-    axes.step(times, heights, where="post", color=INK, linewidth=0.6)
-
-
-def _peak(axes: Axes, view: TimelineView) -> None:
-    place = (view.peak_us / 1000, view.peak_bytes / _MIB)
-    axes.plot(*place, marker="o", markersize=2.5, color=INK, clip_on=False)
-    axes.set_title(f"peak {peak_text(view)}", loc="left", fontsize=7, pad=14)
 
 
 def _legend(figure: Figure, axes: Axes, view: TimelineView) -> None:

@@ -147,7 +147,11 @@ def _plan_device(
         for stage in own:
             progress.part(f"stage {stage}")
             made[stage] = _plan(asked[stage], pipeline, budget, limit - budget, progress)
-        needs = {stage: _need(one, flight) for stage, one in made.items()}
+        needs = {}
+        for stage, one in made.items():
+            predicted, waiting = one.plan.predicted, one.waiting_bytes
+            most = max(predicted.peak_bytes, predicted.highest_bytes)
+            needs[stage] = StageNeed(most - (flight - 1) * waiting, waiting)
         highest = highest_need(pipeline, device, needs, ends)
         if highest <= limit - held:
             return PlannedDevice(device, made, flight, limit, held, held + highest)
@@ -174,12 +178,6 @@ def _plan(
             error.strategy,
             error.operation,
         ) from error
-
-
-def _need(made: Generated, flight: int) -> StageNeed:
-    predicted = made.plan.predicted
-    most = max(predicted.peak_bytes, predicted.highest_bytes)
-    return StageNeed(most - (flight - 1) * made.waiting_bytes, made.waiting_bytes)
 
 
 def _limit(request: Request, resident: Resident) -> int:

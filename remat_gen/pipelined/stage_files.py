@@ -26,25 +26,14 @@ from remat_gen.verification.step import forward_step, leaves_of
 
 @dataclass(frozen=True, slots=True)
 class StageFile:
-    """A stage that was built once: its own bytes, and the tensors at its ends.
+    """A stage that was built once: its own bytes, and those that come in and go out.
 
-    `inputs` are positional: what the stage before returns. Others are each device's own.
+    One that `returns_loss` returns one number, which needs nothing but itself for backward.
     """
 
     resident: Resident
-    inputs: tuple[torch.Tensor, ...]
-    outputs: tuple[torch.Tensor, ...]
-
-    @property
-    def ends(self) -> StageEnds:
-        """Return the bytes that come in and go out."""
-        inputs, outputs = (sum(t.nbytes for t in ts) for ts in (self.inputs, self.outputs))
-        return StageEnds(inputs, outputs)
-
-    @property
-    def returns_loss(self) -> bool:
-        """Tell whether it returns one number, which needs nothing but itself for backward."""
-        return sum(t.numel() for t in self.outputs) == 1
+    ends: StageEnds
+    returns_loss: bool
 
 
 def look_at_stages(requests: Sequence[Request]) -> list[StageFile]:
@@ -54,13 +43,15 @@ def look_at_stages(requests: Sequence[Request]) -> list[StageFile]:
         UsageError: a stage cannot be built or run, or takes something else than is handed to it.
     """
     found: list[StageFile] = []
+    handed: tuple[torch.Tensor, ...] = ()
     for stage, request in enumerate(requests):
-        file = request.model_file
-        loaded = load_for(file, request.model, request.inputs, request.device, request.target)
-        taken = _tensors(loaded.args)
-        if found:
-            _refuse_other_inputs(file, stage, found[-1].outputs, taken, str(request.inputs))
-        found.append(StageFile(resident(loaded), taken, _outputs(loaded)))
+        loaded = load_for(request)
+        taken = _tensors(loaded.args)  # by position: others are each device's own
+        if stage:
+            _refuse_other_inputs(request.model_file, stage, handed, taken, str(request.inputs))
+        handed = _outputs(loaded)
+        ends = StageEnds(*(sum(t.nbytes for t in tensors) for tensors in (taken, handed)))
+        found.append(StageFile(resident(loaded), ends, sum(t.numel() for t in handed) == 1))
     return found
 
 
@@ -68,13 +59,9 @@ def _outputs(loaded: Loaded) -> tuple[torch.Tensor, ...]:
     modes = [p.fake_mode for p in loaded.model.parameters() if isinstance(p, FakeTensor)]
     mode = modes[0] if modes else contextlib.nullcontext()
     doing = UserCode(loaded.path, f"{loaded.builder} on {loaded.inputs_name}")
-    with loaded.importable(), kept_generators(), _nothing_saved(), mode, doing:
+    unsaved = saved_tensors_hooks(lambda t: t.new_empty(0), lambda t: t)  # no backward comes
+    with loaded.importable(), kept_generators(), unsaved, mode, doing:
         return _tensors(forward_step(loaded.model, loaded.args, loaded.kwargs))
-
-
-def _nothing_saved() -> saved_tensors_hooks:
-    """Save no values for a backward that does not come."""
-    return saved_tensors_hooks(lambda t: t.new_empty(0), lambda t: t)
 
 
 def _tensors(value: object) -> tuple[torch.Tensor, ...]:

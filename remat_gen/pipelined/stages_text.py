@@ -5,25 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from remat_gen.ir.byte_text import size
 from remat_gen.pipelined.planning_stages import PlannedDevice, PlannedStages
 from remat_gen.plan.pipeline import Generated
 from remat_gen.show.summary import summary_json
+from remat_gen.terminal.printing import number_table
 
 _HEAD = ("stage", "device", "in flight", "eager", "planned", "budget", "time")
 
 
 def stages_table(planned: PlannedStages) -> Group:
     """Return a row for each stage, and what each device holds."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in _HEAD:
-        table.add_column(name, justify="right", no_wrap=True)
-    for device in planned.devices:
-        for stage, made in device.stages.items():
-            table.add_row(*_cells(stage, device, made))
+    rows = (
+        _cells(s, device, made) for device in planned.devices for s, made in device.stages.items()
+    )
+    table = number_table(_HEAD, rows)
     pipeline = planned.pipeline
     title = (
         f"{pipeline.schedule}, {pipeline.stages} stages on {pipeline.devices} devices, "

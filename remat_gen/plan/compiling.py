@@ -9,76 +9,70 @@ quicker one operations that fuse are then moved together, which is kept if it ga
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
-from remat_gen.ask.versions import torch_version
-from remat_gen.capture.device.kinds import kind_of
-from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.profile.targets import find_target
-from remat_gen.capture.trace.trace import Traced
-from remat_gen.compile.fused_costs import Candidate, measure
+from remat_gen.compile.fused_costs import measure, modelled_parts
 from remat_gen.compile.fusible import fusible_in
-from remat_gen.compile.modelled_parts import modelled_parts
+from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import Costs, PartCost
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import choose_parts
 from remat_gen.plan.marginal import marginal_costs
-from remat_gen.plan.planning import Planned
+from remat_gen.plan.planning import Planned, is_of_here
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.compiled.gather import gathered
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
-from remat_gen.terminal.progress import Step
+from remat_gen.terminal.progress import Stages
 
-Stage: TypeAlias = Callable[[str], AbstractContextManager[Step]]
+if TYPE_CHECKING:
+    from remat_gen.plan.measured_step import MeasuredStep
 
 
 @dataclass(slots=True)
 class FunctionCosts:
     """Tells what functions cost; none is measured twice."""
 
-    measure: Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+    measure: Callable[[Sequence[PartText]], Mapping[str, PartCost]]
     known: dict[str, PartCost] = field(default_factory=dict)
 
-    def __call__(self, candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        """Return the costs of candidates, by key."""
-        unknown = [c for c in candidates if c.key not in self.known]
+    def __call__(self, texts: Sequence[PartText]) -> Mapping[str, PartCost]:
+        """Return the costs of functions, by hash."""
+        unknown = [text for text in texts if text.sha256 not in self.known]
         if unknown:
             self.known.update(self.measure(unknown))
-        return {c.key: self.known[c.key] for c in candidates}
+        return {text.sha256: self.known[text.sha256] for text in texts}
 
 
-def function_costs(
-    target: str,
-    loaded: Loaded,
-    traced: Traced,
-    costs: Costs,
-    old: Plan | None,
-    stage: Stage,
-) -> FunctionCosts:
-    """Return what tells the costs of functions on the device that is planned for.
+def _function_costs(measured: MeasuredStep, stages: Stages) -> FunctionCosts:
+    """Return what tells the costs of functions on the device that is planned for."""
+    request, traced, costs = measured.request, measured.traced, measured.costs
+    if request.target:
+        hardware = find_target(request.target)
+        return FunctionCosts(lambda texts: modelled_parts(traced.graph, hardware, costs, texts))
+    device, by_host = measured.loaded.device, costs.launch_bound
 
-    Each time that some are measured is a `stage` of its own.
-    """
-    if target:
-        hardware = find_target(target)
-        return FunctionCosts(lambda c: modelled_parts(traced.graph, hardware, costs, c))
-    device, examples, by_host = loaded.device, traced.examples, costs.launch_bound
+    def timed(texts: Sequence[PartText]) -> Mapping[str, PartCost]:
+        with stages("compile") as step:
+            return measure(traced.graph, device, traced.examples, texts, step, by_host=by_host)
 
-    def measured(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        with stage("compile") as step:
-            return measure(traced.graph, device, examples, candidates, step, by_host=by_host)
-
-    return FunctionCosts(measured, dict(_known(old, loaded)))
+    old = None if request.reprofile else measured.old
+    if old and old.compiled and is_of_here(old, device):  # whose compiler it is
+        return FunctionCosts(timed, dict(old.compiled.costs))
+    return FunctionCosts(timed)
 
 
 def plan_compiled(
-    graph: Graph, costs: Costs, functions: FunctionCosts, plan: Callable[[Costs], Planned]
+    measured: MeasuredStep, stages: Stages, plan: Callable[[Costs], Planned]
 ) -> Planned:
     """Plan with the times of operations one by one, and fused; compile, and keep the quicker."""
+    graph, costs, functions = (
+        measured.traced.graph,
+        measured.costs,
+        _function_costs(measured, stages),
+    )
     compiler = _Compiler(graph, functions, tuple(e.problem for e in elsewhere_of(graph, costs)))
     apart = compiler.with_parts(plan(costs))
     marginal = marginal_costs(graph, costs, functions)
@@ -98,8 +92,8 @@ def plan_compiled(
     best = min(best, compiler.gathered(best), key=lambda planned: planned.replay.time_us)
     assert best.fusion is not None
     known = dict(sorted(functions.known.items()))
-    fusion = replace(best.fusion, costs=known, searched_us=round(best_us, 3))
-    return replace(best, fusion=fusion)
+    compiled = replace(best.fusion.compiled, costs=known, searched_us=round(best_us, 3))
+    return replace(best, fusion=replace(best.fusion, compiled=compiled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +123,3 @@ class _Compiler:
         )
         solution = replace(planned.solution, schedule=schedule, replay=figures)
         return self.with_parts(replace(planned, solution=solution, without_grads=without))
-
-
-def _known(plan: Plan | None, loaded: Loaded) -> Mapping[str, PartCost]:
-    """Return the costs of a plan of this device and this torch, whose compiler it is."""
-    if plan is None or plan.compiled is None:
-        return {}
-    same = plan.device == kind_of(loaded.device).name(loaded.device) and plan.modelled is None
-    if not same or plan.versions.torch != torch_version():
-        return {}
-    return plan.compiled.costs

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from remat_gen import __version__
 from remat_gen.ask.budget import Budget
 from remat_gen.ask.request import Request, default_output, relative
-from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
@@ -37,6 +36,7 @@ from remat_gen.ir.plan import (
 )
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule, programs_of_rungs
+from remat_gen.plan.planning import torch_version
 from remat_gen.plan.unit_plans import planned_share, programs_of
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.solver.law.problem import Problem
@@ -52,7 +52,10 @@ if TYPE_CHECKING:
 def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...] = ()) -> Plan:
     """Return the plan of a module that is about to be emitted."""
     request, loaded, costs = measured.request, measured.loaded, measured.costs
-    graph = measured.traced.graph
+    graph, modelled = measured.traced.graph, None
+    if request.target:
+        there = loaded.stands_for or AbsentDevice(loaded.device.type)
+        modelled = Modelled(request.target_word, there.kind, there.capability)
     output = request.output or default_output(request.model_file)
     solution = planned.solution
     return Plan(
@@ -68,24 +71,17 @@ def describe(measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung,
         keep=request.pins.keep,
         recompute=request.pins.recompute,
         costs=dict(costs.operations),
-        modelled=_modelled(request, loaded),
+        modelled=modelled,
         blocks=blocks_of(graph, planned.problem, planned.schedule),
         schedule=planned_schedule(planned.problem, planned.schedule),
         solver=solver_of(solution),
         predicted=measured.with_eager(predicted_of(planned, costs)),
-        compiled=planned.fusion.compiled() if planned.fusion else None,
+        compiled=planned.fusion.compiled if planned.fusion else None,
         offload=measured.copies,
         units=_units(measured, planned),
         rungs=rungs,
         fixed=request.fix,
     )
-
-
-def _modelled(request: Request, loaded: Loaded) -> Modelled | None:
-    if not request.target:
-        return None
-    there = loaded.stands_for or AbsentDevice(loaded.device.type)
-    return Modelled(request.target_word, there.kind, there.capability)
 
 
 def _units(measured: MeasuredStep, planned: Planned) -> PlannedUnits | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from remat_gen.compile.fused_costs import Candidate
 from remat_gen.compile.fusible import fusible_in, has_own_kernel
 from remat_gen.compile.fusing import write_fused
 from remat_gen.compile.part_text import PartText
@@ -28,8 +27,8 @@ from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.sums import added
 
-# Returns what candidates cost, by key.
-Measure: TypeAlias = Callable[[Sequence[Candidate]], Mapping[str, PartCost]]
+# Returns what functions cost, by their hash.
+Measure: TypeAlias = Callable[[Sequence[PartText]], Mapping[str, PartCost]]
 
 _GAIN = 0.97  # of the time one by one: less is what two measurements of the same differ by
 
@@ -38,27 +37,14 @@ _GAIN = 0.97  # of the time one by one: less is what two measurements of the sam
 class Fusion:
     """The parts of a schedule that are compiled, and the step that they make.
 
-    `without_grads` starts with `.grad` set to None. `costs` are of all functions that were tried.
-    One by one its operations take `apart_us`; the search saw the schedule take `searched_us`.
+    `without_grads` starts with `.grad` set to None. `compiled` is what the plan says of it, with
+    the costs of all functions that were tried.
     """
 
     parts: Mapping[Part, PartFigures]
-    operations: int
     replay: Replay
     without_grads: Replay
-    costs: Mapping[str, PartCost]
-    apart_us: float
-    searched_us: float
-
-    def compiled(self) -> Compiled:
-        """Return what the plan says of it."""
-        return Compiled(
-            parts=len(self.parts),
-            operations=self.operations,
-            apart_us=self.apart_us,
-            searched_us=self.searched_us,
-            costs=self.costs,
-        )
+    compiled: Compiled
 
 
 def choose_parts(
@@ -80,15 +66,10 @@ def choose_parts(
         chosen = chooser.choose()
     figures, without = replay_fused(problem, schedule, chosen)
     apart_us = round(replay(problem, schedule).time_us, 3)
-    return Fusion(
-        parts=dict(sorted(chosen.items())),
-        operations=sum(len(part.runs(schedule)) for part in chosen),
-        replay=figures,
-        without_grads=without,
-        costs=dict(sorted(chooser.costs.items())),
-        apart_us=apart_us,
-        searched_us=apart_us,
-    )
+    operations = sum(len(part.runs(schedule)) for part in chosen)
+    costs = dict(sorted(chooser.costs.items()))
+    compiled = Compiled(len(chosen), operations, apart_us, apart_us, costs)
+    return Fusion(dict(sorted(chosen.items())), figures, without, compiled)
 
 
 def planned_parts(
@@ -106,28 +87,13 @@ def planned_parts(
     if compiled is None:
         return {}
 
-    def known(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        missing = [c.results[0] for c in candidates if c.key not in compiled.costs]
+    def known(texts: Sequence[PartText]) -> Mapping[str, PartCost]:
+        missing = [text.made[0] for text in texts if text.sha256 not in compiled.costs]
         if missing:
             raise GraphError(f"has no cost of the compiled part that makes {missing[0]}")
-        return {c.key: compiled.costs[c.key] for c in candidates}
+        return {text.sha256: compiled.costs[text.sha256] for text in texts}
 
     return choose_parts(graph, problems, schedule, budget_bytes, known).parts
-
-
-def candidate_of(graph: Graph, text: PartText, operations: tuple[str, ...]) -> Candidate:
-    """Return what is measured of a function that runs operations, by name."""
-    lengths = {length.name: length.maximum for length in graph.lengths}
-    return Candidate(
-        key=text.sha256,
-        code=text.code,
-        apart=text.code_apart,
-        tensors=tuple(mark.name for mark in text.given if mark.kind != "length"),
-        handed=tuple(way.value for way in text.handed),
-        lengths=tuple(lengths[mark.name] for mark in text.given if mark.kind == "length"),
-        results=tuple(mark.name for mark in text.results),
-        operations=operations,
-    )
 
 
 @dataclass(slots=True)
@@ -192,14 +158,8 @@ class _Chooser:
         for layer in _layers(parts):
             unmeasured = dict.fromkeys(layer, PartFigures(0.0, 0))
             self.texts |= write_fused(self.graph, self.problem, self.schedule, unmeasured).texts
-        candidates = {
-            self.texts[part].sha256: candidate_of(self.graph, self.texts[part], self._names(part))
-            for part in parts
-        }
-        self.costs.update(self.measure(list(candidates.values())))
-
-    def _names(self, part: Part) -> tuple[str, ...]:
-        return tuple(self.problem.operations[p].name for p in part.runs(self.schedule))
+        distinct = {self.texts[part].sha256: self.texts[part] for part in parts}
+        self.costs.update(self.measure(list(distinct.values())))
 
     def _apart_us(self, part: Part) -> float:
         return added(self.problem.operations[p].time_us for p in part.runs(self.schedule))

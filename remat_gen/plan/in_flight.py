@@ -15,7 +15,6 @@ from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned
 from remat_gen.solver.all_sizes import highest_peak
-from remat_gen.solver.law.problem import Operation, Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.solve import Solver, Status
 from remat_gen.solver.workspace_headroom import Elsewhere
@@ -92,12 +91,8 @@ def _bounded(pinned: Pinned, budget: int, retained: int) -> Pinned:
     around = sum(problem.values[v].nbytes for v in (*operation.outputs, *problem.given))
     more = max(operation.workspace_bytes, budget - max(0, retained) - around)
     bounded = replace(operation, workspace_bytes=more, signature=f"{operation.signature} first")
-    return replace(pinned, problem=_with(problem, first, bounded))
-
-
-def _with(problem: Problem, at: int, operation: Operation) -> Problem:
-    operations = (operation if p == at else o for p, o in enumerate(problem.operations))
-    return replace(problem, operations=tuple(operations))
+    operations = (*problem.operations[:first], bounded, *problem.operations[first + 1 :])
+    return replace(pinned, problem=replace(problem, operations=operations))
 
 
 def _judged(

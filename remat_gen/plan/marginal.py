@@ -7,37 +7,28 @@ the difference as the operation's time; what a schedule takes is measured again,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from remat_gen.capture.profile.timing import round_time_us
-from remat_gen.compile.fused_costs import Candidate
 from remat_gen.compile.fusible import fusible_in
-from remat_gen.compile.lone_parts import write_operations
+from remat_gen.compile.part_text import write_operations
 from remat_gen.ir.costs import Cost, Costs, PartCost
 from remat_gen.ir.graph import Graph, Operation, Phase
-from remat_gen.plan.fusion import Measure, candidate_of
+from remat_gen.plan.fusion import Measure
 
 _LEAST = 0.01  # of its time alone: nothing is quite free
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """An operation with the one that reads it, and that one alone."""
-
-    operation: Operation
-    both: Candidate
-    reader: Candidate
-
-
 def marginal_costs(graph: Graph, costs: Costs, measure: Measure) -> Costs:
     """Return costs in which operations that fuse into a reader have the time that this adds."""
-    pairs = [_pair(graph, maker, reader) for maker, reader in _readers(graph)]
-    distinct = {c.key: c for pair in pairs for c in (pair.both, pair.reader)}
-    found = measure(list(distinct.values()))
+    pairs = {
+        maker.name: [write_operations(graph, runs) for runs in ((maker, reader), (reader,))]
+        for maker, reader in _readers(graph)
+    }
+    found = measure(list({text.sha256: text for pair in pairs.values() for text in pair}.values()))
     marginal = {
-        pair.operation.name: _marginal(costs.operations[pair.operation.name], pair, found)
-        for pair in pairs
+        name: _marginal(costs.operations[name], *(found[text.sha256] for text in pair))
+        for name, pair in pairs.items()
     }
     return replace(costs, operations={**costs.operations, **marginal})
 
@@ -58,17 +49,8 @@ def _readers(graph: Graph) -> list[tuple[Operation, Operation]]:
     return list(readers.values())
 
 
-def _pair(graph: Graph, maker: Operation, reader: Operation) -> _Pair:
-    both, alone = (maker, reader), (reader,)
-    return _Pair(
-        maker,
-        candidate_of(graph, write_operations(graph, both), (maker.name, reader.name)),
-        candidate_of(graph, write_operations(graph, alone), (reader.name,)),
-    )
-
-
-def _marginal(cost: Cost, pair: _Pair, found: Mapping[str, PartCost]) -> Cost:
-    both, reader = found[pair.both.key], found[pair.reader.key]
+def _marginal(cost: Cost, both: PartCost, reader: PartCost) -> Cost:
+    """Return the cost of an operation that runs with its reader; both, and that one, compiled."""
     alone_us = both.apart_us - reader.apart_us
     if both.refused or reader.refused or alone_us <= 0:
         return cost

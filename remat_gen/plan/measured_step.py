@@ -12,16 +12,16 @@ from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
-from remat_gen.ir.plan import HostCopies, Predicted
+from remat_gen.ir.plan import HostCopies, Plan, Predicted
 from remat_gen.plan.in_flight import InFlight, plan_in_flight
-from remat_gen.plan.output import plan_beside
-from remat_gen.plan.planning import Planned, Search, known_schedule, make_plan
+from remat_gen.plan.plan_names import committed_runs
+from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.plan.unit_plans import plan_units
 from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.stable.renamed_operations import renamed
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class MeasuredStep:
     """What was asked for, the model that was loaded for it, its trace and what operations cost.
 
     `breakdown` says what of the device's memory is left, where that was the limit; `copies` how
-    quick the host is reached, where values may go there. `costs_reused` are those of the plan that
-    stands at the output already. `eager` is what a share of eager's peak is a share of.
+    quick the host is reached, where values may go there. `costs_reused` are those of the `old`
+    plan, which stands at the output already. `eager` is what a share of eager's peak is a share of.
     """
 
     request: Request
@@ -41,6 +41,7 @@ class MeasuredStep:
     copies: HostCopies | None = None
     costs_reused: bool = False
     eager: EagerPeak | None = None
+    old: Plan | None = None
 
     @property
     def limit(self) -> int:
@@ -69,14 +70,9 @@ def plan_step(measured: MeasuredStep, stages: Stages) -> Planned:
     """
     if not measured.request.compiled:
         return _search(measured, measured.costs, stages)
-    from remat_gen.plan.compiling import function_costs, plan_compiled
+    from remat_gen.plan.compiling import plan_compiled
 
-    request, graph, costs = measured.request, measured.traced.graph, measured.costs
-    # what a function costs may stand in the old plan
-    old = None if request.reprofile else plan_beside(request.output)
-    loaded, traced = measured.loaded, measured.traced
-    functions = function_costs(request.target, loaded, traced, costs, old, stages)
-    return plan_compiled(graph, costs, functions, lambda times: _search(measured, times, stages))
+    return plan_compiled(measured, stages, lambda costs: _search(measured, costs, stages))
 
 
 def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
@@ -88,22 +84,24 @@ def _search(measured: MeasuredStep, costs: Costs, stages: Stages) -> Planned:
         problem = pin(whole, graph, request.pins)
         strategy = request.strategy.value
         keeps = not (request.fresh or request.offload)  # what is sent is chosen anew
-        committed = known_schedule(plan_beside(request.output), strategy) if keeps else None
-        if committed:
-            committed = renamed(committed, [operation.name for operation in graph.operations])
-        news, eager = stages.progress.news, measured.eager
-        search = Search(strategy, request.effort, step, news, committed, eager=eager)
-        elsewhere = elsewhere_of(graph, costs)
+        committed, old = None, measured.old
+        if keeps and old and not old.offload and old.asked.strategy == strategy:
+            names = [operation.name for operation in graph.operations]
+            committed = renamed(committed_runs(old.schedule), names)
+        news, eager, elsewhere = stages.progress.news, measured.eager, elsewhere_of(graph, costs)
+        search = Search(
+            strategy, request.effort, step, news, committed, eager=eager, elsewhere=elsewhere
+        )
 
         def within(pinned: Pinned, limit: int) -> Planned:
             if isinstance(measured.traced, UnitStep):
-                return plan_units(measured.traced, pinned, limit, search, elsewhere)
-            return make_plan(pinned, graph, limit, search, elsewhere)
+                return plan_units(measured.traced, pinned, limit, search)
+            return make_plan(pinned, graph, limit, search)
 
         if request.in_flight > 1:
             flight = InFlight(request.in_flight, measured.traced.waiting_bytes)
             planned = plan_in_flight(problem, measured.limit, flight, within, elsewhere)
         else:
             planned = within(problem, measured.limit)
-        stages.pardon()
+        stages.progress.pardon()
         return planned

@@ -36,8 +36,8 @@ from remat_gen.ir.byte_text import size
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.eager_peak import EagerPeak, PeakSource
 from remat_gen.ir.errors import TraceError, said
+from remat_gen.ir.plan import Plan
 from remat_gen.plan.in_flight import InFlight
-from remat_gen.plan.output import plan_beside
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
 from remat_gen.verification.compare import Comparison, Match
@@ -55,22 +55,19 @@ _NEAR_BYTES = 4096
 _STATES_BYTES = 64 * 1024  # a plan has states of generators, for draws that it repeats; eager none
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What it takes to run the original's step, and whether that is there."""
-
-    nbytes: int
-    fits: bool
-
-
-def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> Need | None:
-    """Return what the original's step needs; None where planning does not run it: off the CPU."""
+def need_to_run(loaded: Loaded, eager_peak_bytes: int) -> int | None:
+    """Return the bytes that the original's step needs; None where planning does not run it: off
+    the CPU."""
     state = [*loaded.model.parameters(), *loaded.model.buffers()]
     if loaded.device.type != "cpu" or lack_values(state):
         return None
     dense = (t.nbytes for t in state if t.layout is torch.strided)
-    need = eager_peak_bytes + _COPIES * sum(dense)
-    return Need(need, need <= _available_bytes() // 2)
+    return eager_peak_bytes + _COPIES * sum(dense)
+
+
+def is_there(nbytes: int) -> bool:
+    """Tell whether so much memory is free, and as much again."""
+    return nbytes <= _available_bytes() // 2
 
 
 @contextlib.contextmanager
@@ -108,9 +105,9 @@ def run_twice(
     need = need_to_run(loaded, predicted)
     if need is None:
         return Runs()
-    if not need.fits:
-        needed = size(need.nbytes)
-        return Runs(f"was not run twice: it needs {needed}; whether it repeats itself is not known")
+    if not is_there(need):
+        why = f"it needs {size(need)}; whether it repeats itself is not known"
+        return Runs(f"was not run twice: {why}")
     try:
         found, peak_bytes = _compared(loaded, filled, in_flight)
     except TraceError:
@@ -118,9 +115,11 @@ def run_twice(
     except Exception as error:  # of the user's own code
         failed = f"{type(error).__name__}: {said(error)[:200]}"
         return Runs(f"has a step of its own that fails: {failed}")
-    unlike = sorted((c for c in found if not _is_same(c)), key=_worst_first)
-    if any(c.match is Match.DIFFERENT for c in unlike):
-        raise TraceError(f"the original does not repeat itself: {told(unlike[0], loaded.device)}")
+    # signs of zeros that were added to zeros are no difference
+    unlike = [c for c in found if c.match is not Match.BITWISE and c.difference != 0]
+    for one in unlike:
+        if one.match is Match.DIFFERENT:
+            raise TraceError(f"the original does not repeat itself: {told(one, loaded.device)}")
     words = f"does not repeat itself to the bit: {told(unlike[0], loaded.device)}" if unlike else ""
     return Runs(words, peak_bytes)
 
@@ -131,20 +130,11 @@ def _compared(
     """Compare two runs of one step; return all, and the peak of a second step."""
     with kept_original(loaded, filled) as state:
         holding, given = Holding.of(loaded.model), (loaded.args, loaded.kwargs)
-        (once, again), peak = repeat_step(loaded.model, state, *given, in_flight=in_flight)
+        (once, again), peak = repeat_step(loaded.model, state, *given, in_flight)
         if filled or holding.is_left:  # by the second run, too, which began as the first
             args, kwargs = copy.deepcopy((tuple(loaded.args), dict(loaded.kwargs)))
             peak = model_peak(loaded.model, args, kwargs, loaded.device, in_flight=in_flight)
     return compare_repeats([once], [again], loaded.device)[1], peak.peak_bytes
-
-
-def _is_same(comparison: Comparison) -> bool:
-    """Tell whether nothing differs, but for the signs of zeros that were added to zeros."""
-    return comparison.match is Match.BITWISE or comparison.difference == 0
-
-
-def _worst_first(comparison: Comparison) -> bool:
-    return comparison.match is not Match.DIFFERENT
 
 
 def _available_bytes() -> int:
@@ -162,20 +152,13 @@ def filled_in(traced: Traced) -> tuple[str, ...]:
     return traced.first.filled if traced.first else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
-    """Eager's peak, and what there is to say of the original's own step beside it, mostly ""."""
-
-    eager: EagerPeak
-    said: str
-
-
 def original_of(
-    request: Request, loaded: Loaded, traced: Traced, costs: Costs, *, reused: bool
-) -> Original:
-    """Run the original's step, where it can be run, for eager's peak and for whether it repeats.
+    request: Request, loaded: Loaded, traced: Traced, costs: Costs, old: Plan | None
+) -> tuple[EagerPeak, str]:
+    """Run the original's step, where it can be run; return eager's peak, and what to say beside it.
 
-    With `reused` costs the peak is what the plan at the output has measured.
+    That is whether it repeats itself, mostly "". Where the costs are those of an `old` plan, the
+    peak is what that has measured.
 
     Raises:
         TraceError: it does not repeat itself.
@@ -184,14 +167,14 @@ def original_of(
     flight = InFlight(request.in_flight, traced.waiting_bytes)
     replayed = flight.of(plain).peak_bytes
     runs = _run(request, loaded, traced, replayed)
-    known = _in_plan(request, replayed) if reused else None
-    if known is not None:
-        return Original(known, runs.said)
+    if old and old.asked.budget.endswith("%") and old.predicted.eager_peak_bytes == replayed:
+        # with another number of threads kernels may need other workspace: it is not asked anew
+        return old.predicted.eager, runs.said
     if runs.peak_bytes is not None and _asks_share(request):
-        return Original(judged(replayed, runs.peak_bytes), runs.said)
+        return judged(replayed, runs.peak_bytes), runs.said
     there = followed(loaded, traced, costs)
     exact = flight.of(replace(plain, **asdict(there))).peak_bytes if there else None
-    return Original(predicted_peak(replayed, exact), runs.said)
+    return predicted_peak(replayed, exact), runs.said
 
 
 def _asks_share(request: Request) -> bool:
@@ -232,21 +215,5 @@ def judged(replayed: int, measured: int) -> EagerPeak:
     near = max(_NEAR * measured, _NEAR_BYTES if measured > replayed else _STATES_BYTES)
     if abs(replayed - measured) <= near:
         return EagerPeak(replayed, PeakSource.CONFIRMED)
-    return EagerPeak(_rounded(measured), PeakSource.MEASURED)
-
-
-def _rounded(nbytes: int) -> int:
-    """Round up to a few digits."""
-    step: int = 10 ** max(len(str(nbytes)) - _DIGITS, 0)
-    return -(-nbytes // step) * step
-
-
-def _in_plan(request: Request, predicted: int) -> EagerPeak | None:
-    """Return what the plan at the output took a share of, if that follows from these costs.
-
-    With another number of threads kernels may need other workspace: as costs, it is not asked anew.
-    """
-    plan = plan_beside(request.output)
-    if plan is None or not plan.asked.budget.endswith("%"):
-        return None
-    return plan.predicted.eager if plan.predicted.eager_peak_bytes == predicted else None
+    step: int = 10 ** max(len(str(measured)) - _DIGITS, 0)
+    return EagerPeak(-(-measured // step) * step, PeakSource.MEASURED)

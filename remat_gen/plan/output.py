@@ -194,14 +194,12 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 def _restored_on_failure(paths: Mapping[Path, str]) -> Iterator[None]:
     """Put the old files back unless the block finishes: two renames are not one."""
     before = {path: path.read_bytes() if path.exists() else None for path in paths}
-    finished = False
     try:
         yield
-        finished = True
-    finally:
-        if not finished:
-            for path, content in before.items():
-                if content is None:
-                    path.unlink(missing_ok=True)
-                elif path.read_bytes() != content:
-                    path.write_bytes(content)
+    except BaseException:
+        for path, content in before.items():
+            if content is None:
+                path.unlink(missing_ok=True)
+            elif path.read_bytes() != content:
+                path.write_bytes(content)
+        raise

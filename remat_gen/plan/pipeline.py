@@ -15,7 +15,6 @@ from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ask.request import Request, default_output
 from remat_gen.ask.rung_texts import refuse_unknown_lengths
 from remat_gen.ir.errors import TraceError, UnlikeStepError, UsageError
-from remat_gen.ir.header import read_header
 from remat_gen.plan.output import (
     check_imports,
     check_module,
@@ -25,8 +24,7 @@ from remat_gen.plan.output import (
     plan_path,
     write_all,
 )
-from remat_gen.terminal.progress import Progress
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Progress, Stages
 
 if TYPE_CHECKING:
     from remat_gen.capture.load.load import Loaded
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from remat_gen.capture.trace.trace import Traced
     from remat_gen.ir.costs import Costs
     from remat_gen.ir.eager_peak import EagerPeak
-    from remat_gen.ir.plan import HostCopies, Plan, PlannedRung
+    from remat_gen.ir.plan import HostCopies, Plan
     from remat_gen.picture.timeline_view import TimelineView
     from remat_gen.plan.measured_step import MeasuredStep
     from remat_gen.plan.planning import Planned
@@ -120,30 +118,32 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
     refuse_unknown_lengths(request.rungs, traced.graph.lengths, traced.pinned)
     if request.auto_rungs and not traced.graph.lengths:
         raise UsageError(f"--rungs auto: no length varies ({traced.pinned or 'none was named'})")
-    with traced.held():
-        breakdown = _breakdown(request, loaded)
-    costs, reused = _costs(request, loaded, traced, stages)
-    from remat_gen.plan.measured_step import MeasuredStep, plan_step
-    from remat_gen.plan.original_step import original_of
-
-    copies = _copies(request, loaded, stages) if request.offload else None
-    with stages("eager"):
-        original = original_of(request, loaded, traced, costs, reused=reused)
-    eager = original.eager
-    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager)
-    planned = plan_step(measured, stages)
-    from remat_gen.plan.rung_planning import plan_rungs
-
-    rungs = plan_rungs(measured, planned, stages)
+    breakdown = _breakdown(request, loaded, traced)
+    old = plan_beside(request.output)
+    measured_before = None if request.reprofile else old
+    costs, reused = _costs(request, loaded, traced, measured_before, stages)
     from remat_gen.capture.lower.value_checks import conditions_of
     from remat_gen.ir.graph import unplanned_outputs
+    from remat_gen.ir.plan import plan_text
+    from remat_gen.plan.emission import describe, module_text
+    from remat_gen.plan.measured_step import MeasuredStep, plan_step
+    from remat_gen.plan.original_step import original_of
+    from remat_gen.plan.rung_planning import plan_rungs
 
+    copies = _copies(request, loaded, measured_before, stages)
+    with stages("eager"):
+        eager, original = original_of(request, loaded, traced, costs, old if reused else None)
+    measured = MeasuredStep(request, loaded, traced, costs, breakdown, copies, reused, eager, old)
+    planned = plan_step(measured, stages)
+    rungs = plan_rungs(measured, planned, stages)
     with stages("emit"), loaded.importable():
-        written = tuple(rung.written() for rung in rungs)
-        plan, plan_text, text = _emit(measured, planned, written)
-    checked = "" if original.said else _check_step(measured, text, stages)
+        plan = describe(measured, planned, rungs)
+        problem, schedule = planned.problem, planned.schedule
+        place = request.output or default_output(request.model_file)
+        text = module_text(loaded, traced, problem, schedule, plan, place)
+    checked = "" if original else _check_step(measured, text, stages)
     with stages("write"):
-        plan_file = _write(request, loaded, text, plan_text)
+        plan_file = _write(request, loaded, text, plan_text(plan))
     return Generated(
         text=text,
         plan=plan,
@@ -160,7 +160,7 @@ def _generate(request: Request, progress: Progress, live: Loaded | None) -> Gene
         unset=traced.unset,
         made=traced.first.made if traced.first else (),
         turned=tuple(traced.turned),
-        original=original.said,
+        original=original,
         checked=checked,
         unplanned=tuple(unplanned_outputs(traced.graph)),
         waiting_bytes=planned.solution.replay.retained_bytes + traced.waiting_bytes,
@@ -204,20 +204,15 @@ def _check_output(request: Request) -> None:
 
 def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tuple[Loaded, Traced]:
     with stages("load"):
-        from remat_gen.capture.load.load import read_source
+        from remat_gen.capture.trace.resized_batch import at_batch
+        from remat_gen.plan.costing import load_for, read_original
 
-        source = read_source(request.model_file)
-        if read_header(source):
-            raise UsageError(f"{request.model_file}: was generated by remat-gen; name its original")
+        source = read_original(request.model_file)
         if request.output is not None:
             check_imports(source, request.model_file, request.output)
-        from remat_gen.capture.trace.resized_batch import at_batch
-        from remat_gen.plan.costing import load_for
-
         if request.compiled and not request.target:
             _require_compiler(request, live)
-        asked = (request.model_file, request.model, request.inputs)
-        loaded = live or load_for(*asked, request.device, request.target)
+        loaded = load_for(request, live)
         if request.batch is not None:
             loaded = at_batch(loaded, request.batch)
     with stages("trace"):
@@ -231,7 +226,8 @@ def _load_and_trace(request: Request, stages: Stages, live: Loaded | None) -> tu
         try:
             return loaded, trace_loaded(loaded, request.dynamic, request.fix)
         except TraceError as error:
-            if not _may_have_units(request):
+            others = request.target, request.compiled, request.offload, request.batch
+            if any((*others, request.dynamic, request.rungs)):  # which units do not go with
                 raise
             raise TraceError(f"{error}{_units_instead(loaded)}") from error
 
@@ -246,16 +242,7 @@ def _units_instead(loaded: Loaded) -> str:
         repeats = found and not run_twice(loaded, 0).said
     except TraceError:
         return ""
-    return _INSTEAD.format(found) if repeats else ""
-
-
-_INSTEAD = "; or leave it eager: --units auto plans submodules alone ({})"
-
-
-def _may_have_units(request: Request) -> bool:
-    """Tell whether no option was given that units do not go with."""
-    others = request.target, request.compiled, request.offload, request.batch
-    return not any((*others, request.dynamic, request.rungs))
+    return f"; or leave it eager: --units auto plans submodules alone ({found})" if repeats else ""
 
 
 def _require_compiler(request: Request, live: Loaded | None) -> None:
@@ -270,44 +257,37 @@ def _require_compiler(request: Request, live: Loaded | None) -> None:
     require_compiler(live.device if live else resolve_device(request.device))
 
 
-def _breakdown(request: Request, loaded: Loaded) -> Breakdown | None:
+def _breakdown(request: Request, loaded: Loaded, traced: Traced) -> Breakdown | None:
     if isinstance(request.limit, Budget):
         return None
     from remat_gen.ask.resident import resident
     from remat_gen.capture.device.kinds import kind_of
 
-    return request.limit.break_down(resident(loaded), kind_of(loaded.device).headroom_bytes)
+    with traced.held():
+        held = resident(loaded)
+    return request.limit.break_down(held, kind_of(loaded.device).headroom_bytes)
 
 
-def _costs(request: Request, loaded: Loaded, traced: Traced, stages: Stages) -> tuple[Costs, bool]:
-    """Return costs and whether they are those of the plan that stands at the output already."""
+def _costs(
+    request: Request, loaded: Loaded, traced: Traced, old: Plan | None, stages: Stages
+) -> tuple[Costs, bool]:
+    """Return costs and whether they are those of an `old` plan."""
     with stages("profile") as step:
         from remat_gen.plan.costing import costs_of
 
-        old = None if request.reprofile else plan_beside(request.output)
         costs, reused = costs_of(traced, loaded, request.target, old, step)
         return replace(costs, captured=request.captured), reused
 
 
-def _copies(request: Request, loaded: Loaded, stages: Stages) -> HostCopies:
+def _copies(
+    request: Request, loaded: Loaded, old: Plan | None, stages: Stages
+) -> HostCopies | None:
+    if not request.offload:
+        return None
     with stages("profile"):
         from remat_gen.problem.host_copies_planned import host_copies
 
-        old = None if request.reprofile else plan_beside(request.output)
         return host_copies(loaded.device, request.target, old)
-
-
-def _emit(
-    measured: MeasuredStep, planned: Planned, rungs: tuple[PlannedRung, ...]
-) -> tuple[Plan, str, str]:
-    from remat_gen.ir.plan import plan_text
-    from remat_gen.plan.emission import describe, module_text
-
-    request, loaded = measured.request, measured.loaded
-    plan = describe(measured, planned, rungs)
-    output = request.output or default_output(request.model_file)
-    text = module_text(loaded, measured.traced, planned.problem, planned.schedule, plan, output)
-    return plan, plan_text(plan), text
 
 
 def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
@@ -323,7 +303,12 @@ def _check_step(measured: MeasuredStep, text: str, stages: Stages) -> str:
 
 
 def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path | None:
-    _refuse_changed(loaded)
+    from remat_gen.capture.load.load import read_source
+
+    if read_source(loaded.path) != loaded.source:  # comments quote its lines
+        raise UsageError(
+            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
+        )
     if request.output is None:
         return None
     plan_file = plan_path(request.output)
@@ -331,13 +316,3 @@ def _write(request: Request, loaded: Loaded, text: str, plan_text: str) -> Path 
         _check_output(request)  # the work took a while
         write_all({plan_file: plan_text, request.output: text})
     return plan_file
-
-
-def _refuse_changed(loaded: Loaded) -> None:
-    """Refuse to write what the model's file no longer says; comments quote its lines."""
-    from remat_gen.capture.load.load import read_source
-
-    if read_source(loaded.path) != loaded.source:
-        raise UsageError(
-            f"{loaded.path}: changed while it was being planned; nothing was written: run again"
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby, takewhile
 
 from remat_gen.capture.units.joined import ENTER, LEAVE
@@ -13,6 +14,7 @@ from remat_gen.ir.plan import Block, Plan, PlannedRung, PlannedSegment
 from remat_gen.ir.steps import FETCH, FREE, RUN, SEND, read_step, runs_in, step_line
 from remat_gen.problem.rung_problems import rung_graph, rung_problem
 from remat_gen.solver.law.problem import Problem
+from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
 from remat_gen.solver.stable.committed_schedule import Committed
@@ -103,43 +105,26 @@ def committed_runs(planned: tuple[PlannedSegment, ...]) -> Committed:
 
 def blocks_of(graph: Graph, problem: Problem, schedule: Schedule) -> tuple[Block, ...]:
     """Say for each block what its forward retains and what its backward runs again."""
-    n = schedule.block_count
-    names = [operation.name for operation in problem.operations]
-    ran: set[int] = set()
-    kept: list[list[int]] = []
-    again: list[list[str]] = [[] for _ in range(n)]
-    for segment in schedule.segments[:n]:
-        runs = [step.operation for step in segment.steps if isinstance(step, Run)]
-        ran.update(runs)
-        kept.append([v for p in runs for v in problem.operations[p].outputs])
+    runs, n = program_of(schedule).segments, schedule.block_count
+    ran = {p for own in runs[:n] for p in own}
     before = (step for segment in schedule.segments[:n] for step in segment.steps)
     freed = {step.value for step in before if isinstance(step, Free)}
-    for segment in schedule.segments[n:]:
-        for step in segment.steps:
-            if isinstance(step, Run) and step.operation in ran:
-                again[segment.block].append(names[step.operation])
-    return tuple(
-        Block(
-            name=_title(graph, segment),
-            operations=sum(isinstance(step, Run) for step in segment.steps),
-            retained={
-                problem.values[v].name: problem.values[v].nbytes
-                for v in kept[segment.block]
-                if v not in freed
-            },
-            rematerialised=tuple(again[segment.block]),
-        )
-        for segment in schedule.segments[:n]
-    )
+    found = []
+    for own, back in zip(runs[:n], reversed(runs[n:]), strict=True):
+        kept = (v for p in own for v in problem.operations[p].outputs if v not in freed)
+        values = map(problem.values.__getitem__, kept)
+        again = tuple(problem.operations[p].name for p in back if p in ran)
+        retained = {value.name: value.nbytes for value in values}
+        found.append(Block(_title(graph, own), len(own), retained, again))
+    return tuple(found)
 
 
-def _title(graph: Graph, segment: Segment) -> str:
+def _title(graph: Graph, runs: Sequence[int]) -> str:
     """Return the module path that the block's operations share, or its first operation's name."""
-    runs = [graph.operations[s.operation] for s in segment.steps if isinstance(s, Run)]
-    operations = [o for o in runs if o.target not in (ENTER, LEAVE)] or runs
+    every = [graph.operations[p] for p in runs]
+    operations = [o for o in every if o.target not in (ENTER, LEAVE)] or every
     if not operations:
         return ""
-    paths = [operation.module.split(".") for operation in operations]
-    columns = zip(*paths, strict=False)
+    columns = zip(*(operation.module.split(".") for operation in operations), strict=False)
     shared = takewhile(lambda column: len(set(column)) == 1, columns)
     return ".".join(column[0] for column in shared) or operations[0].name

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from remat_gen.ask.pin_patterns import Pinned
-from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.kinds import kind_of
 from remat_gen.capture.lower.shorter_steps import lengths_to_look_at
 from remat_gen.ir.byte_text import size
@@ -18,7 +17,6 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
-from remat_gen.plan.plan_names import committed_runs
 from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
@@ -39,7 +37,7 @@ class Search:
     """How a schedule is searched, and what hears of it; one to keep where it is about as good.
 
     `alike`: layers are planned alike where that is about as good. `eager` is what shares of
-    eager's peak are of, where not of the predicted one.
+    eager's peak are of, where not of the predicted one. Schedules must fit `elsewhere`, too.
     """
 
     strategy: str
@@ -49,13 +47,12 @@ class Search:
     committed: Committed | None = None
     alike: bool = True
     eager: EagerPeak | None = None
+    elsewhere: tuple[Elsewhere, ...] = ()
 
-    def solver(
-        self, problem: Problem, elsewhere: tuple[Elsewhere, ...] = ()
-    ) -> AllSizesSolver | OffloadSolver:
-        """Return the search of a problem that has other sizes `elsewhere`, and maybe a host."""
-        reruns = AllSizesSolver(self._one(problem), elsewhere, self._one)
-        return OffloadSolver(problem, reruns, elsewhere) if problem.link else reruns
+    def solver(self, problem: Problem) -> AllSizesSolver | OffloadSolver:
+        """Return the search of a problem, which may have a host."""
+        reruns = AllSizesSolver(self._one(problem), self.elsewhere, self._one)
+        return OffloadSolver(problem, reruns, self.elsewhere) if problem.link else reruns
 
     def _one(self, problem: Problem) -> Solver:
         return Solver(
@@ -100,37 +97,29 @@ class Planned:
         return self.solution.schedule
 
 
-def make_plan(
-    pinned: Pinned,
-    graph: Graph,
-    budget: int,
-    search: Search,
-    elsewhere: tuple[Elsewhere, ...] = (),
-) -> Planned:
-    """Solve a problem, with its pins, within a budget that holds `elsewhere`, too.
+def make_plan(pinned: Pinned, graph: Graph, budget: int, search: Search) -> Planned:
+    """Solve a problem, with its pins, within a budget.
 
     Raises:
         InfeasibleBudgetError: no schedule of the strategy fits, with the smallest budget that one
             would fit and the user's line that sets it; it says so where the pins are to blame.
     """
     problem = pinned.problem
-    solver = search.solver(problem, elsewhere)
+    solver = search.solver(problem)
     eager = search.eager or EagerPeak(solver.plain.peak_bytes, PeakSource.PREDICTED)
     try:
         found = solver.solve(budget)
     except InfeasibleError as error:
-        blame = _blame(pinned, budget, search, elsewhere) if pinned.pins else ""
+        blame = _blame(pinned, budget, search) if pinned.pins else ""
         raise _infeasible(graph, error, budget, eager, blame) from error
     without = replay(problem, found.solution.schedule, keep_gradients=True)
     return Planned(pinned, found.solution, found.peak, budget, without)
 
 
-def _blame(
-    pinned: Pinned, budget_bytes: int, search: Search, elsewhere: tuple[Elsewhere, ...]
-) -> str:
+def _blame(pinned: Pinned, budget_bytes: int, search: Search) -> str:
     """Say whether the budget would be feasible without the pins."""
     try:
-        replace(search, news=None).solver(pinned.unpinned, elsewhere).solve(budget_bytes)
+        replace(search, news=None).solver(pinned.unpinned).solve(budget_bytes)
     except InfeasibleError:
         return " (nor does any without the pins)"
     return f" with these pins: {pinned}; without them one does"
@@ -159,23 +148,31 @@ def _infeasible(
     return InfeasibleBudgetError(message, error.smallest_bytes, error.strategy, operation.name)
 
 
+def torch_version() -> str:
+    """Return torch's version without the build, so that `2.13.0+cpu` is `2.13.0`.
+
+    Another one traces otherwise, and its kernels take other workspace.
+    """
+    import torch
+
+    return str(torch.__version__).partition("+")[0]
+
+
+def is_of_here(plan: Plan, device: torch.device) -> bool:
+    """Tell whether a plan's costs were measured on such a device, with this torch."""
+    here = plan.device == kind_of(device).name(device) and plan.modelled is None
+    return here and plan.versions.torch == torch_version()
+
+
 def known_costs(plan: Plan | None, graph: Graph, device: torch.device) -> Costs | None:
     """Return the costs of an existing plan, if it is of the same graph, shapes, device and torch.
 
     Costs that were modelled are none to re-use: modelling them again takes no time.
     """
-    if plan is None or plan.modelled is not None:
+    if plan is None or not is_of_here(plan, device):
         return None
-    same = plan.graph_sha256 == graph_sha256(graph) and plan.device == kind_of(device).name(device)
-    same = same and plan.versions.torch == torch_version()
+    same = plan.graph_sha256 == graph_sha256(graph)
     complete = all(operation.name in plan.costs for operation in graph.operations)
     measured_at = {there.lengths for cost in plan.costs.values() for there in cost.smaller}
     known = measured_at <= set(lengths_to_look_at(graph))  # a pinned graph has none
     return plan.measured() if same and complete and known else None
-
-
-def known_schedule(plan: Plan | None, strategy: str) -> Committed | None:
-    """Return the schedule of an existing plan, if the same strategy was asked for it."""
-    if plan is None or plan.offload or plan.asked.strategy != strategy:
-        return None
-    return committed_runs(plan.schedule)

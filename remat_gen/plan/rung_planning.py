@@ -11,12 +11,11 @@ from remat_gen.ir.costs import Costs
 from remat_gen.ir.errors import InfeasibleBudgetError, UsageError
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
-from remat_gen.ir.plan import Plan, PlannedRung
+from remat_gen.ir.plan import PlannedRung
 from remat_gen.ir.rung import Rung
 from remat_gen.plan.costing import costs_of
 from remat_gen.plan.emission import predicted_of, solver_of
 from remat_gen.plan.measured_step import MeasuredStep
-from remat_gen.plan.output import plan_beside
 from remat_gen.plan.plan_names import blocks_of, committed_runs, planned_schedule
 from remat_gen.plan.planning import Planned, Search, make_plan
 from remat_gen.problem.rung_limits import RungLimits
@@ -32,42 +31,12 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
 from remat_gen.solver.workspace_headroom import Elsewhere
-from remat_gen.terminal.stage_times import Stages
+from remat_gen.terminal.progress import Stages
 
 WORTH = 0.003  # of a step's time: what a program more to read is chosen for
 
 
-@dataclass(frozen=True, slots=True)
-class RungPlan:
-    """What was planned for a rung, on the graph of its longest steps."""
-
-    rung: Rung
-    graph: Graph
-    costs: Costs
-    planned: Planned
-
-    def gain_over(self, longer: Planned) -> float:
-        """Return what share of the time of a schedule for longer steps this one saves."""
-        without = replay(self.planned.problem, longer.schedule).time_us
-        return 1 - self.planned.replay.time_us / without
-
-    def written(self) -> PlannedRung:
-        """Return what the plan file says of it."""
-        problem, schedule = self.planned.problem, self.planned.schedule
-        found = predicted_of(self.planned, self.costs)
-        eager = Solver(problem_of(self.graph, self.costs), "none").plain  # it records nothing
-        return PlannedRung(
-            limits=self.rung.limits,
-            free_bytes=self.rung.free_bytes,
-            costs=dict(self.costs.operations),
-            blocks=blocks_of(self.graph, problem, schedule),
-            schedule=planned_schedule(problem, schedule),
-            solver=solver_of(self.planned.solution),
-            predicted=replace(found, eager_peak_bytes=eager.peak_bytes),
-        )
-
-
-def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[RungPlan, ...]:
+def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[PlannedRung, ...]:
     """Search what the request asks for; `whole` is planned for every step.
 
     Of rungs that are chosen those are left out that gain nothing to speak of.
@@ -81,20 +50,21 @@ def plan_rungs(measured: MeasuredStep, whole: Planned, stages: Stages) -> tuple[
             raise UsageError(f"--rungs {rung}: the budget is {size(whole.budget_bytes)} already")
     planner = _Planner(measured, whole, stages)
     if not measured.request.auto_rungs:
-        return tuple(map(planner.plan, measured.request.rungs))
+        return tuple(planner.plan(rung)[1] for rung in measured.request.rungs)
     graph, budget = measured.traced.graph, whole.budget_bytes
     with stages("solve") as step:
         limits = RungLimits(graph, measured.costs, whole.problem, whole.schedule, budget, step)
         chosen = limits.rungs()
-        stages.pardon()
-    kept: list[RungPlan] = []
+        stages.progress.pardon()
+    kept: list[tuple[Planned, PlannedRung]] = []
     for rung in reversed(chosen):
-        above = kept[0].planned if kept else whole
+        above = kept[0][0] if kept else whole
         with contextlib.suppress(InfeasibleBudgetError):  # by what it records, in a tight budget
-            planned = planner.plan(rung)
-            if planned.gain_over(above) >= WORTH:
-                kept.insert(0, planned)
-    return tuple(kept)
+            planned, written = planner.plan(rung)
+            without = replay(planned.problem, above.schedule).time_us
+            if 1 - planned.replay.time_us / without >= WORTH:
+                kept.insert(0, (planned, written))
+    return tuple(written for _, written in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +73,8 @@ class _Planner:
     whole: Planned
     stages: Stages
 
-    def plan(self, rung: Rung) -> RungPlan:
+    def plan(self, rung: Rung) -> tuple[Planned, PlannedRung]:
+        """Return what is planned on the graph of a rung's longest steps, and how it is written."""
         try:
             return self._plan(rung)
         except InfeasibleBudgetError as error:
@@ -111,7 +82,7 @@ class _Planner:
             found = (error.smallest_bytes, error.strategy, error.operation)
             raise InfeasibleBudgetError(told, *found) from error
 
-    def _plan(self, rung: Rung) -> RungPlan:
+    def _plan(self, rung: Rung) -> tuple[Planned, PlannedRung]:
         there = rung_graph(self.measured.traced.graph, rung)
         old = self._old(rung)
         costs = self._costs(there, old)
@@ -120,14 +91,29 @@ class _Planner:
         with self.stages("solve") as step:
             kept = None if request.fresh or old is None else committed_runs(old.schedule)
             search = Search(
-                request.strategy.value, request.effort, step, self.stages.progress.news, kept
+                request.strategy.value,
+                request.effort,
+                step,
+                self.stages.progress.news,
+                kept,
+                elsewhere=self._elsewhere(there, costs, problem),
             )
             pinned = pin(problem, there, request.pins)
-            elsewhere = self._elsewhere(there, costs, problem)
             budget = rung.free_bytes or self.whole.budget_bytes
-            planned = make_plan(pinned, there, budget, search, elsewhere)
-            self.stages.pardon()
-        return RungPlan(rung, there, costs, planned)
+            planned = make_plan(pinned, there, budget, search)
+            self.stages.progress.pardon()
+        found = predicted_of(planned, costs)
+        eager = Solver(problem_of(there, costs), "none").plain  # it records nothing
+        written = PlannedRung(
+            limits=rung.limits,
+            free_bytes=rung.free_bytes,
+            costs=dict(costs.operations),
+            blocks=blocks_of(there, planned.problem, planned.schedule),
+            schedule=planned_schedule(planned.problem, planned.schedule),
+            solver=solver_of(planned.solution),
+            predicted=replace(found, eager_peak_bytes=eager.peak_bytes),
+        )
+        return planned, written
 
     def _elsewhere(self, there: Graph, costs: Costs, here: Problem) -> tuple[Elsewhere, ...]:
         recorded = recorded_bytes(there, costs.alignment_bytes)
@@ -136,14 +122,12 @@ class _Planner:
 
     def _old(self, rung: Rung) -> PlannedRung | None:
         """Return what the plan that stands there already has for a rung of the same graph."""
-        plan = plan_beside(self.measured.request.output)
-        if plan is None or not self._alike(plan):
+        request, plan = self.measured.request, self.measured.old
+        if plan is None or plan.asked.strategy != request.strategy.value:
+            return None
+        if plan.graph_sha256 != graph_sha256(self.measured.traced.graph):
             return None
         return next((old for old in plan.rungs if old.rung == rung), None)
-
-    def _alike(self, plan: Plan) -> bool:
-        same = plan.graph_sha256 == graph_sha256(self.measured.traced.graph)
-        return same and plan.asked.strategy == self.measured.request.strategy.value
 
     def _costs(self, there: Graph, old: PlannedRung | None) -> Costs:
         """Return costs at a rung's lengths: the old plan's where the whole range's are, too."""

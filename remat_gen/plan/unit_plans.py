@@ -22,24 +22,18 @@ from remat_gen.units.unit_programs import UnitRuns, unit_runs, unit_schedule, wi
 _ROUNDS = 6  # of searches within less, by what the schedule put in order was over the budget
 
 
-def plan_units(
-    step: UnitStep,
-    pinned: Pinned,
-    limit: int,
-    search: Search,
-    elsewhere: tuple[Elsewhere, ...] = (),
-) -> Planned:
+def plan_units(step: UnitStep, pinned: Pinned, limit: int, search: Search) -> Planned:
     """Solve the problem of a joined step, and put all runs of a unit into its own call.
 
     Raises:
         InfeasibleBudgetError: no schedule fits.
         UsageError: the strategy cannot search a model of this size.
     """
-    planned = make_plan(pinned, step.graph, limit, search, elsewhere)
+    planned = make_plan(pinned, step.graph, limit, search)
     budget = within = planned.budget_bytes
     before = 0
     for _ in range(_ROUNDS):
-        ordered = _in_units(step, planned, elsewhere)
+        ordered = _in_units(step, planned, search.elsewhere)
         peak = ordered.highest.nbytes
         if peak <= budget:
             return replace(ordered, budget_bytes=budget)
@@ -47,7 +41,7 @@ def plan_units(
             within = min(within, planned.highest.nbytes)
         within, before = within - (peak - budget), peak
         try:
-            planned = make_plan(pinned, step.graph, within, search, elsewhere)
+            planned = make_plan(pinned, step.graph, within, search)
         except InfeasibleBudgetError as error:
             raise _over(step, ordered, budget) from error
     raise _over(step, ordered, budget)
@@ -86,15 +80,11 @@ def programs_of(
         alike: dict[UnitRuns, list[str]] = {}
         for path in kind.paths:
             alike.setdefault(runs[path], []).append(path)
-        found.append(
-            (
-                kind,
-                [
-                    UnitProgram(tuple(paths), *unit_schedule(kind, problem, paths[0], run))
-                    for run, paths in alike.items()
-                ],
-            )
-        )
+        own = [
+            UnitProgram(tuple(paths), *unit_schedule(kind, problem, paths[0], run))
+            for run, paths in alike.items()
+        ]
+        found.append((kind, own))
     return found
 
 

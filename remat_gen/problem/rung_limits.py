@@ -48,7 +48,10 @@ class RungLimits:
         None where nothing varies, or the longest step has nothing run again.
         """
         whole = _overhead(self.here, self.plan)
-        halves = [(self._eager(n, _half(n)).plain.peak_bytes, n) for n in self.graph.lengths]
+        halves = [
+            (self._eager(n, max(n.minimum, n.maximum // 2)).plain.peak_bytes, n)
+            for n in self.graph.lengths
+        ]
         if not halves or whole <= 0:
             return ()
         _, length = min(halves, key=lambda half: half[0])
@@ -123,7 +126,3 @@ def _between(curve: Curve, number: int) -> float:
 
 def _overhead(problem: Problem, schedule: Schedule) -> float:
     return replay(problem, schedule).time_us / Solver(problem, "none").plain.time_us - 1
-
-
-def _half(length: Length) -> int:
-    return max(length.minimum, length.maximum // 2)

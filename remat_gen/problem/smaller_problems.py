@@ -19,27 +19,18 @@ def elsewhere_of(graph: Graph, costs: Costs, here: Problem | None = None) -> tup
     """Return the problems that a schedule must fit in besides `here`, the example's."""
     lengths = {there.lengths for cost in costs.operations.values() for there in cost.smaller}
     here = here or problem_of(graph, costs)
-    return tuple(
-        Elsewhere(_where(graph, numbers), _problem_at(graph, costs, numbers, here))
-        for numbers in sorted(lengths, reverse=True)
-    )
-
-
-def _problem_at(graph: Graph, costs: Costs, numbers: tuple[int, ...], here: Problem) -> Problem:
-    return written_over_as(here, problem_of(sized(graph, numbers), _costs_at(costs, numbers)))
+    found = []
+    for numbers in sorted(lengths, reverse=True):
+        operations = {name: _at(cost, numbers) for name, cost in costs.operations.items()}
+        there = problem_of(sized(graph, numbers), replace(costs, operations=operations))
+        found.append(Elsewhere(_where(graph, numbers), written_over_as(here, there)))
+    return tuple(found)
 
 
 def written_over_as(here: Problem, there: Problem) -> Problem:
     """Return a problem at other lengths: what is written over is decided by the example's."""
     pairs = zip(there.operations, here.operations, strict=True)
     return replace(there, operations=tuple(replace(o, over=own.over) for o, own in pairs))
-
-
-def _costs_at(costs: Costs, numbers: tuple[int, ...]) -> Costs:
-    return replace(
-        costs,
-        operations={name: _at(cost, numbers) for name, cost in costs.operations.items()},
-    )
 
 
 def _at(cost: Cost, numbers: tuple[int, ...]) -> Cost:

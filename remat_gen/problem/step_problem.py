@@ -24,17 +24,21 @@ _ONCE = frozenset(("remat.rng_state", CHECK, ENTER, LEAVE))
 
 
 def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
-    """Translate a graph; operations keep their indices, values get theirs by `value_index`.
+    """Translate a graph; operations keep their indices, and what the step allocates its order.
 
     Raises:
         GraphError: an operation has no cost.
         TraceError: backward reads a buffer that forward has overwritten by then.
     """
-    index, host = value_index(graph), _on_host(graph)
-    bound = {operation.name: _cost_of(operation, costs) for operation in graph.operations}
+    inside = [name for name, storage in graph.storages.items() if not storage.kind.outside]
+    index, host = {name: i for i, name in enumerate(inside)}, _on_host(graph)
+    for operation in graph.operations:
+        if operation.name not in costs.operations:  # of a plan that was edited
+            raise GraphError(f"{operation.name} has no cost")
+    bound = {operation.name: costs.operations[operation.name] for operation in graph.operations}
     if costs.launch_bound:  # the host's times add up to the step's, whatever the device's are
         bound = {n: replace(c, time_us=c.host_us or c.time_us) for n, c in bound.items()}
-    held, leaving = _held(graph), _leaving(graph)
+    held, leaving, unit = _held(graph), _leaving(graph), costs.alignment_bytes
     mutated = {graph.tensors[m.target].storage for m in graph.mutations}
     over = {name: index[storage] for name, storage in written_over(graph, held).items()}
     fills = {name: index[storage] for name, storage in filled(graph).items()}
@@ -60,7 +64,7 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
         values=tuple(
             plain.Value(
                 name,
-                0 if name in host else _rounded(graph.storages[name].nbytes, costs.alignment_bytes),
+                0 if name in host else -(-graph.storages[name].nbytes // unit) * unit,
                 held.get(name, plain.Held.FREE),
                 leaves=name in leaving,
             )
@@ -71,24 +75,12 @@ def problem_of(graph: Graph, costs: Costs) -> plain.Problem:
     )
 
 
-def _cost_of(operation: Operation, costs: Costs) -> Cost:
-    if operation.name not in costs.operations:  # of a plan that was edited
-        raise GraphError(f"{operation.name} has no cost")
-    return costs.operations[operation.name]
-
-
 def _on_host(graph: Graph) -> frozenset[str]:
     """Return the storages that a step on a GPU has on the CPU: seeds, masks made there."""
     on = {tensor.storage: tensor.device for tensor in graph.tensors.values()}
     if not any(kind_of(device).is_accelerator for device in on.values()):
         return frozenset()
     return frozenset(name for name, device in on.items() if device == "cpu")
-
-
-def value_index(graph: Graph) -> dict[str, int]:
-    """Return the storages that the step allocates, numbered in the order of the graph."""
-    inside = [name for name, storage in graph.storages.items() if not storage.kind.outside]
-    return {name: i for i, name in enumerate(inside)}
 
 
 def _operation(
@@ -100,10 +92,13 @@ def _operation(
     if backward and stale:
         where = f"{operation.source.file}:{operation.source.line}"
         raise TraceError(f"{where}: backward needs a buffer that forward overwrites")
+    # a re-run of a random operation holds the generator's present state besides; first runs do not
+    # hold it, and counting it there as well errs to the safe side, by 5056 bytes
+    state_bytes = graph.storages[operation.state].nbytes if operation.state else 0
     return plain.Operation(
         name=operation.name,
         time_us=cost.time_us,
-        workspace_bytes=cost.workspace_bytes + _present_state_bytes(graph, operation),
+        workspace_bytes=cost.workspace_bytes + state_bytes,
         inputs=tuple(index[s] for s in reads if s in index),
         outputs=tuple(index[s] for s in graph.writes(operation) if s in index),
         backward=backward,
@@ -114,14 +109,6 @@ def _operation(
         outside=backward and operation.target == LEAVE,
         node=operation.node if backward and operation.target != _SUMS_UP else None,
     )
-
-
-def _present_state_bytes(graph: Graph, operation: Operation) -> int:
-    """Return what a re-run of a random operation holds besides: the generator's present state.
-
-    First runs do not hold it; counting it there as well errs to the safe side, by 5056 bytes.
-    """
-    return graph.storages[operation.state].nbytes if operation.state else 0
 
 
 def _rerunnable(graph: Graph, operation: Operation, reads_stale: bool) -> bool:
@@ -171,7 +158,3 @@ def _kept_by(graph: Graph, leaving: frozenset[str]) -> dict[str, list[str]]:
     given = [(g.of, graph.tensors[g.tensor].storage) for g in graph.gradients if g.tensor]
     of = {graph.tensors[p].storage: made for p, made in given if made in leaving}
     return {o.name: [of[s] for s in graph.reads(o) if s in of] for o in graph.operations}
-
-
-def _rounded(nbytes: int, alignment: int) -> int:
-    return -(-nbytes // alignment) * alignment

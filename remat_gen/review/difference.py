@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import groupby
 
 from remat_gen.ir.plan import Block, Plan
 from remat_gen.ir.steps import FREE, RUN, SEND, read_step, runs_in
@@ -64,14 +65,13 @@ class Difference:
 def difference(old: Plan, new: Plan) -> Difference:
     """Compare two plans of the same model, or of one that has changed a little."""
     operations = _first_runs(old), _first_runs(new)
-    earlier, later = _freed_elsewhere(old, new)
+    chosen = _Choices.of(old), _Choices.of(new)
     before, after = _rungs(old), _rungs(new)
     return Difference(
         old,
         new,
-        tuple(_together(_blocks(old, new))),
-        tuple(earlier),
-        tuple(later),
+        tuple(_blocks(*chosen)),
+        *_freed_elsewhere(old, new, *chosen),
         added=tuple(name for name in operations[1] if name not in operations[0]),
         gone=tuple(name for name in operations[0] if name not in operations[1]),
         rungs={
@@ -92,105 +92,74 @@ def _first_runs(plan: Plan) -> dict[str, int]:
     return {name: i for i, name in enumerate(dict.fromkeys(runs_in(plan.steps())))}
 
 
-# -- retained and run again --------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """What a plan retains, with its bytes, runs again, and sends to the host, with the block."""
 
+    blocks: Sequence[Block]
+    retained: Mapping[str, int]
+    reruns: Counter[str]
+    sent: Mapping[str, str]
 
-def _blocks(old: Plan, new: Plan) -> Iterator[BlockDifference]:
-    """Yield the difference block by block; a value that left is told where it was."""
-    before, after = _retained(old), _retained(new)
-    reruns_before, reruns_after = _reruns(old), _reruns(new)
-    sent_before, sent_after = _sent(old), _sent(new)
-    names = dict.fromkeys(block.name for plan in (new, old) for block in plan.blocks)
-    for name in names:
-        mine = {
-            b: [block for block in p.blocks if block.name == name] for b, p in ((0, old), (1, new))
-        }
-        found = BlockDifference(
-            (name,),
-            _inside(name, _sizes(mine[1], set(before))),
-            _inside(name, _sizes(mine[0], set(after))),
-            _without(name, _more(mine[1], reruns_after - reruns_before)),
-            _without(name, _more(mine[0], reruns_before - reruns_after)),
-            _without(name, _only(name, sent_after, sent_before)),
-            _without(name, _only(name, sent_before, sent_after)),
+    @classmethod
+    def of(cls, plan: Plan) -> _Choices:
+        return cls(
+            plan.blocks,
+            {name: n for block in plan.blocks for name, n in block.retained.items()},
+            Counter(name for block in plan.blocks for name in block.rematerialised),
+            {
+                name: plan.blocks[segment.block].name
+                for segment in plan.schedule
+                for verb, names in map(read_step, segment.steps)
+                if verb == SEND
+                for name in names
+            },
         )
-        if any(_parts(found)):
-            yield found
+
+    def beyond(
+        self, other: _Choices, block: str
+    ) -> tuple[dict[str, int], tuple[str, ...], tuple[str, ...]]:
+        """Return what a block retains, runs again and sends that the other plan does not."""
+        own = [b for b in self.blocks if b.name == block]
+        kept = {n: size for b in own for n, size in b.retained.items() if n not in other.retained}
+        largest = sorted(kept, key=lambda name: (-kept[name], name))
+        more = self.reruns - other.reruns
+        again = dict.fromkeys(n for b in own for n in b.rematerialised if more[n])
+        sent = [n for n, by in self.sent.items() if by == block and n not in other.sent]
+        inside = f"{block}."
+        return (
+            {name.removeprefix(inside): kept[name] for name in largest},
+            tuple(name.removeprefix(inside) for name in again),
+            tuple(name.removeprefix(inside) for name in sent),
+        )
 
 
-def _retained(plan: Plan) -> dict[str, int]:
-    return {name: n for block in plan.blocks for name, n in block.retained.items()}
+def _blocks(before: _Choices, after: _Choices) -> Iterator[BlockDifference]:
+    """Yield the difference of blocks; a value that left is told where it was.
+
+    Neighbours with the same difference are one.
+    """
+    names = dict.fromkeys(block.name for block in (*after.blocks, *before.blocks))
+    changes = ((name, after.beyond(before, name), before.beyond(after, name)) for name in names)
+    changed = (change for change in changes if any((*change[1], *change[2])))
+    for (new, gone), alike in groupby(changed, key=lambda change: change[1:]):
+        pairs = [pair for pairs in zip(new, gone, strict=True) for pair in pairs]
+        yield BlockDifference(tuple(name for name, *_ in alike), *pairs)
 
 
-def _sent(plan: Plan) -> dict[str, str]:
-    """Return the values that go to the host, with the block that sends each."""
-    return {
-        name: plan.blocks[segment.block].name
-        for segment in plan.schedule
-        for verb, names in map(read_step, segment.steps)
-        if verb == SEND
-        for name in names
-    }
-
-
-def _only(block: str, sent: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(name for name, by in sent.items() if by == block and name not in others)
-
-
-def _reruns(plan: Plan) -> Counter[str]:
-    return Counter(name for block in plan.blocks for name in block.rematerialised)
-
-
-def _sizes(blocks: Sequence[Block], others: set[str]) -> dict[str, int]:
-    retained = ((name, n) for block in blocks for name, n in block.retained.items())
-    return {name: n for name, n in retained if name not in others}
-
-
-def _more(blocks: Sequence[Block], more: Counter[str]) -> tuple[str, ...]:
-    runs = dict.fromkeys(name for block in blocks for name in block.rematerialised)
-    return tuple(name for name in runs if more[name])
-
-
-def _inside(block: str, sizes: Mapping[str, int]) -> dict[str, int]:
-    ordered = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    return {name.removeprefix(f"{block}."): n for name, n in ordered}
-
-
-def _without(block: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name.removeprefix(f"{block}.") for name in names)
-
-
-def _together(found: Iterator[BlockDifference]) -> Iterator[BlockDifference]:
-    """Put neighbours with the same difference into one."""
-    last: BlockDifference | None = None
-    for block in found:
-        if last is not None and _parts(last) == _parts(block):
-            last = replace(last, blocks=last.blocks + block.blocks)
-            continue
-        if last is not None:
-            yield last
-        last = block
-    if last is not None:
-        yield last
-
-
-def _parts(found: BlockDifference) -> tuple[object, ...]:
-    return (found.retained, found.dropped, found.rerun, found.spared, found.sent, found.unsent)
-
-
-# -- freed -------------------------------------------------------------------------------------
-
-
-def _freed_elsewhere(old: Plan, new: Plan) -> tuple[list[str], list[str]]:
+def _freed_elsewhere(
+    old: Plan, new: Plan, before: _Choices, after: _Choices
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the values freed earlier and later; those newly retained or dropped are told above."""
     order = _first_runs(new)
-    before, after = _deaths(old, order), _deaths(new, order)
-    told = set(_retained(old)) ^ set(_retained(new)) | (_sent(old).keys() ^ _sent(new).keys())
-    told |= {name for name, n in (_reruns(old) - _reruns(new)).items() if n}
-    told |= {name for name, n in (_reruns(new) - _reruns(old)).items() if n}
-    both = [name for name in after if name in before and name not in told]
-    earlier = [name for name in both if after[name] < before[name]]
-    return earlier, [name for name in both if after[name] > before[name]]
+    was, now = _deaths(old, order), _deaths(new, order)
+    told = (before.retained.keys() ^ after.retained.keys()) | (
+        before.sent.keys() ^ after.sent.keys()
+    )
+    told |= {*(before.reruns - after.reruns), *(after.reruns - before.reruns)}
+    both = [name for name in now if name in was and name not in told]
+    earlier = tuple(name for name in both if now[name] < was[name])
+    return earlier, tuple(name for name in both if now[name] > was[name])
 
 
 def _deaths(plan: Plan, order: Mapping[str, int]) -> dict[str, int]:

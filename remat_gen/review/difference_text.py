@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.plan import Plan
 from remat_gen.review.difference import BlockDifference, Difference
+from remat_gen.terminal.printing import listed
 
 _SHOWN = 12  # names in a list; more are counted
 Spell: TypeAlias = Callable[[str], str]
@@ -29,7 +30,8 @@ def as_text(found: Difference) -> str:
 
 def as_markdown(found: Difference) -> str:
     """Return the difference for a pull request."""
-    lines = [*_markdown_figures(found), ""]
+    rows = [f"| {what} | {old} | {new} |" for what, old, new in _rows(found)]
+    lines = ["| | before | after |", "|---|---:|---:|", *rows, ""]
     if found.schedule_is_same:
         lines += ["The schedule is the same.", ""]
     if found.blocks:
@@ -112,48 +114,41 @@ def _headline(found: Difference) -> Iterator[str]:
     )
 
 
-def _markdown_figures(found: Difference) -> list[str]:
-    rows = [f"| {what} | {old} | {new} |" for what, old, new in _rows(found)]
-    return ["| | before | after |", "|---|---:|---:|", *rows]
-
-
 def _blocks(block: BlockDifference) -> str:
     first, *others = block.blocks
     return f"{first} … {others[-1]} ({len(block.blocks)} blocks)" if others else first
 
 
 def _changes(block: BlockDifference, spell: Spell) -> list[tuple[str, str]]:
-    changes = [
-        ("newly retained", _sized(block.retained, spell)),
-        ("no longer retained", _sized(block.dropped, spell)),
-        ("newly run again", _listed(block.rerun, spell)),
-        ("no longer run again", _listed(block.spared, spell)),
-        ("newly sent to the host", _listed(block.sent, spell)),
-        ("no longer sent", _listed(block.unsent, spell)),
-    ]
-    return [(what, names) for what, names in changes if names]
+    sizes = (("newly retained", block.retained), ("no longer retained", block.dropped))
+    return [(what, _sized(names, spell)) for what, names in sizes if names] + _lists(
+        spell,
+        ("newly run again", block.rerun),
+        ("no longer run again", block.spared),
+        ("newly sent to the host", block.sent),
+        ("no longer sent", block.unsent),
+    )
 
 
 def _rest(found: Difference, spell: Spell) -> list[tuple[str, str]]:
-    rest = [
-        ("freed earlier", _listed(found.earlier, spell)),
-        ("freed later", _listed(found.later, spell)),
-        ("operations added", _listed(found.added, spell)),
-        ("operations gone", _listed(found.gone, spell)),
-        ("rungs added", _listed(found.new_rungs, spell)),
-        ("rungs gone", _listed(found.gone_rungs, spell)),
-    ]
-    return [(what, names) for what, names in rest if names]
+    return _lists(
+        spell,
+        ("freed earlier", found.earlier),
+        ("freed later", found.later),
+        ("operations added", found.added),
+        ("operations gone", found.gone),
+        ("rungs added", found.new_rungs),
+        ("rungs gone", found.gone_rungs),
+    )
+
+
+def _lists(spell: Spell, *lists: tuple[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(what, listed([*map(spell, names)], _SHOWN)) for what, names in lists if names]
 
 
 def _sized(sizes: Mapping[str, int], spell: Spell) -> str:
-    names = _listed([f"{spell(name)} ({size(n)})" for name, n in sizes.items()], str)
+    names = listed([f"{spell(name)} ({size(n)})" for name, n in sizes.items()], _SHOWN)
     return f"{names}: {size(sum(sizes.values()))}" if len(sizes) > 1 else names
-
-
-def _listed(names: Sequence[str], spell: Spell) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(spell, names[:_SHOWN])) + rest
 
 
 def _code(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from remat_gen.ask.versions import torch_version
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.kinds import kind_of, kind_of_plan
 from remat_gen.capture.load.load import Loaded, load, load_fake, read_source
@@ -15,6 +14,7 @@ from remat_gen.ir.errors import StalePlanError, UsageError
 from remat_gen.ir.header import not_ours, read_header, text_sha256
 from remat_gen.ir.plan import Plan, plan_text, read_plan
 from remat_gen.plan.output import plan_path
+from remat_gen.plan.planning import torch_version
 
 OTHER_PLAN = "is not the plan that it was written from"
 

@@ -16,6 +16,9 @@ from remat_gen.ir.errors import GraphError, RematError, StalePlanError, UsageErr
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.plan import Plan, PlannedRung
 from remat_gen.ir.rung import Rung
+from remat_gen.picture.timeline_measured import recall
+from remat_gen.picture.timeline_owners import residence_of
+from remat_gen.picture.timeline_view import TimelineView, timeline_view
 from remat_gen.plan.plan_names import program_of_rung, schedule_of
 from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.problem.rung_problems import rung_graph
@@ -111,3 +114,27 @@ def retrace(existing: Existing) -> tuple[Loaded, Traced]:
         pass
     loaded = existing.load()
     return loaded, trace_loaded(loaded, existing.plan.dynamic, existing.plan.fixed)
+
+
+def view_file(path: Path, rung: str | None = None) -> TimelineView:
+    """Return what is to be seen of a generated module, with what `verify` measured if it ran.
+
+    Of a `rung` it is the longest step that it admits, as planned.
+    """
+    return view_of(retrace_file(path, rung))
+
+
+def view_of(retraced: Retraced) -> TimelineView:
+    """Return what is to be seen of a schedule on its graph."""
+    path, plan, rung = retraced.existing.path, retraced.existing.plan, retraced.rung
+    schedule = retraced.schedule
+    return timeline_view(
+        retraced.traced.graph,
+        retraced.problem,
+        schedule,
+        plan.asked.budget_bytes,
+        title=f"{path.name}, {rung}" if rung else path.name,
+        root=type(retraced.loaded.model).__name__,
+        measured=None if rung else recall(path, residence_of(retraced.problem, schedule)),
+        rung=rung,
+    )

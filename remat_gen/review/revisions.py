@@ -34,10 +34,11 @@ def _plan_of(name: str) -> str:
 def _from_git(revision: str, path: str) -> Plan:
     """Read a plan from git; the path is the repository's, or begins with ./ for this folder's."""
     where = f"{revision}:{path}"
-    text = _show(where)
+    text = _git("show", "--end-of-options", where)
     if text is None and not path.startswith("."):
-        text = _show(f"{revision}:./{path}")
-    if text is None and revision and not _is_revision(revision):
+        text = _git("show", "--end-of-options", f"{revision}:./{path}")
+    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if text is None and revision and _git(*asked) is None:
         raise UsageError(f"{revision}: no such revision; in a shallow clone, fetch it first")
     if text is None:
         raise UsageError(f"{where}: git has no such plan; see `git log -- {path}`")
@@ -45,15 +46,6 @@ def _from_git(revision: str, path: str) -> Plan:
         return parse_plan(text)
     except GraphError as error:
         raise UsageError(f"{where}: {error}") from error
-
-
-def _is_revision(name: str) -> bool:
-    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return _git(*asked) is not None
-
-
-def _show(where: str) -> str | None:
-    return _git("show", "--end-of-options", where)
 
 
 def _git(*words: str) -> str | None:

@@ -10,15 +10,20 @@ from torch import nn
 
 from remat_gen.capture.load.load import Loaded, import_file, load, read_source
 from remat_gen.capture.process.copies import copied_with
+from remat_gen.capture.profile.profile import profile
+from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.capture.units.computed_precision import computing_in
 from remat_gen.capture.units.fully_sharded import as_used
 from remat_gen.capture.units.patterns import find_units
 from remat_gen.capture.units.sharding import NOT_SHARDED, parse_sharding
-from remat_gen.ir.errors import StalePlanError
+from remat_gen.ir.errors import RematError, StalePlanError
 from remat_gen.ir.plan import Plan
+from remat_gen.plan.in_flight import InFlight
 from remat_gen.plan.output import plan_path
+from remat_gen.plan.plan_names import schedule_of
+from remat_gen.problem.host_copies_planned import planned_problem
 from remat_gen.review.generated_module import OTHER_PLAN, Existing
-from remat_gen.review.predicted_here import with_prediction_here
+from remat_gen.solver.law.replay import replay
 from remat_gen.terminal.progress import Step
 from remat_gen.verification.compare import Comparison, compare_built
 from remat_gen.verification.compare_models import AsUsed, verify_models
@@ -67,7 +72,7 @@ def verify_file(
             in_flight=existing.plan.asked.in_flight,
         )
     report = replace(report, comparisons=(*report.comparisons, *unlike))
-    return with_prediction_here(report, existing)
+    return _with_prediction_here(report, existing)
 
 
 def _built_otherwise(
@@ -128,3 +133,26 @@ def _planned(existing: Existing, original: Loaded) -> nn.Module:
     planned = copied_with(original.model, original.model)
     planned.__class__ = getattr(module, original.model_name)
     return planned
+
+
+def _with_prediction_here(report: Report, existing: Existing) -> Report:
+    """Return a report that knows what its plan needs here, if the step is not as predicted.
+
+    Kernels choose their workspace by the processor and by the number of threads. A peak that is not
+    as predicted is right if it is what the schedule needs with the workspace measured here. Of
+    units, whose rest varies, and of modelled costs less is promised.
+    """
+    plan = existing.plan
+    if report.as_predicted or plan.units or plan.modelled or plan.compiled:
+        return report
+    try:
+        loaded = existing.load_original()
+        traced = trace_loaded(loaded, plan.dynamic, plan.fixed)
+        with loaded.importable():
+            costs = profile(traced.graph, loaded.device, traced.examples)
+        problem = planned_problem(traced.graph, replace(plan, costs=costs.operations))
+        replayed = replay(problem, schedule_of(problem, plan.schedule))
+    except RematError:  # this torch traces another graph
+        return report
+    peak_bytes = InFlight(plan.asked.in_flight).of(replayed).peak_bytes
+    return replace(report, predicted_here_bytes=peak_bytes)

@@ -26,7 +26,7 @@ from remat_gen.capture.load.records import in_classes_of
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.values.held import kept_as_it_is
 from remat_gen.ir.errors import UnlikeStepError, said
-from remat_gen.plan.original_step import filled_in, kept_original, need_to_run
+from remat_gen.plan.original_step import filled_in, is_there, kept_original, need_to_run
 from remat_gen.verification.compare import Comparison, Match, compare_steps
 from remat_gen.verification.outcome import Outcome, State, run_steps
 from remat_gen.verification.smaller_batch import SmallerStep, smaller_step
@@ -59,7 +59,7 @@ class _Subject:
 
     def _step(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Outcome]:
         with kept_as_it_is(self.model):
-            return run_steps(self.model, self.state, args, kwargs, steps=1, seed=0)
+            return run_steps(self.model, self.state, args, kwargs, steps=1)
 
     @contextlib.contextmanager
     def _as_planned(self) -> Iterator[None]:
@@ -87,7 +87,7 @@ def compare_written(request: Request, loaded: Loaded, traced: Traced, text: str,
         UnlikeStepError: it fails, or is off by more than sums in another order explain.
     """
     need = need_to_run(loaded, peak)
-    if need is None or not need.fits:
+    if need is None or not is_there(need):
         return ""
     output = request.output or default_output(request.model_file)
     with kept_original(loaded, filled_in(traced)) as state, _imported(output, text) as module:
@@ -115,9 +115,16 @@ def _unlike(subject: _Subject, step: SmallerStep) -> list[Comparison]:
     """Return what is off in the last bits.
 
     Raises:
-        UnlikeStepError: something is off by more.
+        UnlikeStepError: the planned step fails, or something is off by more.
     """
-    found = _compared(subject, step)
+    try:
+        found = subject.compared(step.args, step.kwargs)
+    except Exception as error:
+        words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
+        if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
+            return []
+        first = words.splitlines()[0].partition(". To plan for this")[0]  # it is being planned
+        raise UnlikeStepError(f"it fails{at}: {first}") from error
     unlike = [c for c in found if c.match is not Match.BITWISE and c.difference != 0]
     for one in unlike:
         if one.detail or (one.difference or 0) > _FAR * (one.tolerance or 0):
@@ -139,17 +146,6 @@ def _imported(output: Path, text: str) -> Iterator[ModuleType]:
         yield import_file(output, text)
     finally:
         linecache.cache.pop(place, None)
-
-
-def _compared(subject: _Subject, step: SmallerStep) -> list[Comparison]:
-    try:
-        return subject.compared(step.args, step.kwargs)
-    except Exception as error:
-        words, at = f"{type(error).__name__}: {said(error)}", f" ({step.name})" if step.name else ""
-        if isinstance(error, MemoryError) or _NO_MEMORY in words:  # eager's own step had enough
-            return []
-        first = words.splitlines()[0].partition(". To plan for this")[0]  # it is being planned
-        raise UnlikeStepError(f"it fails{at}: {first}") from error
 
 
 def _told(one: Comparison, at: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import UsageError
 from remat_gen.ir.plan import Plan
+from remat_gen.terminal.printing import listed
 
 if TYPE_CHECKING:
     from remat_gen.best_batch.fitting import Fit
@@ -27,8 +28,8 @@ _CELL = 'style="text-align:left"'
 def plan_html(plan: Plan, view: TimelineView | None = None) -> str:
     """Return a plan as HTML: its figures, its blocks, and the timeline if it is given."""
     parts = [_table(("", "eager", "planned"), _figures(plan))]
-    picture = None if view is None else plan_svg(view)
-    parts += [_image(picture, view.title)] if picture and view else []
+    if view and (picture := plan_svg(view)):
+        parts.append(_image(picture, view.title))
     header = ("block", "operations", "retained", "bytes", "run again")
     parts.append(_table(header, _blocks(plan)))
     return "\n".join(parts)
@@ -90,9 +91,7 @@ def _blocks(plan: Plan) -> Iterable[tuple[str, ...]]:
 
 
 def _listed(block: str, names: Sequence[str]) -> str:
-    short = [name.removeprefix(f"{block}.") for name in names[:_NAMED]]
-    more = len(names) - len(short)
-    return ", ".join(short) + f" and {more} more" * (more > 0)
+    return listed([name.removeprefix(f"{block}.") for name in names], _NAMED)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,11 +11,12 @@ from rich.table import Table
 from remat_gen.ir.byte_text import size
 from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.stable.committed_schedule import NAME as KEPT
+from remat_gen.terminal.printing import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from remat_gen.ir.plan import Plan, PlannedUnits, Predicted
+    from remat_gen.ir.plan import Plan
     from remat_gen.plan.pipeline import Generated
     from remat_gen.verification.report import Report
 
@@ -25,201 +26,154 @@ _AS_WRITTEN = str.maketrans("{}", "[]")  # what stands in a set or a deque
 
 def summary_lines(generated: Generated) -> list[str]:
     """Return what was planned: the budget, eager beside the plan, and where the files are."""
-    plan, predicted = generated.plan, generated.plan.predicted
-    share = generated.eager.share(plan.asked.budget_bytes)
-    of_eager = f"{share:.1f}% of {generated.eager}" if share <= 100 else "more than eager needs"
-    budget = f"{size(plan.asked.budget_bytes)} for activations, {of_eager} ({plan.asked.budget})"
-    lines = [f"budget      {budget}"]
+    rows = (*_asked(generated), *_taken_for_granted(generated), *_planned(generated))
+    interrupted = [INTERRUPTED] * (INTERRUPTED in generated.plan.solver.notes)
+    return [*interrupted, *(f"{word:<12}{text}" for word, text in rows)]
+
+
+def _asked(generated: Generated) -> Iterator[tuple[str, str]]:
+    """Say what the plan is for, and what eager's figures are without."""
+    plan, eager = generated.plan, generated.eager
+    share = eager.share(plan.asked.budget_bytes)
+    of_eager = f"{share:.1f}% of {eager}" if share <= 100 else "more than eager needs"
+    budget = f"{size(plan.asked.budget_bytes)} for activations"
+    yield "budget", f"{budget}, {of_eager} ({plan.asked.budget})"
     if plan.modelled:
-        lines.append(f"device      {plan.device}: its costs are modelled, nothing was measured")
-    if generated.lengths:
-        lines.append(f"inputs      {_lengths(generated)}")
+        yield "device", f"{plan.device}: its costs are modelled, nothing was measured"
+    if generated.lengths and plan.dynamic:
+        yield "inputs", f"{generated.lengths} ({', '.join(plan.dynamic)})"
+    elif generated.lengths:
+        yield "inputs", f"as in the example only: {generated.lengths}"
     if plan.fixed:
         each = "its numbers are" if len(plan.fixed) == 1 else "their numbers are"
         named = ", ".join(plan.fixed)
-        lines.append(f"fixed       {named}: {each} planned for, and compared in each step")
+        yield "fixed", f"{named}: {each} planned for, and compared in each step"
     if plan.units:
         planned = f"{100 * plan.units.planned_share:.0f}%"
         named = ", ".join(plan.units.patterns)
         named = named if len(named) <= 60 else f"{named[:57]}…"
-        lines.append(f"units       {named}: {planned} of what backward needs; the rest stays eager")
+        yield "units", f"{named}: {planned} of what backward needs; the rest stays eager"
         if plan.units.fsdp:
-            lines.append(f"fsdp        {_sharded(plan.units)}")
+            processes, *dtypes = plan.units.fsdp.split(":")
+            computed = f", computes in {dtypes[0]}" if dtypes else ""
+            among = f"{processes} process{'es' * (processes != '1')}{computed}"
+            yield "fsdp", f"{among}: what FSDP2 gathers and reduces is counted"
     if plan.asked.in_flight > 1:
-        lines.append(f"in flight   {plan.asked.in_flight} steps at once: peaks are those of all")
-    lines += _left_out(generated)
-    lines += _launches(plan)
-    lines += _as_in_example(generated)
-    if generated.unplanned:
-        others = _listed(generated.unplanned)
-        lines.append(
-            f"backward    of the loss that is returned: no gradient may come into {others}"
-        )
-    if generated.original:
-        lines.append(f"original    {generated.original}")
-    if generated.checked:
-        lines.append(f"check       a step of what was planned {generated.checked}")
-    lines += _not_measured(plan)
-    if generated.pinned.pins:
-        lines.append(f"pins        {generated.pinned}")
-    if generated.breakdown:
-        lines.append(f"            {generated.breakdown}")
-    if INTERRUPTED in plan.solver.notes:
-        lines.insert(0, INTERRUPTED)
-    lines += [
-        f"peak        {size(predicted.peak_bytes)} planned, {size(generated.eager.nbytes)} "
-        f"eager; {size(predicted.peak_bytes_without_grads)} after zero_grad(set_to_none=True)",
-        *_highest(predicted),
-        f"time        {predicted.time_us / 1000:.1f} ms planned, "
-        f"{predicted.eager_time_us / 1000:.1f} ms eager: × {predicted.time_ratio:.3f}, "
-        f"{predicted.reruns} operations run again",
-        *_rungs(plan),
-        *_compiled(plan),
-        *_offloaded(plan),
-        f"solver      {_strategy(generated)}, {_proof(generated)}",
-        f"took        {_seconds(generated)}",
-    ]
-    if generated.slower is not None:
-        lines.append(_chosen(plan, generated.slower))
-    if generated.costs_reused:
-        lines.append("costs       those of the existing plan; --reprofile measures again")
-    if generated.output:
-        lines.append(f"written     {generated.output}, {generated.plan_file}")
-    return lines
+        yield "in flight", f"{plan.asked.in_flight} steps at once: peaks are those of all"
+    if named := ", ".join(map(str, generated.left_out)):
+        yield "left out", f"{named}: {eager.without}"
+    yield from _launches(plan)
 
 
-def _sharded(units: PlannedUnits) -> str:
-    processes, *dtypes = units.fsdp.split(":")
-    computed = f", computes in {dtypes[0]}" if dtypes else ""
-    among = f"{processes} process{'es' * (processes != '1')}"
-    return f"{among}{computed}: what FSDP2 gathers and reduces is counted"
-
-
-def _highest(predicted: Predicted) -> list[str]:
-    if not predicted.highest_at:
-        return []
-    peak, where = size(predicted.highest_bytes), predicted.highest_at
-    return [f"            {peak} at {where}, where values or workspace are larger"]
-
-
-def _rungs(plan: Plan) -> list[str]:
-    """Return a line for each rung; the lines above are of the whole range."""
-    lines = []
-    for word, planned in zip(("rungs", *[""] * len(plan.rungs)), plan.rungs, strict=False):
-        found = planned.predicted
-        ratio = found.time_us / max(found.eager_time_us, 1e-9)
-        lines.append(
-            f"{word:<12}{planned.rung}: {size(found.peak_bytes)} planned, "
-            f"{size(found.eager_peak_bytes)} eager; × {ratio:.3f}, {found.reruns} operations "
-            "run again"
-        )
-    return lines
-
-
-def _compiled(plan: Plan) -> list[str]:
-    if plan.compiled is None:
-        return []
-    if not plan.compiled.parts:
-        return ["compiled    nothing: no part would be quicker"]
-    ratio = plan.compiled.apart_us / plan.predicted.eager_time_us
-    return [
-        f"compiled    {plan.compiled.operations} operations in {plan.compiled.parts} parts; "
-        f"× {ratio:.3f} without"
-    ]
-
-
-def _offloaded(plan: Plan) -> list[str]:
-    if plan.offload is None:
-        return []
-    count, rate = plan.predicted.sent_values, f"{plan.offload.bytes_per_s / 1e9:.3g} GB/s"
-    if not count:
-        return [f"offload     nothing: at {rate} no value is worth it"]
-    waits = 100 * plan.predicted.waits_us / max(plan.predicted.eager_time_us, 1e-9)
-    values = "1 value" if count == 1 else f"{count} values"
-    return [
-        f"offload     {values}, {size(plan.predicted.sent_bytes)}, go to the host at {rate} each "
-        f"way; waits take {waits:.1f} %"
-    ]
-
-
-def _lengths(generated: Generated) -> str:
-    if generated.plan.dynamic:
-        return f"{generated.lengths} ({', '.join(generated.plan.dynamic)})"
-    return f"as in the example only: {generated.lengths}"
-
-
-def _left_out(generated: Generated) -> list[str]:
-    """Say what eager's figures are without: its checkpoints, torch's backward of an RNN."""
-    named = ", ".join(map(str, generated.left_out))
-    return [f"left out    {named}: {generated.eager.without}"] if named else []
-
-
-def _launches(plan: Plan) -> list[str]:
+def _launches(plan: Plan) -> Iterator[tuple[str, str]]:
     """Say where the step waits for the host: there times are those of launches."""
     costs = plan.measured()
     if costs.captured and not costs.host_us:
-        return ["captured    nothing: CUDA graphs are a GPU's, and this plan is for the CPU"]
-    if costs.captured:
-        return ["captured    times are the GPU's, of steps that remat_gen.capture_step replays"]
-    if not costs.launch_bound:
-        return []
-    host, device = (f"{us / 1000:.1f} ms" for us in (costs.host_us, costs.device_us))
-    return [
-        f"launches    bind the step: the host takes {host} for what keeps the device busy for "
-        f"{device}; times are the host's; remat_gen.capture_step makes a CUDA graph of a step, and "
-        "--captured plans for it"
-    ]
+        yield "captured", "nothing: CUDA graphs are a GPU's, and this plan is for the CPU"
+    elif costs.captured:
+        yield "captured", "times are the GPU's, of steps that remat_gen.capture_step replays"
+    elif costs.launch_bound:
+        host, device = (f"{us / 1000:.1f} ms" for us in (costs.host_us, costs.device_us))
+        yield (
+            "launches",
+            f"bind the step: the host takes {host} for what keeps the device busy for {device}; "
+            "times are the host's; remat_gen.capture_step makes a CUDA graph of a step, and "
+            "--captured plans for it",
+        )
 
 
-def _as_in_example(generated: Generated) -> list[str]:
-    """Say which branches the plan takes for granted; another one is an error in the step."""
-    found, values = generated.conditions, _listed(generated.values)
-    lines = []
+def _taken_for_granted(generated: Generated) -> Iterator[tuple[str, str]]:
+    """Say which branches the plan takes: another one is an error in the step; and what failed."""
+    plan, found, values = generated.plan, generated.conditions, generated.values
     if found:
         are = "goes" if len(found) == 1 else "go"
-        listed = f"{_listed(found)} {are} as in the example"
-        device = generated.plan.modelled or generated.plan
-        when = "" if device.device == "cpu" else " when its backward ends"
-        lines.append(f"conditions  {listed}: each step compares{when}")
+        when = "" if (plan.modelled or plan).device == "cpu" else " when its backward ends"
+        yield "conditions", f"{_listed(found)} {are} as in the example: each step compares{when}"
     if values:
-        lines.append(f"values      of {values} decide what runs: they must stay as they are")
-    made, turned, unset = map(_listed, (generated.made, generated.turned, generated.unset))
+        yield "values", f"of {_listed(values)} decide what runs: they must stay as they are"
     left = (path for path in generated.left if path not in generated.unset)
-    caches = _listed([path.lstrip(":").translate(_AS_WRITTEN) for path in left])
-    if made:
-        lines.append(f"first step  makes {made}: forward runs ahead, for buffers alone")
-    if turned:
-        lines.append(f"evaluation  turns {turned}: forward runs ahead of the next step")
+    caches = [path.lstrip(":").translate(_AS_WRITTEN) for path in left]
+    if made := generated.made:
+        yield "first step", f"makes {_listed(made)}: forward runs ahead, for buffers alone"
+    if turned := generated.turned:
+        yield "evaluation", f"turns {_listed(turned)}: forward runs ahead of the next step"
     if caches:
-        lines.append(f"not kept    {caches}: a planned step leaves that as it was")
-    if unset:
-        lines.append(f"not kept    {unset}: forward writes it, a planned step leaves None there")
-    return lines
+        yield "not kept", f"{_listed(caches)}: a planned step leaves that as it was"
+    if unset := generated.unset:
+        yield "not kept", f"{_listed(unset)}: forward writes it, a planned step leaves None there"
+    if others := generated.unplanned:
+        returned = "of the loss that is returned"
+        yield "backward", f"{returned}: no gradient may come into {_listed(others)}"
+    if generated.original:
+        yield "original", generated.original
+    if generated.checked:
+        yield "check", f"a step of what was planned {generated.checked}"
+    if names := _without_a_measurement(plan):  # where they failed, the step may fail as well
+        estimated = "times are estimated, workspace is taken as none"
+        yield "not run", f"{_listed(names)}: could not be run by themselves; {estimated}"
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
-def _not_measured(plan: Plan) -> list[str]:
-    """Say which operations could not be measured: where they failed, the step may fail as well."""
-    names = _without_a_measurement(plan)
-    if not names:
-        return []
-    return [
-        f"not run     {_listed(names)}: could not be run by themselves; "
-        "times are estimated, workspace is taken as none"
-    ]
+    return listed(names, _NAMED)
 
 
 def _without_a_measurement(plan: Plan) -> list[str]:
     return [name for name, cost in plan.costs.items() if cost.modelled and not plan.modelled]
 
 
-def _strategy(generated: Generated) -> str:
-    asked, found = generated.plan.asked.strategy, generated.plan.solver.strategy
-    return found if asked == found else f"{asked}: {found}"
+def _planned(generated: Generated) -> Iterator[tuple[str, str]]:
+    """Say what was found, beside eager, and where it is."""
+    plan, predicted = generated.plan, generated.plan.predicted
+    if generated.pinned.pins:
+        yield "pins", str(generated.pinned)
+    if generated.breakdown:
+        yield "", str(generated.breakdown)
+    peaks = f"{size(predicted.peak_bytes)} planned, {size(generated.eager.nbytes)} eager"
+    without = size(predicted.peak_bytes_without_grads)
+    yield "peak", f"{peaks}; {without} after zero_grad(set_to_none=True)"
+    if predicted.highest_at:
+        highest = f"{size(predicted.highest_bytes)} at {predicted.highest_at}"
+        yield "", f"{highest}, where values or workspace are larger"
+    planned_ms, eager_ms = predicted.time_us / 1000, predicted.eager_time_us / 1000
+    times = f"{planned_ms:.1f} ms planned, {eager_ms:.1f} ms eager: × {predicted.time_ratio:.3f}"
+    yield "time", f"{times}, {predicted.reruns} operations run again"
+    for i, rung in enumerate(plan.rungs):
+        found = rung.predicted
+        peaks = f"{size(found.peak_bytes)} planned, {size(found.eager_peak_bytes)} eager"
+        ratio = found.time_us / max(found.eager_time_us, 1e-9)
+        again = f"× {ratio:.3f}, {found.reruns} operations run again"
+        yield "" if i else "rungs", f"{rung.rung}: {peaks}; {again}"
+    yield from _beside(plan)
+    asked, searched = plan.asked.strategy, plan.solver.strategy
+    searched = searched if asked == searched else f"{asked}: {searched}"
+    yield "solver", f"{searched}, {_proof(generated)}"
+    seconds = [f"{name} {s:.1f} s" for name, s in generated.seconds.items() if s >= 0.05]
+    yield "took", " · ".join(seconds)
+    if generated.slower is not None:
+        yield _chosen(plan, generated.slower)
+    if generated.costs_reused:
+        yield "costs", "those of the existing plan; --reprofile measures again"
+    if generated.output:
+        yield "written", f"{generated.output}, {generated.plan_file}"
+
+
+def _beside(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Say what is compiled, and what goes to the host."""
+    predicted, eager_us = plan.predicted, plan.predicted.eager_time_us
+    if (compiled := plan.compiled) and compiled.parts:
+        parts = f"{compiled.operations} operations in {compiled.parts} parts"
+        yield "compiled", f"{parts}; × {compiled.apart_us / eager_us:.3f} without"
+    elif compiled:
+        yield "compiled", "nothing: no part would be quicker"
+    if not plan.offload:
+        return
+    count, rate = predicted.sent_values, f"{plan.offload.bytes_per_s / 1e9:.3g} GB/s"
+    if not count:
+        yield "offload", f"nothing: at {rate} no value is worth it"
+        return
+    values = f"{count} value{'s' * (count > 1)}, {size(predicted.sent_bytes)}"
+    waits = f"waits take {100 * predicted.waits_us / max(eager_us, 1e-9):.1f} %"
+    yield "offload", f"{values}, go to the host at {rate} each way; {waits}"
 
 
 def _proof(generated: Generated) -> str:
@@ -237,25 +191,17 @@ def _proof(generated: Generated) -> str:
     return "; ".join([f"at most {100 * gap:.2f}% above the optimum", *notes])
 
 
-def _chosen(plan: Plan, slower: float) -> str:
+def _chosen(plan: Plan, slower: float) -> tuple[str, str]:
     """Say which schedule was taken instead of the best, what it costs, and how to get that.
 
     What was decided beside a kept one may even be quicker.
     """
     word = "slower" if slower > 0 else "quicker"
     by = f"{100 * abs(slower):.2f}% {word} than" if abs(slower) >= 5e-5 else "as quick as"
-    if plan.solver.strategy == KEPT and slower < -5e-5:
-        return f"kept        the existing schedule: {by} what was found anew"
-    if plan.solver.strategy == KEPT:
-        return f"kept        the existing schedule: {by} the best; --fresh takes that"
-    return f"alike       layers are planned alike: {by} the best; --effort thorough takes that"
-
-
-def _seconds(generated: Generated) -> str:
-    parts = [
-        f"{name} {seconds:.1f} s" for name, seconds in generated.seconds.items() if seconds >= 0.05
-    ]
-    return " · ".join(parts)
+    if plan.solver.strategy != KEPT:
+        return "alike", f"layers are planned alike: {by} the best; --effort thorough takes that"
+    best = "what was found anew" if slower < -5e-5 else "the best; --fresh takes that"
+    return "kept", f"the existing schedule: {by} {best}"
 
 
 def summary_json(generated: Generated) -> dict[str, Any]:

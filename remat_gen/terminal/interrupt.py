@@ -16,8 +16,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from rich.console import Console
@@ -27,7 +26,7 @@ from remat_gen.solver.law.search_types import Standing
 from remat_gen.terminal.progress import Progress, Step, progress_for
 
 
-class Interruptible(AbstractContextManager["Interruptible"]):
+class Interruptible(Progress):
     """A progress that raises `KeyboardInterrupt` at the next report after a Ctrl-C.
 
     After a SIGTERM it is `Interruption`, which nobody takes for a wish to see results.
@@ -88,21 +87,16 @@ class Interruptible(AbstractContextManager["Interruptible"]):
         self._progress.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """Leave the signals as they were; what failed after an interrupt failed by it.
 
         Raises:
             KeyboardInterrupt: there was one before the error.
             Interruption: there was a SIGTERM.
         """
-        self._progress.__exit__(kind, error, frames)
+        self._progress.__exit__(*raised)
         _restore(self._before)
-        if isinstance(error, Exception):
+        if isinstance(raised[1], Exception):
             self._check()
 
 

@@ -6,9 +6,10 @@ Colours are rich's affair: NO_COLOR and terminals without any are honoured by it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from typing import IO, Protocol, Self, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Self, TypeAlias
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -25,16 +26,36 @@ _SECONDS_BETWEEN_LINES = 2.0
 _MOST_BARS = 12  # of the latest stages
 
 
-class Progress(AbstractContextManager["Progress"], Protocol):
-    """Reports stages; each returns what reports the steps inside it."""
+class Progress(AbstractContextManager["Progress"]):
+    """Hears of stages; each returns what hears of the steps inside it. This one tells nobody."""
 
     def stage(self, name: str) -> Step:
         """Begin a stage: trace, profile, solve …"""
-        ...
+        return lambda _what, _done, _total: None
 
     def news(self, standing: Standing) -> None:
         """Tell how good the best schedule is so far, and how good one can be."""
-        ...
+
+    def pardon(self) -> None:
+        """Go on after an interrupt, since what was interrupted has kept a result."""
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+
+@dataclass(slots=True)
+class Stages:
+    """Begins stages; `seconds` has the time of each, by its name."""
+
+    progress: Progress
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[Step]:
+        """Report and time a stage; one of the same name adds to the first."""
+        start = time.perf_counter()
+        yield self.progress.stage(name)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def standing_text(standing: Standing) -> str:
@@ -45,21 +66,7 @@ def standing_text(standing: Standing) -> str:
     return f"best × {standing.best:.3f}, {bound}, gap {100 * standing.gap:.1f} %"
 
 
-class Silent(AbstractContextManager["Silent"]):
-    """Reports nothing."""
-
-    def stage(self, name: str) -> Step:
-        """Begin a stage."""
-        return lambda _what, _done, _total: None
-
-    def news(self, standing: Standing) -> None:
-        """Hear how far a search is; nothing to do."""
-
-    def __exit__(self, *_: object) -> None:
-        """End; nothing to do."""
-
-
-class Lines(AbstractContextManager["Lines"]):
+class Lines(Progress):
     """Writes a line per stage, and one every two seconds while it lasts."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -91,9 +98,6 @@ class Lines(AbstractContextManager["Lines"]):
         self._last = time.monotonic()
         print(f"remat-gen: {text}", file=self._stream, flush=True)
 
-    def __exit__(self, *_: object) -> None:
-        """End; nothing to do."""
-
 
 class _Bars(Bars):
     """Bars, and a line below them that says how far the search is."""
@@ -106,7 +110,7 @@ class _Bars(Bars):
             yield Text(f"{'':11}{self.standing}", style="dim", no_wrap=True, overflow="ellipsis")
 
 
-class Terminal(AbstractContextManager["Terminal"]):
+class Terminal(Progress):
     """Shows a bar per stage; drawn when something is reported, since a thread that draws would
     disturb what is being timed."""
 
@@ -162,5 +166,5 @@ class Terminal(AbstractContextManager["Terminal"]):
 def progress_for(console: Console, *, quiet: bool) -> Progress:
     """Return what suits the console: nothing, bars or lines."""
     if quiet:
-        return Silent()
+        return Progress()
     return Terminal(console) if console.is_terminal else Lines(console.file)

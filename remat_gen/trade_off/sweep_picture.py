@@ -163,15 +163,8 @@ def _spread(found: Sweep, top: float) -> list[tuple[Rival, float]]:
 
 def _shares(axes: Axes, eager: float) -> None:
     """Put shares of eager's peak on the upper edge."""
-
-    def to_share(mib: Any) -> Any:
-        return 100 * mib / eager
-
-    def to_mib(share: Any) -> Any:
-        return share * eager / 100
-
-    upper = axes.secondary_xaxis("top", functions=(to_share, to_mib))
-    upper.set_xlabel("share of eager's peak (%)")
+    both: Any = (lambda mib: 100 * mib / eager, lambda share: share * eager / 100)
+    axes.secondary_xaxis("top", functions=both).set_xlabel("share of eager's peak (%)")
 
 
 def _legend(figure: Figure, found: Sweep) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from remat_gen.ir.byte_text import size
+from remat_gen.terminal.printing import number_table
 from remat_gen.trade_off.sweeping import Curve, Rival, Sweep
 
 _COLUMNS = 10  # budgets in the table; of more, so many evenly
@@ -26,30 +26,20 @@ def tables(found: Sweep) -> Group:
         f"{found.title} on {found.device}: time added to eager's step, in %, "
         f"within a share of its predicted peak of {size(found.eager_peak_bytes)}"
     )
-    trade_off = _table(*trade_off_rows(found), gap=1)
-    today = _table(*rival_rows(found))
+    trade_off = number_table(*trade_off_rows(found), names=1, gap=1)
+    today = number_table(*rival_rows(found), names=1)
     return Group(Text(title), Text(), trade_off, Text(), today, Text(), Text(_NOTE))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], *, gap: int = 2) -> Table:
-    """Return a table of numbers, whose first column is of names; columns are `gap` apart."""
-    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    table.add_column(header[0], no_wrap=True)
-    for name in header[1:]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def trade_off_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
     """Return the header and a row per strategy: percents of time within shares of the peak."""
     budgets = shown_budgets(found.budgets)
     shares = [f"{100 * budget / max(found.eager_peak_bytes, 1):.0f}%" for budget in budgets]
-    rows = [
-        [curve.strategy, *(_cell(found, curve, b) for b in budgets), _least(found, curve)]
-        for curve in found.curves
-    ]
+    rows = []
+    for curve in found.curves:
+        least = min((point.peak_bytes for point in curve.points), default=0)
+        share = f"{100 * least / max(found.eager_peak_bytes, 1):.1f}%"
+        rows.append([curve.strategy, *(_cell(found, curve, b) for b in budgets), share])
     return ["budget", *shares, "least"], rows
 
 
@@ -69,24 +59,21 @@ def _cell(found: Sweep, curve: Curve, budget_bytes: int) -> str:
     return f"{overhead:.1f}" if overhead < 100 else f"{overhead:.0f}"
 
 
-def _least(found: Sweep, curve: Curve) -> str:
-    least = min((point.peak_bytes for point in curve.points), default=0)
-    return f"{100 * least / max(found.eager_peak_bytes, 1):.1f}%"
-
-
 def rival_rows(found: Sweep) -> tuple[list[str], list[list[str]]]:
     """Return the header and a row per thing that people use."""
     ours = f"{found.curves[0].strategy} at that peak"
     header = ["what people use", "peak", "share", "time added", ours]
-    return header, [list(_rival_cells(found, rival)) for rival in found.rivals]
-
-
-def _rival_cells(found: Sweep, rival: Rival) -> Iterator[str]:
-    yield rival.name
-    yield size(rival.peak_bytes)
-    yield f"{100 * rival.peak_bytes / max(found.eager_peak_bytes, 1):.0f} %"
-    yield f"{100 * found.overhead(rival.time_us):.1f} %"
-    yield "-" if rival.ours_us is None else f"{100 * found.overhead(rival.ours_us):.1f} %"
+    rows = [
+        [
+            rival.name,
+            size(rival.peak_bytes),
+            f"{100 * rival.peak_bytes / max(found.eager_peak_bytes, 1):.0f} %",
+            f"{100 * found.overhead(rival.time_us):.1f} %",
+            "-" if rival.ours_us is None else f"{100 * found.overhead(rival.ours_us):.1f} %",
+        ]
+        for rival in found.rivals
+    ]
+    return header, rows
 
 
 def sweep_json(found: Sweep) -> dict[str, Any]:

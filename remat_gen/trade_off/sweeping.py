@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from remat_gen.ask.request import Strategy
+from remat_gen.ask.request import Request, Strategy
+from remat_gen.capture.load.load import Loaded
 from remat_gen.ir.errors import UsageError
 from remat_gen.solver.contest.subject import subject_of
-from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
 from remat_gen.terminal.progress import Progress, Step
-from remat_gen.trade_off.baselines import Peer, layered_peers
-from remat_gen.trade_off.sweep_problem import Measured, Source, measured
+from remat_gen.trade_off.baselines import layered_peers
+from remat_gen.trade_off.sweep_problem import Measured, measured
 
 SMALL = 120  # operations up to which integer programs of the whole graph are tried unasked
 PEERS = 10  # steps of progress for what people use
@@ -81,9 +81,14 @@ class Sweep:
 
 
 def sweep_file(
-    source: Source, strategies: Sequence[str], *, points: int, effort: Effort, progress: Progress
+    request: Request,
+    live: Loaded | None,
+    strategies: Sequence[str],
+    *,
+    points: int,
+    progress: Progress,
 ) -> Sweep:
-    """Sweep the budgets of a model that lies in a file.
+    """Sweep the budgets of a model that lies in a file, or of a `live` one.
 
     Without `strategies` all that suit the model's size are tried.
 
@@ -97,22 +102,17 @@ def sweep_file(
             raise UsageError(f"--strategies {name}: unknown; known are {', '.join(known)}")
     if points < 2:
         raise UsageError(f"points: {points} is less than 2: from the least budget to all")
-    found = measured(source, progress)
-    names = tuple(strategies) or _suitable(found)
-    sweeper = _Sweeper(found, points, effort, progress.stage("solve"), len(names))
+    found = measured(request, live, progress)
+    small = len(found.problem.operations) <= SMALL
+    names = tuple(strategies) or _ALWAYS + _SMALL * small
+    sweeper = _Sweeper(found, points, request.effort, progress.stage("solve"), len(names))
     solvers = sweeper.solvers(names)
     budgets = sweeper.budgets(solvers)
     curves = tuple(sweeper.curve(name, solver, budgets) for name, solver in solvers.items())
     first = next(iter(solvers.values()))
     rivals, eager = tuple(sweeper.rivals(first)), first.plain
     figures = found.device, eager.peak_bytes, eager.time_us, budgets, curves, rivals, found.reused
-    return Sweep(source.model_file.name, *figures)
-
-
-def _suitable(found: Measured) -> tuple[str, ...]:
-    """Return the strategies that end soon on a model of this size."""
-    small = len(found.problem.operations) <= SMALL
-    return _ALWAYS + _SMALL if small else _ALWAYS
+    return Sweep(request.model_file.name, *figures)
 
 
 @dataclass(slots=True)
@@ -148,7 +148,10 @@ class _Sweeper:
         points = []
         for budget in asked:
             self._tell(f"{name}: {100 * budget / max(solver.plain.peak_bytes, 1):.0f} %")
-            points += [_point(budget, s) for s in [_solved(solver, budget)] if s]
+            if found := _solved(solver, budget):
+                figures, optimal = found.replay, found.status is Status.OPTIMAL
+                peak_bytes, time_us = figures.peak_bytes, figures.time_us
+                points.append(Point(budget, peak_bytes, time_us, found.strategy, optimal))
         return Curve(name, tuple(points))
 
     def rivals(self, solver: Solver) -> Iterator[Rival]:
@@ -160,7 +163,8 @@ class _Sweeper:
         for peer in (*layered_peers(subject), *compiled_peers(self.found.graph, subject)):
             self._tell(peer.name)
             ours = _solved(solver, peer.replay.peak_bytes)
-            yield _rival(peer, ours.replay if ours else None)
+            figures, ours_us = peer.replay, ours.replay.time_us if ours else None
+            yield Rival(peer.name, figures.peak_bytes, figures.time_us, peer.ratio, ours_us)
 
     @property
     def _total(self) -> int:
@@ -183,15 +187,3 @@ def _solved(solver: Solver, budget_bytes: int) -> Solution | None:
         return solver.solve(budget_bytes)
     except InfeasibleError:
         return None
-
-
-def _point(budget_bytes: int, solution: Solution) -> Point:
-    figures = solution.replay
-    optimal = solution.status is Status.OPTIMAL
-    return Point(budget_bytes, figures.peak_bytes, figures.time_us, solution.strategy, optimal)
-
-
-def _rival(peer: Peer, ours: Replay | None) -> Rival:
-    figures = peer.replay
-    ours_us = ours.time_us if ours else None
-    return Rival(peer.name, figures.peak_bytes, figures.time_us, peer.ratio, ours_us)

@@ -176,8 +176,10 @@ class _Joint:
         nodes: Any = self.nodes
         positional: Any = tuple(materialise(argument, nodes) for argument in args)
         keywords: Any = {name: materialise(value, nodes) for name, value in kwargs}
-        if target == _SCALE:
-            function, positional, keywords = _as_cast(positional)
+        if target == _SCALE:  # makes a mask's floats: as a cast, which torch knows to be cheap
+            mask, _keep, dtype = positional
+            function, positional = torch.ops.aten._to_copy.default, (mask,)
+            keywords = {"dtype": dtype}
         node = self.fx_graph.call_function(function, positional, keywords)
         values: Any = fx.node.map_arg((positional, keywords), lambda n: n.meta["val"])
         node.meta["val"] = function(*values[0], **values[1])
@@ -198,12 +200,6 @@ class _Joint:
         backward = [self.nodes[name] for name in dict.fromkeys(gradients)]
         self.forward_outputs = len(forward)
         self.fx_graph.output((*forward, *backward))
-
-
-def _as_cast(arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a call that torch knows to be cheap, for our operator that makes a mask's floats."""
-    mask, _keep, dtype = arguments
-    return torch.ops.aten._to_copy.default, (mask,), {"dtype": dtype}
 
 
 def _tag(node: fx.Node, phase: Phase) -> None:

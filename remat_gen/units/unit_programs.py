@@ -6,7 +6,6 @@ put in that order first; the replay then judges it as it will run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from remat_gen.capture.units.joined import call_of
@@ -16,8 +15,8 @@ from remat_gen.ir.costs import Cost, Costs
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.schedule import Run, Schedule
+from remat_gen.solver.law.program import Program, program_of
+from remat_gen.solver.law.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +32,19 @@ def within_units(step: UnitStep, problem: Problem, schedule: Schedule) -> Schedu
 
     Each call of a unit is a block, with what eager does behind it.
     """
-    runs = [
-        s.operation for segment in schedule.segments for s in segment.steps if isinstance(s, Run)
-    ]
-    return _scheduled(problem, _alike(step, problem, _by_call(step, problem, runs)))
+    return _scheduled(problem, _alike(step, problem, _by_call(step, problem, schedule)))
 
 
 def unit_runs(step: UnitStep, problem: Problem, schedule: Schedule) -> dict[str, UnitRuns]:
     """Return what each unit runs, by its path."""
-    runs = [
-        s.operation for segment in schedule.segments for s in segment.steps if isinstance(s, Run)
-    ]
-    own = zip(step.calls, step.names, _by_call(step, problem, runs)[1:], strict=True)
-    return {path: _named(problem, name, parts) for path, name, parts in own}
+    names = [operation.name for operation in problem.operations]
+    found = {}
+    for path, call, parts in zip(
+        step.calls, step.names, _by_call(step, problem, schedule)[1:], strict=True
+    ):
+        own = ([names[p] for p in part if not names[p].startswith("eager.")] for part in parts)
+        found[path] = UnitRuns(*(tuple(n.removeprefix(f"{call}.") for n in part) for part in own))
+    return found
 
 
 def unit_schedule(
@@ -65,7 +64,7 @@ def unit_schedule(
 Parts = tuple[list[int], list[int]]
 
 
-def _by_call(step: UnitStep, problem: Problem, runs: Sequence[int]) -> list[Parts]:
+def _by_call(step: UnitStep, problem: Problem, schedule: Schedule) -> list[Parts]:
     """Return the runs of what comes before all units, then of each call: forward, backward.
 
     A first run is of its own half of the step; a re-run is of forward if its unit is not left yet.
@@ -74,7 +73,7 @@ def _by_call(step: UnitStep, problem: Problem, runs: Sequence[int]) -> list[Part
     parts: list[Parts] = [([], []) for _ in range(len(step.names) + 1)]
     ran: set[int] = set()
     left: set[int] = set()
-    for p in runs:
+    for p in program_of(schedule).flat():
         operation, call = problem.operations[p], calls[p]
         again = p in ran
         ran.add(p)
@@ -134,15 +133,3 @@ def _scheduled(problem: Problem, parts: list[Parts]) -> Schedule:
     forward[0] = (*start, *forward[0])
     program = Program((*forward, *(tuple(part[1]) for part in reversed(calls))))
     return to_schedule(problem, prune(problem, program))
-
-
-def _named(problem: Problem, name: str, parts: Parts) -> UnitRuns:
-    forward, backward = (tuple(_own_names(problem, name, part)) for part in parts)
-    return UnitRuns(forward, backward)
-
-
-def _own_names(problem: Problem, name: str, runs: Sequence[int]) -> Iterator[str]:
-    for p in runs:
-        operation = problem.operations[p].name
-        if not operation.startswith("eager."):
-            yield operation.removeprefix(f"{name}.")

@@ -115,19 +115,13 @@ def compare(
     at: torch.device | None = None,
 ) -> Comparison:
     """Compare two leaves: tensors on the CPU, or anything else by equality."""
-    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
-        return _compare_plain(kind, name, expected, actual)
-    if expected.shape != actual.shape or expected.dtype != actual.dtype:
-        detail = f"expected {_describe(expected)}, got {_describe(actual)}"
-        return Comparison(kind, name, Match.DIFFERENT, detail=detail)
-    if is_bitwise_equal(expected, actual):
-        return Comparison(kind, name, Match.BITWISE, 0.0)
-    return _compare_values(kind, name, expected, actual, noise, at)
-
-
-def _compare_plain(kind: str, name: str, expected: object, actual: object) -> Comparison:
-    tensors = isinstance(expected, torch.Tensor) or isinstance(actual, torch.Tensor)
-    if not tensors and _is_same(expected, actual):
+    if isinstance(expected, torch.Tensor) and isinstance(actual, torch.Tensor):
+        alike = (expected.shape, expected.dtype) == (actual.shape, actual.dtype)
+        if alike and is_bitwise_equal(expected, actual):
+            return Comparison(kind, name, Match.BITWISE, 0.0)
+        if alike:
+            return _compare_values(kind, name, expected, actual, noise, at)
+    elif not any(torch.is_tensor(x) for x in (expected, actual)) and _is_same(expected, actual):
         return Comparison(kind, name, Match.BITWISE)
     detail = f"expected {_describe(expected)}, got {_describe(actual)}"
     return Comparison(kind, name, Match.DIFFERENT, detail=detail)

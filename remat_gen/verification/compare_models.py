@@ -63,8 +63,10 @@ AsUsed: TypeAlias = Callable[[nn.Module], AbstractContextManager[nn.Module]]
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What both models are run on."""
+    """Both models, and what they are run on."""
 
+    original: nn.Module
+    planned: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     state: State
@@ -89,18 +91,16 @@ class _Subject:
     def outcomes(self, model: nn.Module, steps: int = STEPS) -> list[Outcome]:
         given = self.given(model)
         with self._kernels(), self.as_computed(model) as computed:
-            return run_steps(computed, self.state, *given, steps=steps, seed=0)
+            return run_steps(computed, self.state, *given, steps=steps)
 
     def _kernels(self) -> AbstractContextManager[None]:
         """Let eager run the kernels that a planned step runs."""
-        return planned_kernels(
-            self.device, modelled=self.modelled, deterministic=self.deterministic
-        )
+        return planned_kernels(self.device, self.modelled, deterministic=self.deterministic)
 
     def evaluated(self, model: nn.Module) -> tuple[Outcome, Outcome]:
         """Run a forward in evaluation mode, and a step behind it."""
         with self._kernels(), self.as_computed(model) as computed:
-            return evaluate(computed, self.state, *self.given(model), seed=0)
+            return evaluate(computed, self.state, *self.given(model))
 
     def repeats(self, model: nn.Module) -> Repeats:
         runs = (self.outcomes(model, steps) for steps in steps_of_runs(self.device))
@@ -117,10 +117,6 @@ class _Subject:
         if repeats.may_be_order:
             return True
         return kind_of(self.device).adds_in_any_order and self.repeats(model).moves(repeats.unlike)
-
-    def nudged_outcomes(self, model: nn.Module) -> list[Outcome]:
-        """Run the steps with all parameters moved to the next number."""
-        return replace(self, state=self.state.nudged(model)).outcomes(model)
 
     def double_outcomes(self, model: nn.Module) -> list[Outcome]:
         """Run the steps in double precision; return none where the model does not run so."""
@@ -168,28 +164,19 @@ def verify_models(
     """Run two training steps of both models from one state and seed, and compare.
 
     Compared are outputs, gradients, buffers, inputs and random streams after each step, and what
-    both return in evaluation, which the report has where it differs; the
-    planned model's activation peak is measured and held against budget and prediction (one from
-    `modelled` costs is shown, not judged; less than predicted is right where the eager rest
-    `varies`). With `time_steps` the steps are timed in that many pairs; both run such steps as are
-    in `smaller` as well, under the same budget. Peaks are those of the models `as_used`, sharded
-    for one, with as many steps `in_flight`, and numbers those of the models `as_computed`, in
-    another precision for one. Both models are changed: their state is the original's
-    after some steps. The global random streams are put back.
+    both return in evaluation, which the report has where it differs. The planned model's activation
+    peak is held against budget and prediction: one from `modelled` costs is shown, not judged; less
+    is right where the eager rest `varies`. With `time_steps` the steps are timed in that many
+    pairs; both run such steps as are in `smaller` as well, under the same budget. Peaks are those
+    of the models `as_used`, sharded for one, with as many steps `in_flight`, and numbers those of
+    the models `as_computed`, in another precision for one. Both models are changed: their state is
+    the original's after some steps. The global random streams are put back.
     """
     original.train()
     planned.train()
-    subject = _Subject(
-        tuple(args),
-        dict(kwargs),
-        State.of(original, globals_of(planned).get("FILLED", ())),
-        device,
-        modelled,
-        progress,
-        as_used=as_used,
-        as_computed=as_computed,
-        in_flight=in_flight,
-    )
+    state = State.of(original, globals_of(planned).get("FILLED", ()))
+    given = (original, planned, tuple(args), dict(kwargs), state, device, modelled, progress)
+    subject = _Subject(*given, as_used=as_used, as_computed=as_computed, in_flight=in_flight)
     report = Report(
         predicted_peak_bytes=predicted_peak_bytes,
         budget_bytes=budget_bytes,
@@ -197,36 +184,31 @@ def verify_models(
         varies=varies,
     )
     with kept_generators(), told_free(planned, 0):
-        report = _verify(original, planned, subject, time_steps, report)
+        report = _verify(subject, time_steps, report)
         if report.comparisons:
-            exact = report.bitwise and not report.moving
             asked = replace(subject, deterministic=report.deterministic)
-            unlike = tuple(_unlike_in_evaluation(original, planned, asked, exact=exact))
+            unlike = _unlike_in_evaluation(asked, exact=report.bitwise and not report.moving)
             report = replace(report, comparisons=(*report.comparisons, *unlike))
         if not smaller or not report.comparisons:
             return report
         subject.tell(5)
         subject = replace(subject, progress=None)
-        judged = (
-            (step.name, _smaller(original, planned, subject, step, report)) for step in smaller
-        )
-        return replace(report, smaller=tuple(judged))
+        judged = tuple((step.name, _smaller(subject, step, report)) for step in smaller)
+        return replace(report, smaller=judged)
 
 
-def _unlike_in_evaluation(
-    original: nn.Module, planned: nn.Module, subject: _Subject, *, exact: bool
-) -> Iterator[Comparison]:
+def _unlike_in_evaluation(subject: _Subject, *, exact: bool) -> Iterator[Comparison]:
     """Yield what the planned model does otherwise in evaluation, if the original repeats itself.
 
     Both run the same forward there, which the generated file may have got in the way of. The step
     behind it is compared where other steps were the same to the bit, in each run: they are `exact`.
     """
     try:
-        wanted, again = (subject.evaluated(original) for _ in range(2))
+        wanted, again = (subject.evaluated(subject.original) for _ in range(2))
     except Exception:  # a model's own: it may be for training alone
         return
     try:
-        found = subject.evaluated(planned)
+        found = subject.evaluated(subject.planned)
     except _STEP_ERRORS as error:
         yield Comparison(EVALUATION, "forward", Match.DIFFERENT, detail=_reason(error))
         return
@@ -236,9 +218,7 @@ def _unlike_in_evaluation(
         yield from (c for _, c in compared if c.match is not Match.BITWISE)
 
 
-def _smaller(
-    original: nn.Module, planned: nn.Module, subject: _Subject, step: SmallerStep, whole: Report
-) -> Report:
+def _smaller(subject: _Subject, step: SmallerStep, whole: Report) -> Report:
     subject = replace(subject, args=step.args, kwargs=step.kwargs)
     promised = Report(
         predicted_peak_bytes=step.predicted_peak_bytes,
@@ -246,16 +226,15 @@ def _smaller(
         modelled=whole.modelled,
         varies=whole.varies,
     )
-    with told_free(planned, step.free_bytes):
-        judged = _verify(original, planned, subject, 0, promised)
-    if judged.failure and (reason := _failure_of(original, subject)):
+    with told_free(subject.planned, step.free_bytes):
+        judged = _verify(subject, 0, promised)
+    if judged.failure and (reason := _failure_of(subject)):
         return Report(original_failure=reason, original_fits=False)  # no such step is there
     return judged
 
 
-def _verify(
-    original: nn.Module, planned: nn.Module, subject: _Subject, time_steps: int, report: Report
-) -> Report:
+def _verify(subject: _Subject, time_steps: int, report: Report) -> Report:
+    original, planned = subject.original, subject.planned
     try:
         subject.tell(0)
         actual = subject.outcomes(planned)
@@ -274,12 +253,12 @@ def _verify(
             if repeats.unlike:
                 reason = told(repeats.unlike, subject.device)
                 return replace(report, original_failure=reason, repeatable=False)
-            comparisons = _compare(repeats, actual, original, subject)
+            comparisons = _compare(repeats, actual, subject)
             in_order = not subject.deterministic and _moved_in_repeats(comparisons, repeats)
         if in_order:
             del actual, repeats
             subject = replace(subject, deterministic=True)
-            return _verify(original, planned, subject, time_steps, report)
+            return _verify(subject, time_steps, report)
         subject.tell(3)
         report = replace(report, comparisons=comparisons, original_peak=subject.peak(original))
         report = replace(report, deterministic=subject.deterministic, moving=repeats.moving)
@@ -290,7 +269,7 @@ def _verify(
             original_fits=not isinstance(error, torch.OutOfMemoryError),
         )
     subject.tell(4)
-    return replace(report, time=_time(original, planned, subject, time_steps))
+    return replace(report, time=_time(subject, time_steps))
 
 
 def _moved_in_repeats(comparisons: Sequence[Comparison], repeats: Repeats) -> bool:
@@ -302,36 +281,33 @@ def _moved_in_repeats(comparisons: Sequence[Comparison], repeats: Repeats) -> bo
     return bool(wrong) and all(c.kind in GRADIENTS and repeats.moves(c) for c in wrong)
 
 
-def _failure_of(original: nn.Module, subject: _Subject) -> str:
+def _failure_of(subject: _Subject) -> str:
     """Return why the original cannot take a step, "" if it can."""
     try:
-        subject.outcomes(original)
+        subject.outcomes(subject.original)
     except _STEP_ERRORS as error:
         return _reason(error)
     return ""
 
 
-def _compare(
-    repeats: Repeats, actual: list[Outcome], original: nn.Module, subject: _Subject
-) -> tuple[Comparison, ...]:
+def _compare(repeats: Repeats, actual: list[Outcome], subject: _Subject) -> tuple[Comparison, ...]:
     """Compare all steps; where a gradient differs, see how far off the original's is itself."""
-    expected, at = repeats.steps, subject.device
+    expected, at, original = repeats.steps, subject.device, subject.original
     comparisons = tuple(compare_steps(expected, actual, repeats.noise, at))
     if not any(c.match is Match.DIFFERENT and c.kind in GRADIENTS for c in comparisons):
         return comparisons
-    nudged, double = subject.nudged_outcomes(original), subject.double_outcomes(original)
+    nudged = replace(subject, state=subject.state.nudged(original)).outcomes(original)
+    double = subject.double_outcomes(original)
     errors = noise_of_errors(expected, nudged, double, at)
     both = [larger(*pair) for pair in zip(repeats.noise, errors, strict=True)]
     return tuple(compare_steps(expected, actual, both, at))
 
 
-def _time(
-    original: nn.Module, planned: nn.Module, subject: _Subject, pairs: int
-) -> TimeRatio | None:
+def _time(subject: _Subject, pairs: int) -> TimeRatio | None:
     if pairs <= 0:
         return None
+    original, planned, filled = subject.original, subject.planned, subject.state.filled
     steps = subject.step(original), subject.step(planned)
-    filled = subject.state.filled
     with first_step_undone(original, filled), first_step_undone(planned, filled):
         return time_ratio(*steps, subject.device, pairs)
 

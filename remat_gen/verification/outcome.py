@@ -48,14 +48,12 @@ class State:
 
     def nudged(self, model: nn.Module) -> State:
         """Return the same state with a model's parameters moved up to the next number."""
-        names = dict(model.named_parameters(remove_duplicate=False))
-        return State(
-            {
-                name: _next(tensor) if name in names else tensor
-                for name, tensor in self.tensors.items()
-            },
-            self.filled,
-        )
+        moved = dict(self.tensors)
+        for name, _ in model.named_parameters(remove_duplicate=False):
+            tensor = moved[name]
+            if tensor.is_floating_point() and tensor.dtype.itemsize > 2:  # others have no kernels
+                moved[name] = torch.nextafter(tensor, tensor.new_tensor(torch.inf))
+        return State(moved, self.filled)
 
     def restore(self, model: nn.Module) -> None:
         """Write the state into a model that has the same names.
@@ -119,11 +117,9 @@ def run_steps(
     state: State,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
     steps: int,
-    seed: int,
 ) -> list[Outcome]:
-    """Run training steps from a given state and seed; gradients accumulate from one to the next.
+    """Run training steps from a given state; gradients accumulate from one to the next.
 
     The inputs are copied first, so that a step that writes into them harms nobody. Buffers that
     forward makes are seen in what is left behind, and taken away: a run begins without them.
@@ -137,7 +133,7 @@ def run_steps(
     before = _attributes(model)
     with first_step_undone(model, state.filled):
         for step in range(steps):
-            torch.manual_seed(seed + step)
+            torch.manual_seed(step)
             outputs = training_step(model, args, kwargs)
             left = {(ATTRIBUTES, path): _copy_leaf(v) for path, v in _new_ones(model, before)}
             held = {(HELD, path): v for path, v in _attributes(model).items() if is_literal(v)}
@@ -160,9 +156,9 @@ def _change_parameters(model: nn.Module) -> None:
 
 
 def evaluate(
-    model: nn.Module, state: State, args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int
+    model: nn.Module, state: State, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Outcome, Outcome]:
-    """Run a forward in evaluation mode from a given state and seed, and a training step behind it.
+    """Run a forward in evaluation mode from a given state, and a training step behind it.
 
     Trainers do so after each epoch, and an evaluation may change the model.
     """
@@ -173,12 +169,12 @@ def evaluate(
         model.eval()
         try:
             with torch.no_grad():
-                torch.manual_seed(seed)
+                torch.manual_seed(0)
                 outputs = model(*args, **kwargs)
         finally:
             model.train()
         evaluated = {(EVALUATION, name): leaf for name, leaf in _outputs(outputs)}
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         outputs = training_step(model, args, kwargs)
         step = _observe(model, outputs, (args, kwargs))
         return evaluated, {(BEHIND, f"{kind}: {name}"): leaf for (kind, name), leaf in step}
@@ -189,8 +185,7 @@ def repeat_step(
     state: State,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    *,
-    in_flight: int = 1,
+    in_flight: int,
 ) -> tuple[list[Outcome], PeakMeasurement]:
     """Run a step twice on the CPU, from one state and seed; the second one is measured.
 
@@ -306,12 +301,6 @@ def _buffers(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, buffer in model.named_buffers(remove_duplicate=False):
         if buffer.layout is torch.strided:
             yield name, buffer
-
-
-def _next(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point() or tensor.dtype.itemsize <= 2:
-        return tensor  # torch.nextafter has no kernels for these
-    return torch.nextafter(tensor, tensor.new_tensor(torch.inf))
 
 
 def _taken(leaf: torch.Tensor) -> object:

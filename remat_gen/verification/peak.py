@@ -66,13 +66,13 @@ def watched_peak(
     """Run a warm-up on the CPU, then a step measured; what `look` keeps of it does not count."""
     with _collector_at_rest(), recorded_memory() as recording:
         warm_up()
-        _collect_before_step()
+        gc.collect(0)
         with recording.mark("step"):
             returned = step()
         look(returned)
         with recording.mark("collect"):
             del returned
-            _collect_after_step()
+            gc.collect(1)  # what the warm-up left is of this generation now
     during, collected = recording.spans
     kept = collected.before_bytes - during.after_bytes
     base = max(during.before_bytes, collected.after_bytes - kept)
@@ -113,14 +113,14 @@ def _activation_peak_of_counts(
     kind = kind_of(device)
     for _ in range(warmups):
         step()
-    _collect_before_step()
+    gc.collect(0)
     kind.synchronise(device)
     kind.forget_peaks(device)
     before = kind.bytes_now(device)
     step()
     kind.synchronise(device)
     highest = kind.bytes_at_most(device)
-    _collect_after_step()
+    gc.collect(1)
     after = kind.bytes_now(device)
     return PeakMeasurement(
         peak_bytes=highest.requested - max(before.requested, after.requested),
@@ -133,9 +133,9 @@ def _activation_peak_of_counts(
 
 @contextlib.contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """Let garbage lie but for what `_collect_before_step` and `_collect_after_step` seek.
+    """Let garbage lie but for what is sought before and behind a step.
 
-    They leave the oldest generation alone: libraries, and all that a process keeps. Garbage of
+    The oldest generation is left alone: libraries, and all that a process keeps. Garbage of
     before lies there as long as the step is watched, and counts neither before nor after it.
     """
     was_enabled = gc.isenabled()
@@ -146,11 +146,3 @@ def _collector_at_rest() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _collect_before_step() -> None:
-    gc.collect(0)
-
-
-def _collect_after_step() -> None:
-    gc.collect(1)  # what the warm-up left is of this generation now

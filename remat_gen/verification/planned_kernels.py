@@ -34,7 +34,7 @@ _ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBac
 
 @contextlib.contextmanager
 def planned_kernels(
-    device: torch.device, *, modelled: AbsentDevice | None, deterministic: bool = False
+    device: torch.device, modelled: AbsentDevice | None, *, deterministic: bool = False
 ) -> Iterator[None]:
     """Let eager run a plan's kernels on a GPU; a plan may be `modelled` for another one."""
     with contextlib.ExitStack() as stack:

@@ -102,8 +102,9 @@ class Report:
             yield from self._peaks(self.planned_peak)
         for name, report in self.smaller:
             yield _summary_of_all(name, report)
-        if self.time:
-            yield _pace(self.time)
+        if time := self.time:
+            interval = f"{time.low:.3f} to {time.high:.3f} at 95 %, {time.pairs} pairs"
+            yield Row("step time", None, f"{time.median:.3f} × the original", interval)
 
     def _peaks(self, peak: PeakMeasurement) -> Iterator[Row]:
         original, measured = self.original_peak, peak.peak_bytes
@@ -195,8 +196,3 @@ def _prediction(predicted: int, peak: PeakMeasurement, report: Report) -> Row:
         detail = f"predicted {here:,} bytes for this machine's kernels, off by {off:,}"
         detail += f"; {predicted:,} for those where it was planned"
     return Row(_PREDICTED, ok, "as predicted" if ok else "not as predicted", detail)
-
-
-def _pace(time: TimeRatio) -> Row:
-    interval = f"{time.low:.3f} to {time.high:.3f} at 95 %, {time.pairs} pairs"
-    return Row("step time", None, f"{time.median:.3f} × the original", interval)

@@ -53,7 +53,8 @@ def smaller_step(
         replace(length, minimum=begins.get(length.maximum, length.minimum))
         for length in asked_lengths(call, dynamic)
     )
-    taken = {length.name: length.minimum if least else _fewer(length) for length in lengths}
+    taken = {n.name: min(n.maximum - 1, n.maximum // 2 | 1) for n in lengths}
+    taken = {n.name: n.minimum if least else max(n.minimum, taken[n.name]) for n in lengths}
     return _step(call, lengths, taken)
 
 
@@ -69,10 +70,9 @@ def longest_step(
     lengths = asked_lengths(call, dynamic)
     numbers = planned.rung.numbers(lengths)
     taken = dict(zip((length.name for length in lengths), numbers, strict=True))
+    name, peak = f"rung {planned.rung}", planned.predicted.peak_bytes
     step = _step(call, lengths, taken)
-    peak = planned.predicted.peak_bytes
-    name, free = f"rung {planned.rung}", planned.free_bytes
-    return replace(step, name=name, predicted_peak_bytes=peak, free_bytes=free)
+    return SmallerStep(name, step.args, step.kwargs, peak, planned.free_bytes)
 
 
 def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> SmallerStep:
@@ -80,10 +80,6 @@ def _step(call: Call, lengths: tuple[Length, ...], taken: Mapping[str, int]) -> 
     args, kwargs = pytree.tree_map(_apart, (cut.args, cut.kwargs), (call.args, call.kwargs))
     name = ", ".join(f"{name} of {number}" for name, number in taken.items())
     return SmallerStep(name, args, kwargs)
-
-
-def _fewer(length: Length) -> int:
-    return max(length.minimum, min(length.maximum - 1, length.maximum // 2 | 1))
 
 
 def _apart(part: Any, whole: Any) -> Any:

@@ -29,11 +29,7 @@ _ASKED = "free_bytes"  # a generated module asks this function of its own how mu
 
 
 def training_step(
-    model: nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    gradient_seed: int = 0,
-    in_flight: int = 1,
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], in_flight: int = 1
 ) -> object:
     """Run forward and backward; return what the model returned, which lives until then.
 
@@ -41,13 +37,13 @@ def training_step(
 
     Forward runs in the model's `step_context()`, backward outside of it.
 
-    Gradients accumulate into `.grad`. The incoming gradients are random, from an own generator
-    seeded by `gradient_seed`, are made when backward begins, and are held by nothing but autograd.
+    Gradients accumulate into `.grad`. The incoming gradients are random, from own generators, are
+    made when backward begins, and are held by nothing but autograd.
     """
     waiting = [forward_step(model, args, kwargs) for _ in range(in_flight - 1)]
     kept = KeptScalars(model)
     outputs = forward_step(model, args, kwargs)
-    backward_step(outputs, model, args, kwargs, gradient_seed, kept)
+    backward_step(outputs, model, args, kwargs, kept)
     del waiting
     return outputs
 
@@ -74,7 +70,6 @@ def backward_step(
     model: nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    gradient_seed: int = 0,
     kept: KeptScalars | None = None,
 ) -> None:
     """Run backward of what a model returned, and has kept."""
@@ -88,7 +83,7 @@ def backward_step(
         more = kept.new() if kept else []
         wanted = _made_by_the_step([*wanted, *more], model, (args, kwargs)) if more else wanted
         gradients_of: Callable[..., torch.Tensor] = _IncomingGradients.apply
-        token = gradients_of(gradient_seed, *wanted)
+        token = gradients_of(*wanted)
         torch.autograd.backward(token, torch.empty_like(token))
 
 
@@ -147,17 +142,15 @@ class _IncomingGradients(torch.autograd.Function):
     """A loss without bytes: its backward makes each output's gradient and hands it to autograd."""
 
     @staticmethod
-    def forward(ctx: Any, seed: int, *outputs: torch.Tensor) -> torch.Tensor:
-        ctx.seed = seed
+    def forward(ctx: Any, *outputs: torch.Tensor) -> torch.Tensor:
         ctx.like = [torch.empty_like(o, device="meta") for o in outputs]
         ctx.devices = [o.device for o in outputs]
         return torch.empty(0, device=outputs[0].device)
 
     @staticmethod
-    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor, ...]:
         pairs = zip(ctx.like, ctx.devices, strict=True)
-        gradients = [_gradient(m, d, ctx.seed + i) for i, (m, d) in enumerate(pairs)]
-        return (None, *gradients)
+        return tuple(_gradient(like, device, i) for i, (like, device) in enumerate(pairs))
 
 
 def _gradient(like: torch.Tensor, device: torch.device, seed: int) -> torch.Tensor:

@@ -70,7 +70,7 @@ def replay(problem: Problem, schedule: Schedule, *, keep_gradients: bool = False
         IllegalScheduleError: the schedule cannot run as it stands.
     """
     _check_segments(problem, schedule)
-    return _Machine(problem, schedule, keep_gradients).run()
+    return Machine(problem, schedule, keep_gradients).run()
 
 
 def _check_segments(problem: Problem, schedule: Schedule) -> None:
@@ -86,10 +86,12 @@ def _check_segments(problem: Problem, schedule: Schedule) -> None:
 
 
 @dataclass(slots=True)
-class _Machine:
+class Machine:
+    """Runs a schedule step by step; every value comes by `_add` and goes by `_drop`."""
+
     problem: Problem
     schedule: Schedule
-    keep_gradients: bool
+    keep_gradients: bool = False
     resident: set[int] = field(default_factory=set)
     nbytes: int = 0
     peak: int = 0

@@ -29,7 +29,7 @@ from remat_gen.ir.plan import read_plan
 from remat_gen.plan.costing import costs_of
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.solve import Solver
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 LIMIT = "300kB"
 
@@ -80,7 +80,7 @@ def test_one_trace_says_what_each_batch_needs(folder: Path) -> None:
     """A symbolic trace at the largest batch against a trace at each one."""
     request = GenerateOptions(budget=LIMIT, target="h100").request(Path("small.py"), None)
     steps = BatchSteps(
-        request, load_fake(request.model_file, None, None, AbsentDevice("cuda")), Silent().stage
+        request, load_fake(request.model_file, None, None, AbsentDevice("cuda")), Progress().stage
     )
     steps.trace_for(512)
     assert steps.varies
@@ -110,7 +110,7 @@ def test_the_best_batch_of_a_target(folder: Path, remat: Remat) -> None:
     steps = BatchSteps(
         GenerateOptions(budget=LIMIT, target="h100").request(Path("small.py"), None),
         load_fake(Path("small.py"), None, None, AbsentDevice("cuda")),
-        Silent().stage,
+        Progress().stage,
     )
     steps.trace_for(after)
     assert Solver(steps.problem(after), "none").plain.peak_bytes > 300_000
@@ -153,7 +153,7 @@ def test_values_may_go_to_the_host(folder: Path, remat: Remat) -> None:
 def test_what_is_left_of_a_device_depends_on_the_batch(folder: Path) -> None:
     options = GenerateOptions(device_memory="1MB", headroom="0", optimizer="sgd")
     request = options.request(Path("small.py"), None)
-    steps = BatchSteps(request, load(request.model_file, device="cpu"), Silent().stage)
+    steps = BatchSteps(request, load(request.model_file, device="cpu"), Progress().stage)
     sample = 32 * 4 + 8
     assert steps.limit(256) - steps.limit(257) == sample
     assert steps.limit(1 << 20) == 0
@@ -165,7 +165,7 @@ def test_where_the_batch_cannot_vary_multiples_are_traced(folder: Path) -> None:
     pairs = "        assert x.shape[0] % 8 == 0\n        for layer in"
     (folder / "eights.py").write_text(text.replace("        for layer in", pairs, 1))
     request = GenerateOptions(budget="100kB", target="h100").request(Path("eights.py"), None)
-    found = fit_file(request, Silent())
+    found = fit_file(request, Progress())
     assert all(row.batch % 8 == 0 for row in found.rows)
     assert found.eager is not None and found.best.batch > found.eager.batch
 

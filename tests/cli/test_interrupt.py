@@ -22,7 +22,7 @@ from remat_gen.solver.contest.front_entrant import FrontEntrant
 from remat_gen.solver.contest.search_entrant import ExactEntrant
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort, silent
 from remat_gen.terminal.interrupt import Interruptible
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 # The command line with a search that sleeps before it begins.
 _PROGRAM = """
@@ -179,7 +179,7 @@ def test_sigint_while_a_bare_graph_is_solved(
 
 
 def test_a_swallowed_interrupt_comes_back() -> None:
-    with Interruptible(Silent()) as progress:
+    with Interruptible(Progress()) as progress:
         step = progress.stage("solve")
         step("block", 1, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -191,7 +191,7 @@ def test_a_swallowed_interrupt_comes_back() -> None:
 
 
 def test_a_pardoned_interrupt_does_not_come_back() -> None:
-    with Interruptible(Silent()) as progress:
+    with Interruptible(Progress()) as progress:
         with pytest.raises(KeyboardInterrupt):
             _sigint()
         progress.pardon()
@@ -203,7 +203,7 @@ def test_a_pardoned_interrupt_does_not_come_back() -> None:
 
 
 def test_what_fails_after_an_interrupt_failed_by_it() -> None:
-    with pytest.raises(KeyboardInterrupt), Interruptible(Silent()):
+    with pytest.raises(KeyboardInterrupt), Interruptible(Progress()):
         with contextlib.suppress(KeyboardInterrupt):
             _sigint()
         raise AttributeError("half a library")
@@ -214,14 +214,14 @@ def test_a_second_sigint_ends_an_import(tmp_path: Path, monkeypatch: pytest.Monk
         "import signal\nsignal.raise_signal(2)\nONCE = True\nsignal.raise_signal(2)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(KeyboardInterrupt) as raised, Interruptible(Silent()):
+    with pytest.raises(KeyboardInterrupt) as raised, Interruptible(Progress()):
         import_module("twice_interrupted")
     assert any("ONCE" in entry.frame.f_globals for entry in raised.traceback)
 
 
 def test_the_signal_is_put_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with Interruptible(Silent()):
+    with Interruptible(Progress()):
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -230,7 +230,7 @@ def test_other_threads_are_left_alone() -> None:
     stages = []
 
     def work() -> None:
-        with Interruptible(Silent()) as progress:
+        with Interruptible(Progress()) as progress:
             stages.append(progress.stage("solve"))
 
     thread = threading.Thread(target=work)

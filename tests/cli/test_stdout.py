@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from remat_gen.cli.app import run
-from remat_gen.terminal.stdout import write_stdout
+from remat_gen.terminal.printing import write_stdout
 
 
 def test_a_module_is_utf_8_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from emitting import HEAD, emit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.compile.lone_parts import write_operations
+from remat_gen.compile.part_text import write_operations
 from remat_gen.ir.graph import Ref
 from remat_gen.ir.size import LENGTH, Layout, Size, divisor, evaluate
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from emitting import HEAD, Emitted, emit, model_costs
 
-from remat_gen.compile.fused_costs import Candidate
 from remat_gen.compile.fusible import fusible_in
+from remat_gen.compile.masks import Handed
+from remat_gen.compile.part_text import PartText
 from remat_gen.ir.costs import PartCost
 from remat_gen.ir.graph import Phase
 from remat_gen.plan.marginal import marginal_costs
@@ -40,10 +41,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     return emit(tmp_path_factory.mktemp("marginal"), HEAD + MODEL)
 
 
-def pairs_add_a_tenth(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+def pairs_add_a_tenth(candidates: Sequence[PartText]) -> Mapping[str, PartCost]:
     """Two operations take 20 one by one and 6 together, one alone takes 10 and 5."""
     return {
-        c.key: PartCost(20.0, 6.0, 0) if len(c.operations) == 2 else PartCost(10.0, 5.0, 0)
+        c.sha256: PartCost(20.0, 6.0, 0) if len(c.operations) == 2 else PartCost(10.0, 5.0, 0)
         for c in candidates
     }
 
@@ -68,23 +69,23 @@ def test_what_fuses_into_a_reader_costs_what_it_adds(made: Emitted) -> None:
 
 
 def test_what_is_refused_costs_what_it_did(made: Emitted) -> None:
-    def refused(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
-        return {c.key: PartCost(0.0, 0.0, 0, "other numbers") for c in candidates}
+    def refused(candidates: Sequence[PartText]) -> Mapping[str, PartCost]:
+        return {c.sha256: PartCost(0.0, 0.0, 0, "other numbers") for c in candidates}
 
     costs = model_costs(made.traced)
     assert marginal_costs(made.traced.graph, costs, refused) == costs
 
 
 def test_masks_go_in_as_numbers_where_booleans_are_slow(made: Emitted) -> None:
-    asked: list[Candidate] = []
+    asked: list[PartText] = []
 
-    def note(candidates: Sequence[Candidate]) -> Mapping[str, PartCost]:
+    def note(candidates: Sequence[PartText]) -> Mapping[str, PartCost]:
         asked.extend(candidates)
         return pairs_add_a_tenth(candidates)
 
     marginal_costs(made.traced.graph, model_costs(made.traced), note)
     scaled = [c for c in asked if ".to(torch.float32)" in c.code]
     filled = [c for c in asked if "masked_fill(" in c.code]
-    assert scaled and all(".view(torch.uint8)" in c.handed for c in scaled)
-    assert filled and all(".int()" in c.handed and " != 0" in c.code for c in filled)
-    assert all(" != 0" not in c.apart for c in filled)
+    assert scaled and all(Handed.BYTES in c.handed for c in scaled)
+    assert filled and all(Handed.INTEGERS in c.handed and " != 0" in c.code for c in filled)
+    assert all(" != 0" not in c.code_apart for c in filled)

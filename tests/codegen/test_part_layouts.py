@@ -6,7 +6,7 @@ from pathlib import Path
 
 from emitting import HEAD, emit
 
-from remat_gen.compile.lone_parts import write_operations
+from remat_gen.compile.part_text import write_operations
 
 MODEL = """
 class Net(nn.Module):

@@ -22,7 +22,7 @@ from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file
 from remat_gen.review.generated_module import Existing
 from remat_gen.show.summary import summary_json, summary_lines
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 PINNED = one_line("self.p = nn.Parameter(torch.zeros(6, 8))", "return self.lin(x) + self.p")
 
@@ -45,7 +45,7 @@ def generated(folder: Path, source: str, dynamic: tuple[str, ...] | None) -> Gen
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("remat_gen.capture.profile.profile.profile", modelled)
-        return generate(request, Silent())
+        return generate(request, Progress())
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from remat_gen.ir.plan import Plan, plan_text
 from remat_gen.picture.timeline_bands import total_bytes
 from remat_gen.review.difference import difference
 from remat_gen.review.difference_text import as_json, as_markdown, as_text
-from remat_gen.review.plot import view_file
-from remat_gen.review.retrace import retrace_file
+from remat_gen.review.retrace import retrace_file, view_file
 
 RUNGS = "length<=5", "length<=8"
 

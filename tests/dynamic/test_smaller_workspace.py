@@ -23,7 +23,7 @@ from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.pipeline import Generated, generate
 from remat_gen.review.checking import check_file
 from remat_gen.show.summary import summary_lines
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 from remat_gen.verification.peak import model_peak
 
 LARGEST = 3
@@ -60,7 +60,7 @@ def plan(
     request = Request(folder / "net.py", parse_budget(budget), output, device="cpu")
     request = replace(request, strategy=Strategy.ROTOR, dynamic=dynamic)
     with equal_times():
-        return generate(request, Silent())
+        return generate(request, Progress())
 
 
 generated = functools.cache(plan)

@@ -66,7 +66,7 @@ class Varying:
     def _steps(self, loaded: Loaded, number: int) -> list[Outcome]:
         args, kwargs = self.arguments(number)
         with torch.random.fork_rng(devices=[]):
-            return run_steps(loaded.model, self.state, args, kwargs, steps=2, seed=0)
+            return run_steps(loaded.model, self.state, args, kwargs, steps=2)
 
     def measured_bytes(self, number: int) -> int:
         """Return the measured activation peak of a planned step."""

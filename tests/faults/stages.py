@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from remat_gen.terminal.progress import Silent, Step
+from remat_gen.terminal.progress import Progress, Step
 
 STAGES = ("load", "trace", "profile", "solve", "emit", "write")
 
 
-class At(Silent):
+class At(Progress):
     """Calls `what` when the named stage begins."""
 
     def __init__(self, stage: str, what: Callable[[], object]) -> None:

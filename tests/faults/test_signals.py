@@ -14,7 +14,7 @@ from stages import STAGES
 from remat_gen.cli.app import main
 from remat_gen.ir.errors import Interruption
 from remat_gen.terminal.interrupt import Interruptible, signals_wait
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 Happen = Callable[[str, Callable[[], object]], None]
 Contents = Callable[[], dict[str, bytes]]
@@ -71,7 +71,7 @@ def test_while_files_are_renamed_all_are_written(
 
 
 def test_sigterm_is_not_pardoned_by_a_solve_that_has_a_schedule() -> None:
-    with Interruptible(Silent()) as progress:
+    with Interruptible(Progress()) as progress:
         with pytest.raises(Interruption):
             signal.raise_signal(signal.SIGTERM)
         with pytest.raises(Interruption):
@@ -81,7 +81,7 @@ def test_sigterm_is_not_pardoned_by_a_solve_that_has_a_schedule() -> None:
 
 
 def test_sigterm_counts_although_sigint_came_too() -> None:
-    with Interruptible(Silent()) as progress:
+    with Interruptible(Progress()) as progress:
         for number in (signal.SIGTERM, signal.SIGINT):
             with pytest.raises(Interruption):
                 signal.raise_signal(number)
@@ -92,7 +92,7 @@ def test_sigterm_counts_although_sigint_came_too() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_are_handled_as_before_afterwards(number: int) -> None:
     before = signal.getsignal(number)
-    with Interruptible(Silent()), signals_wait("done"):
+    with Interruptible(Progress()), signals_wait("done"):
         assert signal.getsignal(number) is not before
     assert signal.getsignal(number) is before
 

@@ -9,8 +9,7 @@ import pytest
 from committed import gpt_remat as gpt_remat
 
 from remat_gen.picture.timeline_view import TimelineView
-from remat_gen.review.plot import view_of
-from remat_gen.review.retrace import Retraced, retrace_file
+from remat_gen.review.retrace import Retraced, retrace_file, view_of
 
 
 @pytest.fixture(scope="session")

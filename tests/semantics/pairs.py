@@ -31,7 +31,7 @@ from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.ir.steps import runs_in
 from remat_gen.plan.pipeline import Generated, generate
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 
 LOWEST = "lowest"  # the smallest budget that is feasible
 MODELS = Path(__file__).parent / "models"
@@ -109,11 +109,13 @@ def plan_file(path: Path, limit: str, strategy: str, **asked: Any) -> Generated:
     with pytest.MonkeyPatch.context() as patch, each_traced_once():
         patch.setattr("remat_gen.capture.profile.profile.profile", modelled_costs)
         if limit != LOWEST:
-            return generate(_request(path, limit, strategy, **asked), Silent())
+            return generate(_request(path, limit, strategy, **asked), Progress())
         try:
-            return generate(_request(path, "1KB", strategy, **asked), Silent())
+            return generate(_request(path, "1KB", strategy, **asked), Progress())
         except InfeasibleBudgetError as error:
-            return generate(_request(path, f"{error.smallest_bytes}B", strategy, **asked), Silent())
+            return generate(
+                _request(path, f"{error.smallest_bytes}B", strategy, **asked), Progress()
+            )
 
 
 def _request(path: Path, limit: str, strategy: str, **asked: Any) -> Request:

@@ -30,7 +30,7 @@ from remat_gen.review.checking import check_file
 from remat_gen.review.retrace import retrace_file
 from remat_gen.review.verifying import verify_file
 from remat_gen.solver.compiled.parts import Part
-from remat_gen.terminal.progress import Silent
+from remat_gen.terminal.progress import Progress
 from remat_gen.verification.compare import Match
 from remat_gen.verification.report import Report
 
@@ -87,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         patch.setattr("remat_gen.plan.compiling._Compiler.gathered", lambda _self, planned: planned)
         patch.setattr("remat_gen.compile.race._EFFORT", Effort(fewest=1, most=1))
         patch.setattr("remat_gen.compile.race._ROUNDS", 1)
-        generated = generate(request, Silent())
+        generated = generate(request, Progress())
         apart = load(_apart(folder / "remat.py"), "build_model", None, "cpu").model
         model = load(folder / "remat.py", "build_model", None, "cpu").model
         with mock.patch("torch._inductor.compile", wraps=torch._inductor.compile) as compiles:

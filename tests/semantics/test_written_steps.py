@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import remat_gen
 from remat_gen.ir.errors import UnlikeStepError
-from remat_gen.plan import pipeline
+from remat_gen.plan import emission
 from remat_gen.plan.pipeline import Generated
 
 # What torch's symbols answer otherwise than numbers do, by what is asked of x.shape[0].
@@ -79,15 +79,14 @@ def test_what_is_emitted_otherwise_is_not_written(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    emit, path = pipeline._emit, tmp_path / "net.py"
+    emit, path = emission.module_text, tmp_path / "net.py"
 
-    def broken(*given: Any) -> tuple[Any, ...]:
-        plan, plan_text, text = emit(*given)
-        user, block, planned = text.partition("class PlannedBlock")
+    def broken(*given: Any) -> str:
+        user, block, planned = emit(*given).partition("class PlannedBlock")
         assert old in planned
-        return plan, plan_text, user + block + planned.replace(old, new.replace("{}", old))
+        return user + block + planned.replace(old, new.replace("{}", old))
 
-    monkeypatch.setattr(pipeline, "_emit", broken)
+    monkeypatch.setattr(emission, "module_text", broken)
     path.write_text(model_source("return self.head(self.body(x))"), encoding="utf-8")
     with pytest.raises(UnlikeStepError, match=told):
         remat_gen.generate(path, budget="100%", device="cpu", **options)
