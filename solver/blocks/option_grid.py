@@ -36,26 +36,16 @@ def grid_for(block: LocalBlock, distinct: int) -> Grid:
     return Grid(saved, max(4, min(8, saved // 2 + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class GridResult:
-    """A block's choices, and how many of the points asked were proved."""
-
-    choices: BlockChoices
-    asked: int
-    unproved: int
-
-
 def grid_choices(
     block: LocalBlock, grid: Grid, before_each: Callable[[], None] = lambda: None
-) -> GridResult:
-    """Return the options that z3 finds over the grid, and rotor's two.
+) -> tuple[BlockChoices, int, int]:
+    """Return the options that z3 finds over the grid, and rotor's two; points asked, and unproved.
 
     `before_each` point it is asked whether to go on: it raises if not.
     """
     search = _Search(block, grid, before_each)
     search.run()
-    choices = with_leaves(block, search.found)
-    return GridResult(choices, search.asked, search.unproved)
+    return with_leaves(block, search.found), search.asked, search.unproved
 
 
 class _Search:

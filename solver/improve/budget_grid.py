@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
-from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
 from remat_gen.solver.law.problem import Problem
@@ -132,7 +132,7 @@ def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -
 
     It starts from `programs`, the first of which is the plain one, and from lowering its peak.
     """
-    arrays = arrays_of(problem)
+    arrays = ProblemArrays(problem)
     first, *others = [started(arrays, program) for program in programs]
     low = lowered(first, first.time_us, ANYWHERE)
     plain = first.candidate()

@@ -132,7 +132,6 @@ class LayersAlike:
         return None if found is None else Entry(strategy, found, *self.subject.judge(found))
 
     def _made(self, row: _Row, way: Source) -> Program:
-        """Return the program of a way."""
         return prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
 
     def _judged(self, program: Program) -> tuple[int, float] | None:

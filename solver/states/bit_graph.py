@@ -82,15 +82,12 @@ class BitGraph:
 
     @property
     def total_us(self) -> float:
-        """Return the time of running every operation once."""
         return added(self.time_us)
 
     def bytes_of(self, values: int) -> int:
-        """Return the bytes of a set of values."""
         return sum(self.nbytes[v] for v in members(values))
 
     def phase(self, done: int) -> SearchPhase:
-        """Return what a set of done operations implies."""
         found = self._phases.get(done)
         if found is None:
             found = self._phases[done] = self._phase_of(done)
@@ -142,7 +139,6 @@ class BitGraph:
         return held
 
     def made_by(self, operations: int) -> int:
-        """Return the values that a set of operations makes."""
         return union(self.makes, operations)
 
     def _held(self, held: Held) -> int:

@@ -42,7 +42,6 @@ class Expander:
     beyond_us: float = NEVER
 
     def start(self) -> Child:
-        """Return the state before the step."""
         phase = self.graph.phase(0)
         resident = 0 if self.graph.forward else self.graph.given & (phase.useful | phase.pinned)
         _, again_us = self.graph.reruns(resident, phase)
@@ -141,7 +140,6 @@ class StateSearch:
     _pushed: int = 0
 
     def search(self) -> StateSearch:
-        """Search; return itself."""
         start = self.expander.start()
         self._spent[start.state] = 0.0
         self._push(start.time_us, start, self.slack_us)
