@@ -28,7 +28,9 @@ def searched(
     """Return what a search finds; `on_better` hears of each better schedule."""
     incumbent = incumbent_of(problem, budget_bytes, on_better)
     incumbent.offer(range(len(problem.operations)))
-    return incumbent.found() if incumbent.best else search(incumbent, effort)
+    if incumbent.best is not None:
+        return replace(incumbent.found(), complete=True)
+    return search(incumbent, effort)
 
 
 @dataclass(frozen=True, slots=True)

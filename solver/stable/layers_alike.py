@@ -33,7 +33,7 @@ from remat_gen.solver.stable.layer_transfer import Source, Transfer
 TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 """By what part of a step's time layers planned alike may be slower than the best found."""
 TEMPLATES = 3  # kinds of layers that others may be planned like
-CUTS = 6  # places between the layers of one kind and those of another
+CUTS = 6  # places between the layers of one kind and those of another, evenly spread
 ROOM = (1.0, 0.99, 0.96)  # shares of the budget that layers alike are made to fit
 SLACK = 2.0  # tolerances by which these may be slower: planned alike they may be quicker
 _FEWEST = 3  # layers; a pair of them is no row
@@ -190,8 +190,9 @@ class _Row:
         for own in (0, 1):  # layers at the beginning that stay as they are
             for template in templates:
                 yield from self._fewer(own, len(self.layers), template, template)
+            step = max(1, -(-(len(self.layers) - own - 1) // CUTS))
             for first, second in permutations(templates, 2):
-                for cut in _cuts(own + 1, len(self.layers)):
+                for cut in range(own + 1, len(self.layers), step):
                     yield from self._fewer(own, cut, first, second)
 
     def _fewer(self, own: int, cut: int, first: str, second: str) -> Iterator[Source]:
@@ -203,12 +204,6 @@ class _Row:
                 way[layer] = template
         if self.kinds(way) < len(set(self.like.values())):
             yield way
-
-
-def _cuts(first: int, stop: int) -> list[int]:
-    """Return places between layers, evenly spread where there are many."""
-    step = max(1, -(-(stop - first) // CUTS))
-    return list(range(first, stop, step))
 
 
 def _written(subject: Subject, program: Program) -> Committed:

@@ -98,8 +98,6 @@ class _Search:
         if self.bound_us < self.incumbent.time_us:
             share = 1 if self.graph.chain is None else AGAIN
             self._stages(programs // share, in_blocks=False)
-        if self.incumbent.best is None and not self._closed():
-            self._any(self.limits.first_states)
         if not self._closed():
             self._states(self._last_states())
         return self._found()
@@ -114,18 +112,6 @@ class _Search:
             self.incumbent.offer(start)
         too_low = self.incumbent.budget_bytes < graph.problem.floor_bytes()
         self.bound_us = NEVER if too_low else graph.total_us
-
-    def _any(self, limit: int) -> None:
-        """Look for any schedule, then for any that is quicker, until none turns up."""
-        expander = Expander(self.graph, self.incumbent.budget_bytes, limit)
-        slack, found = self.graph.total_us * AHEAD, True
-        while found:
-            deep = StateSearch(expander, self.incumbent.time_us, slack, deep=True).search()
-            found = deep.runs is not None
-            if deep.runs is not None:
-                self.incumbent.offer(deep.runs)
-            elif deep.complete:
-                self._bound(self.incumbent.time_us, in_blocks=not self.graph.every_order)
 
     def _last_states(self) -> int:
         """Return the work on states at the end; it may close a gap on small graphs only."""
