@@ -19,6 +19,7 @@ from solver_problems import GptShape, gpt_like
 
 from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published import checkmate
@@ -50,7 +51,7 @@ def main() -> None:
 def compare(name: str, problem: Problem, share: int) -> None:
     """Print a row of the exact search beside Checkmate's program."""
     budget = plain_peak(problem) * share // 100
-    theirs = checkmate.search(problem, budget, Effort.THOROUGH)
+    theirs = searched(checkmate.search, problem, budget, Effort.THOROUGH)
     row(name, str(share), *result(problem, search(problem, budget)), result(problem, theirs)[0])
 
 

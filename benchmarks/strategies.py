@@ -18,6 +18,7 @@ from solver_problems import gpt_like
 from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.registry import STRATEGIES, entrant_for
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort
@@ -53,7 +54,7 @@ def prove(name: str, subject: Subject, share: float) -> None:
     """Print what checkmate finds at a share of the plain peak."""
     begun = time.perf_counter()
     budget = int(plain(subject).peak_bytes * share / 100)
-    found = checkmate.search(subject.whole, budget // subject.unit)
+    found = searched(checkmate.search, subject.whole, budget // subject.unit)
     took = f"{time.perf_counter() - begun:.1f}"
     cells = ["–", "–"]
     if found.runs is not None:

@@ -26,14 +26,6 @@ from remat_gen.solver.workspace_headroom import Elsewhere, lacking, roomy, with_
 _ROUNDS = 3  # of searches with as much more workspace as the last schedule lacked
 
 
-class InfeasibleElsewhereError(InfeasibleError):
-    """No schedule of the strategy fits at all sizes; `where` is what sets the smallest budget."""
-
-    def __init__(self, smallest: Peak, strategy: str, *, proved: bool = False) -> None:
-        super().__init__(smallest.nbytes, smallest.operation, strategy, proved=proved)
-        self.where = smallest.where
-
-
 @dataclass(frozen=True, slots=True)
 class AllSizesSolution:
     """A schedule that fits at all sizes, and its highest peak at any."""
@@ -70,7 +62,6 @@ class AllSizesSolver:
 
     @property
     def plain(self) -> Replay:
-        """Return the figures of eager's step at the example's sizes."""
         return self.solver.plain
 
     def glance(self, budget_bytes: int) -> Replay | None:
@@ -146,7 +137,7 @@ class AllSizesSolver:
     def _peak(self, schedule: Schedule) -> Peak:
         return highest_peak(replay(self.solver.problem, schedule), schedule, self.elsewhere)
 
-    def _infeasible(self, *, proved: bool) -> InfeasibleElsewhereError:
+    def _infeasible(self, *, proved: bool) -> InfeasibleError:
         peaks = (self._peak(found.schedule) for found in self._least())
         least = min(peaks, key=lambda peak: peak.nbytes)
-        return InfeasibleElsewhereError(least, self.solver.strategy, proved=proved)
+        return InfeasibleError(least, self.solver.strategy, proved=proved)

@@ -31,20 +31,6 @@ class Status(Enum):
     FEASIBLE = "feasible"
 
 
-class InfeasibleError(ValueError):
-    """No schedule of the strategy fits the budget; `proved` where none of any strategy does."""
-
-    def __init__(
-        self, smallest_bytes: int, operation_index: int, strategy: str, *, proved: bool = False
-    ) -> None:
-        found = f"the smallest budget found feasible for {strategy} is {smallest_bytes} bytes"
-        super().__init__(found)
-        self.smallest_bytes = smallest_bytes
-        self.operation_index = operation_index
-        self.strategy = strategy
-        self.proved = proved
-
-
 @dataclass(frozen=True, slots=True)
 class Peak:
     """The highest peak of a schedule, and the operation that sets it.
@@ -55,6 +41,22 @@ class Peak:
     nbytes: int
     operation: int
     where: str = ""
+
+
+class InfeasibleError(ValueError):
+    """No schedule of the strategy fits the budget; `proved` where none of any strategy does.
+
+    `where`, if it is not at the example's sizes, is what sets the smallest budget.
+    """
+
+    def __init__(self, smallest: Peak, strategy: str, *, proved: bool = False) -> None:
+        found = f"the smallest budget found feasible for {strategy} is {smallest.nbytes} bytes"
+        super().__init__(found)
+        self.smallest_bytes = smallest.nbytes
+        self.operation_index = smallest.operation
+        self.where = smallest.where
+        self.strategy = strategy
+        self.proved = proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +153,7 @@ class Solver:
         if contest.best is None:
             for error in contest.failures.values():
                 raise error  # it may be why nothing was found
-            smallest = self.smallest_budget()
-            raise InfeasibleError(
-                smallest.nbytes, smallest.operation, self.strategy, proved=contest.ruled_out
-            )
+            raise InfeasibleError(self.smallest_budget(), self.strategy, proved=contest.ruled_out)
         return self._solution(contest, contest.best, interrupted=interrupted, slower=slower)
 
     def glance(self, budget_bytes: int) -> Entry | None:
@@ -224,10 +223,11 @@ def _class_notes(contest: Contest) -> list[str]:
     """Say what is proved about smaller classes of schedules, where it says more than the bound."""
     assert contest.best is not None
     notes = []
-    for bound in contest.bounds:
-        if bound.holds_for == ALL or bound.time_us <= contest.lower_bound_us or contest.optimal:
+    for found in contest.bounds:
+        bound_us, known_us = found.lower_bound_us, contest.lower_bound_us
+        if found.bound_for == ALL or bound_us <= known_us or contest.optimal:
             continue
-        gap = contest.best.replay.time_us / bound.time_us - 1
-        what = "optimal" if bound.complete and gap < 1e-9 else f"at most {100 * gap:.2f}% above it"
-        notes.append(f"{what} among {bound.holds_for}")
+        gap = contest.best.replay.time_us / bound_us - 1
+        what = "optimal" if found.complete and gap < 1e-9 else f"at most {100 * gap:.2f}% above it"
+        notes.append(f"{what} among {found.bound_for}")
     return notes

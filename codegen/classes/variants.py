@@ -305,7 +305,7 @@ def is_partner(owners: Sequence[int], readers: Sequence[int]) -> bool:
     """Tell whether readers have each its own owner, or few owners at many distances."""
     distances = {owner - reader for owner, reader in zip(owners, readers, strict=True)}
     found = len({*owners})
-    return 1 < len(distances) and (len(distances) == len(owners) or 1 < found < len(distances))
+    return len(distances) > 1 and (len(distances) == len(owners) or 1 < found < len(distances))
 
 
 def _owners(bodies: Sequence[Body]) -> dict[Mark, dict[int, int]]:

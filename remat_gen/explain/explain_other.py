@@ -19,7 +19,7 @@ import numpy as np
 
 from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
 from remat_gen.solver.improve.memory_measure import Trial, trial_of
-from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import Window
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
@@ -123,7 +123,7 @@ def _settled(
     alone = _outcome(problem, before, changed)
     if budget_bytes is None:
         return Other(alone, None, fits=False)
-    trial = trial_of(timeline_of(arrays_of(problem), changed))
+    trial = trial_of(timeline_of(ProblemArrays(problem), changed))
     if trial.peak_bytes > budget_bytes:
         fitted = _repaired(problem, trial, budget_bytes)
         if fitted is None:

@@ -17,7 +17,7 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
-from remat_gen.solver.all_sizes import AllSizesSolver, InfeasibleElsewhereError
+from remat_gen.solver.all_sizes import AllSizesSolver
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
@@ -133,7 +133,7 @@ def _infeasible(
     place = f"{operation.name} ({operation.target})"
     if source.file:
         place = f"{source.file}:{source.line}: {operation.name} ({source.text.strip()})"
-    if isinstance(error, InfeasibleElsewhereError) and error.where:
+    if error.where:
         place += (
             f", which needs more memory at {error.where} than at the example's sizes; --static "
             "plans for those alone"

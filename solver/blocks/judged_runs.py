@@ -7,8 +7,9 @@ as they are dead, and what exceeds the budget in the replay is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.partition import partition
@@ -17,7 +18,7 @@ from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.pins import honoured, honoured_runs
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay
-from remat_gen.solver.law.search_types import Found, Incumbent
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.law.sums import added
 
 
@@ -30,7 +31,6 @@ class Judged:
 
     @property
     def time_us(self) -> float:
-        """Return the time of all runs."""
         return self.replay.time_us
 
 
@@ -72,7 +72,6 @@ class IncumbentSchedule:
         return judged
 
     def fits(self, judged: Judged) -> bool:
-        """Tell whether runs are within the budget."""
         return judged.replay.peak_bytes <= self.budget_bytes
 
     def offer_all(self, candidates: Iterable[Sequence[int]]) -> None:
@@ -93,6 +92,11 @@ class IncumbentSchedule:
         """Return the best; running each operation once bounds all schedules."""
         once_us = added(operation.time_us for operation in self.problem.operations)
         return Found(self.best.runs if self.best else None, once_us)
+
+
+SearchFunction: TypeAlias = Callable[[IncumbentSchedule, Effort], Found]
+"""A search of a whole graph, where running each operation once does not fit; it offers as it goes.
+"""
 
 
 def incumbent_of(

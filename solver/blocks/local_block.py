@@ -61,7 +61,6 @@ class LocalBlock:
     values: tuple[LocalValue, ...]
 
     def producers(self) -> dict[int, int]:
-        """Return the forward operation that makes each own value."""
         return {v: p for p, operation in enumerate(self.forward) for v in operation.outputs}
 
     def decided(self, v: int) -> bool:
@@ -77,7 +76,6 @@ class LocalBlock:
         return {v for v in self.exits() if not self.values[v].spent}
 
     def bytes_of(self, role: Role) -> int:
-        """Return the summed bytes of a role's values."""
         return sum(value.nbytes for value in self.values if value.role is role)
 
 

@@ -36,26 +36,16 @@ def grid_for(block: LocalBlock, distinct: int) -> Grid:
     return Grid(saved, max(4, min(8, saved // 2 + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class GridResult:
-    """A block's choices, and how many of the points asked were proved."""
-
-    choices: BlockChoices
-    asked: int
-    unproved: int
-
-
 def grid_choices(
     block: LocalBlock, grid: Grid, before_each: Callable[[], None] = lambda: None
-) -> GridResult:
-    """Return the options that z3 finds over the grid, and rotor's two.
+) -> tuple[BlockChoices, int, int]:
+    """Return the options that z3 finds over the grid, and rotor's two; points asked, and unproved.
 
     `before_each` point it is asked whether to go on: it raises if not.
     """
     search = _Search(block, grid, before_each)
     search.run()
-    choices = with_leaves(block, search.found)
-    return GridResult(choices, search.asked, search.unproved)
+    return with_leaves(block, search.found), search.asked, search.unproved
 
 
 class _Search:
@@ -68,7 +58,7 @@ class _Search:
         self.asked = self.unproved = 0
 
     def run(self) -> None:
-        """Ask every saved budget, then those of leaves, which have nothing but what enters."""
+        """Ask every saved budget."""
         pinned = self.block.bytes_of(Role.PINNED)
         if not any(o.rerun_us for o in self.found):
             return
@@ -77,12 +67,9 @@ class _Search:
         known = self.everything
         for level in range(self.grid.saved_levels, -1, -1):
             saved = pinned + room * level // self.grid.saved_levels
-            known, too_low = self._descend(saved, True, known, too_low)
-        self._descend(pinned, False, None, -1)
+            known, too_low = self._descend(saved, known, too_low)
 
-    def _descend(
-        self, saved: int, exits_free: bool, known: Option | None, too_low: int
-    ) -> tuple[Option, int]:
+    def _descend(self, saved: int, known: Option, too_low: int) -> tuple[Option, int]:
         """Lower the peak at one saved budget until nothing fits.
 
         `known` is optimal for a looser saved budget, peaks up to `too_low` are infeasible. Returns
@@ -90,19 +77,19 @@ class _Search:
         """
         top = max(option.peak_bytes for option in self.found)
         loosest: Option | None = None
-        current = known if known and known.saved_bytes <= saved else None
+        current = known if known.saved_bytes <= saved else None
         levels = self.grid.peak_levels
         for level in range(levels + 1, 0, -1):
             peak = top if level > levels else self.everything.peak_bytes * level // levels
             if peak <= too_low:
                 break
             if current is None or current.peak_bytes > peak:
-                current, proved = self._ask(BudgetPoint(saved, peak, exits_free))
+                current, proved = self._ask(BudgetPoint(saved, peak))
                 if current is None and proved:
                     too_low = max(too_low, peak)
                     break
             loosest = loosest or current
-        return loosest or known or self.everything, too_low
+        return loosest or known, too_low
 
     def _ask(self, point: BudgetPoint) -> tuple[Option | None, bool]:
         if (known := self._known_at(point)) is not None:
@@ -113,14 +100,11 @@ class _Search:
         self.unproved += not proved or self.model.rows.rounded
         if option is not None:
             self.found.append(option)
-            if point.exits_free:
-                self.optima.append((point, option))
+            self.optima.append((point, option))
         return option, proved
 
     def _known_at(self, point: BudgetPoint) -> Option | None:
         """Return an optimum of looser budgets that fits a point: it is the optimum there too."""
-        if not point.exits_free:
-            return None
         for looser, option in self.optima:
             covers = looser.saved_bytes >= point.saved_bytes
             covers = covers and looser.peak_bytes >= point.peak_bytes

@@ -28,11 +28,10 @@ WEIGHT_UNITS = 10**6  # the block's summed forward time in integer weights
 
 @dataclass(frozen=True, slots=True)
 class BudgetPoint:
-    """Budgets for an option; with `exits_free` the frontier behind the block is there anyway."""
+    """Budgets for an option; the frontier behind the block is there anyway."""
 
     saved_bytes: int
     peak_bytes: int
-    exits_free: bool = True
 
 
 class BlockModel:
@@ -84,11 +83,10 @@ class BlockModel:
                     add(z3.Implies(now, variables.there(v, s)))
 
     def _add_saved_row(self, point: BudgetPoint) -> None:
-        free = Role.EXIT if point.exits_free else None
         terms = [
             (literal, self.block.values[v].nbytes)
             for v, literal in self.variables.kept.items()
-            if self.block.values[v].role is not free
+            if self.block.values[v].role is not Role.EXIT
         ]
         self.rows.at_most(terms, point.saved_bytes - self.block.bytes_of(Role.PINNED))
 

@@ -43,7 +43,6 @@ class Variables:
         }
 
     def own(self, values: Iterable[int]) -> list[int]:
-        """Return those of `values` that have variables."""
         return [v for v in values if v in self.kept]
 
     def there(self, v: int, s: int) -> z3.BoolRef:

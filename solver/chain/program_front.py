@@ -21,7 +21,7 @@ from remat_gen.solver.chain.chain_moves import Moves
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
-from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Progress, evenly, silent
@@ -60,7 +60,7 @@ def build_front(
 
     `progress` hears "solve block" before each of z3's answers, "chain", "program" and "improve".
     """
-    chain, arrays = partition(problem), arrays_of(problem)
+    chain, arrays = partition(problem), ProblemArrays(problem)
     eager = started(arrays, keep_all(problem, chain)).candidate()
     grid = BudgetGrid(arrays, eager, [], moving=IN_SEGMENTS)
     front = Front(problem, chain, grid)
@@ -120,10 +120,10 @@ def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
     for number, block in enumerate(distinct, 1):
         report = partial(progress, "solve block", number, len(distinct))
         report()
-        result = grid_choices(block, grid_for(block, with_choices), report)
-        front.asked += result.asked
-        front.unproved += result.unproved
-        choices[block] = result.choices
+        grid = grid_for(block, with_choices)
+        choices[block], asked, unproved = grid_choices(block, grid, report)
+        front.asked += asked
+        front.unproved += unproved
     found = [choices[block] for block in costs.blocks]
     front.grid.candidates += _programs(front, costs, found, progress)
 

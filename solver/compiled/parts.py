@@ -23,11 +23,9 @@ class Part:
     stop: int
 
     def runs(self, schedule: Schedule) -> tuple[int, ...]:
-        """Return the operations that it runs, by index."""
         return tuple(s.operation for s in self._steps(schedule) if isinstance(s, Run))
 
     def frees(self, schedule: Schedule) -> tuple[int, ...]:
-        """Return the values that are freed while it runs, by index."""
         return tuple(s.value for s in self._steps(schedule) if isinstance(s, Free))
 
     def halves(self, schedule: Schedule) -> tuple[Part, ...]:

@@ -55,7 +55,6 @@ def stretches(pieces: Sequence[Part]) -> Iterator[Part]:
 
 
 def joined(first: Part, last: Part) -> Part:
-    """Return the part from one piece to another."""
     return Part(first.segment, first.start, last.stop)
 
 

@@ -63,7 +63,6 @@ class Auto:
     smaller: dict[int, tuple[Contest, list[Searching | None]]] = field(default_factory=dict)
 
     def enter(self, contest: Contest) -> None:
-        """Offer all that is found, for this budget and for smaller ones."""
         contest.offer("none", self.subject.plain())
         deep = self._size() >= DEEP and self.subject.chain is not None and self.near > 0
         first = (self.stages, self.short) if deep else (self.short, self.stages)
@@ -195,5 +194,4 @@ class Auto:
         return self.subject.judge(program)[1].peak_bytes
 
     def unproved(self) -> tuple[int, int]:
-        """Return how many block options were not proved, of how many."""
         return self.rockmate.unproved()

@@ -35,18 +35,6 @@ class Entry:
     replay: Replay
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """No schedule of the class `holds_for` takes less than `time_us` within the budget.
-
-    `complete`: the class was searched to its end.
-    """
-
-    time_us: float
-    holds_for: str
-    complete: bool
-
-
 @dataclass(slots=True)
 class Contest:
     """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
@@ -58,7 +46,7 @@ class Contest:
     subject: Subject
     budget_bytes: int
     best: Entry | None = None
-    bounds: list[Bound] = field(default_factory=list)
+    bounds: list[Found] = field(default_factory=list)
     ruled_out: bool = False
     news: News | None = None
     heard_us: float = 0.0
@@ -72,7 +60,7 @@ class Contest:
     @property
     def lower_bound_us(self) -> float:
         """Return the best bound that holds for all schedules."""
-        proved = [bound.time_us for bound in self.bounds if bound.holds_for == ALL]
+        proved = [found.lower_bound_us for found in self.bounds if found.bound_for == ALL]
         return max([self.subject.least_time_us(), self.heard_us, *proved])
 
     @property
@@ -83,12 +71,12 @@ class Contest:
     @property
     def settled(self) -> bool:
         """Tell whether no strategy that we have can do better: nothing can, or a full search."""
-        return self.optimal or self.ruled_out or any(bound.complete for bound in self.bounds)
+        return self.optimal or self.ruled_out or any(found.complete for found in self.bounds)
 
     @property
     def own_bound_us(self) -> float:
         """Return the best bound for our strategies' schedules: backward runs block by block."""
-        return max([self.lower_bound_us, *(bound.time_us for bound in self.bounds)])
+        return max([self.lower_bound_us, *(found.lower_bound_us for found in self.bounds)])
 
     def within(self, share: float) -> bool:
         """Tell whether no strategy of ours can be quicker than the best by more than a share."""
@@ -154,7 +142,7 @@ class Contest:
         elif found.complete and found.bound_for == ALL:
             self.ruled_out = True
             return
-        self.bounds.append(Bound(found.lower_bound_us, found.bound_for, found.complete))
+        self.bounds.append(found)
         self._tell()
 
 

@@ -29,7 +29,6 @@ class FrontEntrant:
 
     @cached_property
     def front(self) -> Front:
-        """Return all programs of the strategy."""
         rotor = self.rotor.front if self.rotor else None
         return build_front(self.subject.staged, self.name, self.progress, self.effort, rotor)
 
@@ -54,7 +53,6 @@ class FrontEntrant:
         return bare_ladder(self.subject.whole, programs, self.effort)
 
     def smallest(self) -> Program:
-        """Return the program of least peak."""
         programs = [self.subject.unstaged(self.front.grid.candidates[0].program)]
         programs += [self.subject.plain()] * self._knows_plain()
         if self._orders_freely():

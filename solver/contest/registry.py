@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from remat_gen.solver.blocks.judged_runs import SearchFunction
 from remat_gen.solver.contest.auto import FINE, Auto
 from remat_gen.solver.contest.front_entrant import FrontEntrant
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.search_entrant import ExactEntrant, SearchEntrant
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
-from remat_gen.solver.law.search_types import Effort, Progress, SearchFunction, silent
+from remat_gen.solver.law.search_types import Effort, Progress, silent
 from remat_gen.solver.published import checkmate, checkmate_lp, chen, griewank, ogc
 from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
 from remat_gen.solver.stages.stage_program import Answers

@@ -11,7 +11,7 @@ from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.add_reruns import PriceRule
 from remat_gen.solver.improve.memory_measure import started
-from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
 from remat_gen.solver.law.program import Program
@@ -60,7 +60,7 @@ class Repairs:
 
     @cached_property
     def _arrays(self) -> ProblemArrays:
-        return arrays_of(self.subject.whole)
+        return ProblemArrays(self.subject.whole)
 
     @cached_property
     def _once_us(self) -> float:

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
 from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.stages.exact_search import Limits, search
 from remat_gen.solver.stages.stage_program import Answers
 
 EXACT = "exact"
 QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to the byte
+
+
+def searched(
+    search: SearchFunction,
+    problem: Problem,
+    budget_bytes: int,
+    effort: Effort = Effort.NORMAL,
+    on_better: Incumbent | None = None,
+) -> Found:
+    """Return what a search finds; `on_better` hears of each better schedule."""
+    incumbent = incumbent_of(problem, budget_bytes, on_better)
+    incumbent.offer(range(len(problem.operations)))
+    if incumbent.best is not None:
+        return replace(incumbent.found(), complete=True)
+    return search(incumbent, effort)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,7 @@ class SearchEntrant:
 
     def _found(self, budget_units: int, effort: Effort, on_better: Incumbent | None) -> Found:
         problem = self.subject.staged if self.staged else self.subject.whole
-        found = self.search(problem, budget_units, effort=effort, on_better=on_better)
+        found = searched(self.search, problem, budget_units, effort, on_better)
         if found.runs is None:
             return found
         return replace(found, runs=self._unstaged(found.runs))

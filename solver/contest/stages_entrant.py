@@ -16,8 +16,8 @@ from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS
-from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs, heaviest_chain
-from remat_gen.solver.stages.plan_runs import expand, tight_turns
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
+from remat_gen.solver.stages.plan_runs import StageChoice, expand, tight_turns
 from remat_gen.solver.stages.stage_program import sketch_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 
@@ -66,8 +66,7 @@ class _Sketch:
     contest: Contest
     graph: BitGraph = field(init=False)
     order: FirstRuns = field(init=False)
-    comparable: int = field(init=False)
-    stages: tuple[int, ...] = ()
+    choice: StageChoice = field(init=False)
     share: float = 1.0
     bound_us: float = 0.0
     least_bytes: float = float("inf")
@@ -77,25 +76,19 @@ class _Sketch:
         """Make the plain schedule's tightest place the first stage."""
         self.graph = BitGraph(self.subject.whole)
         self.order = first_runs(self.graph, in_blocks=self.subject.chain is not None)
-        self.comparable = self.graph.all
         plain = judge(self.graph.problem, self.graph.chain, range(self.graph.count))
         assert plain is not None, "the given order is not topological"
-        tight = tight_turns(plain, self.contest.budget_units)
-        weights = [1.0] * self.graph.count
-        for rank, p in enumerate(tight):
-            weights[p] += float((len(tight) - rank) * len(weights))
-        self.comparable = heaviest_chain(self.order, weights)
-        self._add_stage(tight)
+        self.choice = StageChoice.of(self.order, tight_turns(plain, self.contest.budget_units))
 
     def round(self) -> bool:
         """Plan, repair and offer; tell whether another round can differ."""
         units, graph = self.contest.budget_units, self.graph
-        outcome = sketch_stages(graph, self.order, int(units * self.share), self.stages)
+        outcome = sketch_stages(graph, self.order, int(units * self.share), self.choice.stages)
         if self.share == 1.0 and not outcome.infeasible:
             self.bound_us = max(self.bound_us, outcome.bound_us)
         if outcome.plan is None:
             return False
-        judged = judge(graph.problem, graph.chain, expand(graph, self.order, outcome.plan))
+        judged = judge(graph.problem, graph.chain, expand(graph, outcome.plan))
         if judged is None:
             return False
         fitted = self.repairs.fitted(self.subject.program(judged.runs), units)
@@ -109,7 +102,8 @@ class _Sketch:
         peak = judged.replay.peak_bytes
         if peak <= budget or self._hopeless(peak):
             return False
-        if len(self.stages) >= STAGES or not self._add_stage(tight_turns(judged, budget)):
+        tight, stages = tight_turns(judged, budget), self.choice.stages
+        if len(stages) >= STAGES or not self.choice.add(tight, 1, APART, stages):
             self.share *= max(STEP_DOWN, budget / peak)
         return True
 
@@ -120,12 +114,3 @@ class _Sketch:
         self.in_vain = 0 if peak < self.least_bytes else self.in_vain + 1
         self.least_bytes = min(self.least_bytes, peak)
         return self.in_vain >= PATIENCE
-
-    def _add_stage(self, tight: list[int]) -> bool:
-        rank = self.order.rank
-        for p in tight:
-            apart = all(abs(rank[p] - rank[q]) > APART for q in self.stages)
-            if apart and self.comparable >> p & 1:
-                self.stages = tuple(sorted((*self.stages, p), key=rank.__getitem__))
-                return True
-        return False

@@ -15,8 +15,8 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.memory_measure import MemoryExcess, Trial
-from remat_gen.solver.improve.problem_arrays import READ, ProblemArrays
-from remat_gen.solver.improve.run_timeline import Timeline
+from remat_gen.solver.improve.problem_arrays import PLACE_BITS, READ, ProblemArrays
+from remat_gen.solver.improve.run_timeline import Timeline, position_of
 from remat_gen.solver.law.sums import added
 
 CHAIN = 16  # operations of one chain at most
@@ -153,6 +153,7 @@ def _gains(
             after = bisect_left(touches, timeline.key(u, at, 0))
             if 0 < after < len(touches):
                 before, next_one = touches[after - 1], touches[after]
-                if timeline.value(before) == u == timeline.value(next_one) and next_one & 1 == READ:
-                    start = timeline.place(before) + 1
+                same = before >> PLACE_BITS == u == next_one >> PLACE_BITS
+                if same and next_one & 1 == READ:
+                    start = position_of(before) + 1
                     yield excess.gain(arrays.sizes[u], start, at) if start < at else 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
-from remat_gen.solver.improve.problem_arrays import ProblemArrays, arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
 from remat_gen.solver.law.problem import Problem
@@ -88,7 +88,8 @@ class BudgetGrid:
         known = self.known(budget)
         if known is None or known.time_us <= self.plain.time_us:
             return known
-        highest = min(self.work.rungs, self._rung_below(budget))
+        highest = ((budget + 1) * self.work.rungs - 1) // max(1, self.plain.peak_bytes)
+        highest = min(self.work.rungs, highest)  # its budget, rounded down, is at most this one
         first = max(1, (highest // self.work.group - 1) * self.work.group)
         for rung in range(first, highest + 1):
             if rung not in self._rungs:
@@ -96,10 +97,6 @@ class BudgetGrid:
             progress("improve", rung - first + 1, highest - first + 1)
         rungs = [self._rungs[rung] for rung in range(first, highest + 1)]
         return min((c for c in (known, *rungs) if c is not None), key=by_time)
-
-    def _rung_below(self, budget: int) -> int:
-        """Return the highest rung whose budget, rounded down, is at most `budget`."""
-        return ((budget + 1) * self.work.rungs - 1) // max(1, self.plain.peak_bytes)
 
     def _budget(self, rung: int) -> int:
         return self.plain.peak_bytes * rung // self.work.rungs
@@ -132,7 +129,7 @@ def bare_ladder(problem: Problem, programs: Iterable[Program], effort: Effort) -
 
     It starts from `programs`, the first of which is the plain one, and from lowering its peak.
     """
-    arrays = arrays_of(problem)
+    arrays = ProblemArrays(problem)
     first, *others = [started(arrays, program) for program in programs]
     low = lowered(first, first.time_us, ANYWHERE)
     plain = first.candidate()

@@ -36,11 +36,9 @@ class Trial:
 
     @property
     def time_us(self) -> float:
-        """Return the time of all runs."""
         return self.timeline.time_us
 
     def candidate(self) -> MeasuredProgram:
-        """Return the program with its figures."""
         return MeasuredProgram(self.peak_bytes, self.time_us, self.timeline.program())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -19,10 +18,10 @@ MADE, READ = 0, 1  # in this order: a given value is there before the first step
 PLACE_BITS = 32  # of a touch: twice the position, and made or read; what is above is the value
 
 
-@dataclass(frozen=True, slots=True)
 class ProblemArrays:
-    """Operation p has the touches `touches[first[p]:first[p] + counts[p]]`, as at position 0.
+    """Backward operations run again in bare graphs only.
 
+    Operation p has the touches `touches[first[p]:first[p] + counts[p]]`, as at position 0.
     `given` leaves out what is freed unread; `appears` marks the values in it. `read_bytes` are
     those of an operation's inputs that can be freed; `remakeable` values take memory, can be freed
     and made again. `may_go` are those that can be made again, with or without bytes; `producer_of`
@@ -31,66 +30,35 @@ class ProblemArrays:
     must not be there when backward begins.
     """
 
-    problem: Problem
-    time_us: npt.NDArray[np.float64]
-    extra_bytes: Ints
-    nbytes: Ints
-    free: Flags
-    to_the_end: Flags
-    touches: Ints
-    first: Ints
-    counts: Ints
-    given: Ints
-    appears: Flags
-    read_bytes: Ints
-    remakeable: Flags
-    producers: dict[int, int]
-    producer_of: Ints
-    times: list[float]
-    sizes: list[int]
-    may_go: list[bool]
-    kinds_of: list[object]
-    recompute: Flags
-    any_recompute: bool
-    ordered: Flags
-
-
-def arrays_of(problem: Problem) -> ProblemArrays:
-    """Return a problem's arrays: backward operations run again in bare graphs only."""
-    operations, values = problem.operations, problem.values
-    read = {v for operation in operations for v in operation.inputs}
-    held = [value.held for value in values]
-    given = [v for v in problem.given if held[v] is not Held.FREE or v in read]
-    counts = [len(o.inputs) + len(o.outputs) for o in operations]
-    producers = problem.producers()
-    again = made_again(problem, operations[: problem.forward_count] or operations)
-    may_go = [v in again for v in range(len(values))]
-    appears = np.zeros(len(values), dtype=np.bool_)
-    appears[given] = True
-    return ProblemArrays(
-        problem,
-        np.array([o.time_us for o in operations], dtype=np.float64),
-        _ints([problem.extra_bytes(o) for o in operations]),
-        _ints([value.nbytes for value in values]),
-        np.array([h is Held.FREE for h in held], dtype=np.bool_),
-        np.array([h is Held.STEP for h in held], dtype=np.bool_),
-        _ints([touch for operation in operations for touch in _touches(operation)]),
-        _ints([0, *accumulate(counts)][:-1]),
-        _ints(counts),
-        _ints(given),
-        appears,
-        _ints([_free_bytes(problem, o.inputs) for o in operations]),
-        np.array([go and value.nbytes > 0 for go, value in zip(may_go, values, strict=True)]),
-        producers,
-        _ints([producers.get(v, 0) for v in range(len(values))]),
-        [o.time_us for o in operations],
-        [value.nbytes for value in values],
-        may_go,
-        [o.signature or p for p, o in enumerate(operations)],
-        np.array([value.recompute for value in values], dtype=np.bool_),
-        any(value.recompute for value in values),
-        np.array([o.ordered for o in operations], dtype=np.bool_),
-    )
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        operations, values = problem.operations, problem.values
+        self.times = [o.time_us for o in operations]
+        self.time_us = np.array(self.times, dtype=np.float64)
+        self.extra_bytes = _ints([problem.extra_bytes(o) for o in operations])
+        self.kinds_of: list[object] = [o.signature or p for p, o in enumerate(operations)]
+        self.ordered = _flags([o.ordered for o in operations])
+        self.sizes = [value.nbytes for value in values]
+        self.nbytes = _ints(self.sizes)
+        self.free = _flags([value.held is Held.FREE for value in values])
+        self.to_the_end = _flags([value.held is Held.STEP for value in values])
+        self.recompute = _flags([value.recompute for value in values])
+        self.any_recompute = bool(self.recompute.any())
+        counts = [len(o.inputs) + len(o.outputs) for o in operations]
+        self.touches = _ints([touch for operation in operations for touch in _touches(operation)])
+        self.first = _ints([0, *accumulate(counts)][:-1])
+        self.counts = _ints(counts)
+        read = {v for operation in operations for v in operation.inputs}
+        self.given = _ints([v for v in problem.given if not self.free[v] or v in read])
+        self.appears = np.zeros(len(values), dtype=np.bool_)
+        self.appears[self.given] = True
+        free_reads = ([v for v in o.inputs if self.free[v]] for o in operations)
+        self.read_bytes = _ints([sum(self.sizes[v] for v in read) for read in free_reads])
+        again = made_again(problem, operations[: problem.forward_count] or operations)
+        self.may_go = [v in again for v in range(len(values))]
+        self.remakeable = _flags(self.may_go) & (self.nbytes > 0)
+        self.producers = problem.producers()
+        self.producer_of = _ints([self.producers.get(v, 0) for v in range(len(values))])
 
 
 def _touches(operation: Operation) -> Iterator[int]:
@@ -98,10 +66,9 @@ def _touches(operation: Operation) -> Iterator[int]:
     yield from ((v << PLACE_BITS) + MADE for v in operation.outputs)
 
 
-def _free_bytes(problem: Problem, chosen: tuple[int, ...]) -> int:
-    values = [problem.values[v] for v in chosen]
-    return sum(value.nbytes for value in values if value.held is Held.FREE)
-
-
 def _ints(numbers: list[int]) -> Ints:
     return np.array(numbers, dtype=np.int64)
+
+
+def _flags(truths: list[bool]) -> Flags:
+    return np.array(truths, dtype=np.bool_)

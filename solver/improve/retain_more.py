@@ -58,7 +58,7 @@ def removable(timeline: Timeline, slack: Ints) -> list[tuple[int, Rerun]]:
     np.minimum.at(since, position, timeline.last_at[wanted - 1])
     before = np.cumsum(timeline.firsts)
     found = []
-    for x in np.flatnonzero(~timeline.firsts & ~timeline.forced).tolist():
+    for x in np.flatnonzero(~timeline.firsts).tolist():
         p = int(timeline.runs[x])
         room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
         if need[x] <= room + arrays.read_bytes[p]:

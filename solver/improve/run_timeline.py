@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from remat_gen.solver.improve.problem_arrays import (
 from remat_gen.solver.law.program import Program
 
 _PLACE = (1 << PLACE_BITS) - 1
+Touches = TypeVar("Touches", int, Ints)
 
 
 class Timeline:
@@ -43,16 +45,12 @@ class Timeline:
         self.reads = self.ends - self.begins
         begins = self.touches[self.begins]
         self.values: Ints = begins >> PLACE_BITS
-        self.made_at = self.position(begins)
-        self.last_at = self.position(self.touches[self.ends])
+        self.made_at = position_of(begins)
+        self.last_at = position_of(self.touches[self.ends])
 
     def key(self, v: int, position: int, kind: int) -> int:
         """Return the number of a touch."""
         return (v << PLACE_BITS) + 2 * position + kind
-
-    def position(self, touches: Ints) -> Ints:
-        """Return the positions of touches."""
-        return (touches & _PLACE) >> 1
 
     def _touches(self) -> Ints:
         arrays, runs = self.arrays, self.runs
@@ -95,32 +93,15 @@ class Timeline:
         crossing = (self.made_at < turn) & (self.last_at >= turn)
         return bool((crossing & self.arrays.recompute[self.values]).any())
 
-    @cached_property
-    def forced(self) -> Flags:
-        """Tell for each position whether pins ask for its run: the first one in backward."""
-        found = np.zeros(self.length, dtype=np.bool_)
-        if self.arrays.any_recompute:
-            turn = self.starts[self.first_backward]
-            again = np.flatnonzero(self.arrays.recompute[self.values] & ~self.newest)
-            again = again[(self.made_at[again - 1] < turn) & (self.reads[again] > 0)]
-            found[self.made_at[again]] = True
-        return found
-
     def program(self) -> Program:
-        """Return the program."""
         runs, starts = self.runs.tolist(), self.starts.tolist()
         return Program(tuple(tuple(runs[a:b]) for a, b in pairwise(starts)))
 
-    def unread(self) -> list[int]:
-        """Return the positions of re-runs whose outputs are not read before they are made again."""
-        made = self.from_run
-        reads = np.bincount(self.made_at[made], weights=self.reads[made], minlength=self.length)
-        found: list[int] = np.flatnonzero((reads == 0) & ~self.firsts).tolist()
-        return found
-
     def pruned(self) -> Timeline:
         """Return the timeline without re-runs whose outputs nobody reads, or those alone read."""
-        unread = self.unread()
+        made = self.from_run
+        reads = np.bincount(self.made_at[made], weights=self.reads[made], minlength=self.length)
+        unread: list[int] = np.flatnonzero((reads == 0) & ~self.firsts).tolist()
         return self.without(unread) if unread else self
 
     def without(self, positions: list[int]) -> Timeline:
@@ -175,9 +156,8 @@ class Timeline:
 
     def touched_before(self, v: int, position: int) -> int:
         """Return where a value that is read at a position was touched last before."""
-        return self.place(
-            self.touch_list[bisect_left(self.touch_list, self.key(v, position, READ)) - 1]
-        )
+        touches = self.touch_list
+        return position_of(touches[bisect_left(touches, self.key(v, position, READ)) - 1])
 
     @cached_property
     def touch_values(self) -> Ints:
@@ -187,7 +167,7 @@ class Timeline:
     @cached_property
     def touch_positions(self) -> Ints:
         """Return the position of each touch."""
-        return self.position(self.touches)
+        return position_of(self.touches)
 
     @cached_property
     def stays(self) -> Ints:
@@ -195,17 +175,13 @@ class Timeline:
         found: Ints = ((self.touches & 1) == MADE).cumsum() - 1
         return found
 
-    def value(self, touch: int) -> int:
-        """Return the value of a touch."""
-        return touch >> PLACE_BITS
 
-    def place(self, touch: int) -> int:
-        """Return the position of a touch."""
-        return (touch & _PLACE) >> 1
+def position_of(touch: Touches) -> Touches:
+    """Return the position of a touch, or of each of them."""
+    return (touch & _PLACE) >> 1
 
 
 def timeline_of(arrays: ProblemArrays, program: Program) -> Timeline:
-    """Return a program's timeline."""
     runs = np.array(program.flat(), dtype=np.int64)
     lengths = [len(segment) for segment in program.segments]
     segments = np.repeat(np.arange(len(lengths)), lengths)

@@ -22,11 +22,9 @@ class Program:
 
     @property
     def block_count(self) -> int:
-        """Return the number of blocks."""
         return len(self.segments) // 2
 
     def flat(self) -> list[int]:
-        """Return all runs in order."""
         return list(chain.from_iterable(self.segments))
 
     def starts(self) -> list[int]:

@@ -57,5 +57,4 @@ class Schedule:
 
     @property
     def block_count(self) -> int:
-        """Return the number of blocks."""
         return len(self.segments) // 2

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias
-
-from remat_gen.solver.law.problem import Problem
+from typing import TypeAlias
 
 INTERRUPTED = "interrupted: kept the best schedule found so far"
 
@@ -66,20 +64,6 @@ News: TypeAlias = Callable[[Standing], None]
 
 Incumbent: TypeAlias = Callable[[tuple[int, ...], float], None]
 """Hears of each better schedule while a search goes on: its runs and their time in microseconds."""
-
-
-class SearchFunction(Protocol):
-    """A search of a whole graph within a budget."""
-
-    def __call__(
-        self,
-        problem: Problem,
-        budget_bytes: int,
-        effort: Effort = ...,
-        on_better: Incumbent | None = ...,
-    ) -> Found:
-        """Search; `on_better` hears of every better schedule."""
-        ...
 
 
 def evenly(numbers: Sequence[int], most: int) -> Sequence[int]:

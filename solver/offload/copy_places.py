@@ -129,7 +129,6 @@ class _Lines:
 
     @property
     def turn(self) -> int:
-        """Return the number of runs of forward."""
         return self.ends[len(self.ends) // 2 - 1]
 
     def _run(self, p: int, fetched: list[int]) -> None:
@@ -168,7 +167,6 @@ class _Lines:
         ]
 
     def schedule(self) -> Schedule:
-        """Return the schedule."""
         starts = (0, *self.ends)
         n = len(self.ends) // 2
         places = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]

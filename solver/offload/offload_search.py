@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
+from remat_gen.solver.contest.contest import Entry
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.replay import IllegalScheduleError, Replay, replay
-from remat_gen.solver.law.schedule import Schedule
+from remat_gen.solver.law.replay import IllegalScheduleError, replay
 from remat_gen.solver.offload.copy_places import with_copies
 from remat_gen.solver.offload.fetch_moves import (
     in_place_of_reruns,
@@ -22,17 +22,9 @@ from remat_gen.solver.offload.fetch_moves import (
     without_fetches,
 )
 
+NAME = "offload"
 WORK = 3_000_000  # runs that are looked at while programs are made better
 GAIN = 1e-6  # of the time: less is none
-
-
-@dataclass(frozen=True, slots=True)
-class Trip:
-    """A program with fetches, its schedule and its figures."""
-
-    program: Program
-    schedule: Schedule
-    replay: Replay
 
 
 @dataclass(slots=True)
@@ -43,16 +35,16 @@ class OffloadSearch:
     budget_bytes: int
     work: int = WORK
 
-    def judged(self, program: Program) -> Trip | None:
+    def judged(self, program: Program) -> Entry | None:
         """Return a program with its figures; None where it cannot run."""
         self.work -= len(program.flat())
         try:
             schedule = with_copies(self.problem, program, self.budget_bytes)
-            return Trip(program, schedule, replay(self.problem, schedule))
+            return Entry(NAME, program, schedule, replay(self.problem, schedule))
         except IllegalScheduleError:
             return None
 
-    def fitted(self, program: Program) -> Trip | None:
+    def fitted(self, program: Program) -> Entry | None:
         """Send values away until the program fits; None where that is not enough."""
         found = self.judged(program)
         while found is not None and found.replay.peak_bytes > self.budget_bytes:
@@ -62,20 +54,20 @@ class OffloadSearch:
             found = next((m for m in more if m and self._excess(m) < excess), None)
         return found
 
-    def _excess(self, trip: Trip) -> int:
+    def _excess(self, trip: Entry) -> int:
         """Return what exceeds the budget, summed over all runs."""
         kept = max(m.nbytes for m in trip.replay.timeline) - trip.replay.peak_bytes
         room = self.budget_bytes + kept
         return sum(max(0, moment.nbytes - room) for moment in trip.replay.timeline)
 
-    def improved(self, trip: Trip) -> Trip:
+    def improved(self, trip: Entry) -> Entry:
         """Return the program after all steps that make it quicker, one after another."""
-        better: Trip | None = trip
+        better: Entry | None = trip
         while better is not None and self.work > 0:
             trip, better = better, self._step(better)
         return trip
 
-    def _step(self, trip: Trip) -> Trip | None:
+    def _step(self, trip: Entry) -> Entry | None:
         """Return the quickest program that is one step away; None where none is quicker."""
         best = None
         least = trip.replay.time_us * (1 - GAIN)

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, highest_peak
+from remat_gen.solver.contest.contest import Entry
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import program_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.sums import added
-from remat_gen.solver.offload.offload_search import OffloadSearch, Trip
+from remat_gen.solver.offload.offload_search import NAME, OffloadSearch
 from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Status
 from remat_gen.solver.workspace_headroom import Elsewhere
 
-NAME = "offload"
 BUDGETS = 12  # larger ones that schedules are found within
 GLANCES = 3  # of them for a glance
 REACH = 1.25  # the largest, in what an engine copies during forward
@@ -36,7 +36,6 @@ class OffloadSolver:
 
     @property
     def plain(self) -> Replay:
-        """Return the figures of eager's step."""
         return self.reruns.plain
 
     def glance(self, budget_bytes: int) -> Replay | None:
@@ -67,7 +66,7 @@ class OffloadSolver:
             return known
         return AllSizesSolution(self._solution(best, known), self._peak(best))
 
-    def _best(self, budget_bytes: int, known: AllSizesSolution | None) -> Trip | None:
+    def _best(self, budget_bytes: int, known: AllSizesSolution | None) -> Entry | None:
         """Return the quickest schedule that travels; None where none is quicker than is known."""
         search = OffloadSearch(self.problem, budget_bytes)
         starts = [known.solution] if known is not None else []
@@ -83,7 +82,7 @@ class OffloadSolver:
         ]
         return min(fits, key=self._rank, default=None)
 
-    def _rank(self, trip: Trip) -> tuple[float, int, int]:
+    def _rank(self, trip: Entry) -> tuple[float, int, int]:
         """Return what is less for better ones: the time, what travels, the peak."""
         sent = sum(self.problem.values[v].nbytes for v in trip.replay.travelled)
         return trip.replay.time_us, sent, trip.replay.peak_bytes
@@ -108,7 +107,7 @@ class OffloadSolver:
         found = {budget_bytes + most * step // count for step in range(1, count + 1)}
         return sorted(found - {budget_bytes})
 
-    def _solution(self, best: Trip, known: AllSizesSolution | None) -> Solution:
+    def _solution(self, best: Entry, known: AllSizesSolution | None) -> Solution:
         least = added(operation.time_us for operation in self.problem.operations)
         return Solution(
             strategy=NAME,
@@ -123,7 +122,7 @@ class OffloadSolver:
             interrupted=known is not None and known.solution.interrupted,
         )
 
-    def _peak(self, trip: Trip) -> Peak:
+    def _peak(self, trip: Entry) -> Peak:
         there = [replace(e, problem=self._travelling(e.problem)) for e in self.elsewhere]
         return highest_peak(trip.replay, trip.schedule, there)
 

@@ -7,19 +7,8 @@ back; all others are retained in any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published.local_forwards import droppable_values
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A position between forward operations, and the values that cross it: at most one."""
-
-    position: int
-    values: tuple[int, ...]
 
 
 def forward_vertices(problem: Problem) -> tuple[int, ...]:
@@ -32,21 +21,19 @@ def forward_vertices(problem: Problem) -> tuple[int, ...]:
     )
 
 
-def articulation_cuts(problem: Problem) -> list[Cut]:
-    """Return a cut behind each forward vertex but the last that at most one value crosses."""
+def articulation_cuts(problem: Problem) -> dict[int, frozenset[int]]:
+    """Return positions between forward operations that at most one value crosses, and that value.
+
+    They are looked for behind each forward vertex but the last.
+    """
     droppable = droppable_values(problem)
     vertices = forward_vertices(problem)
     last_read = {v: p for p in vertices for v in problem.operations[p].inputs if v in droppable}
-    cuts: list[Cut] = []
+    cuts: dict[int, frozenset[int]] = {}
     crossing: set[int] = set()
     for p in vertices[:-1]:
         crossing.update(v for v in problem.operations[p].outputs if v in last_read)
         crossing = {v for v in crossing if last_read[v] > p}
         if len(crossing) <= 1:
-            cuts.append(Cut(p + 1, tuple(crossing)))
+            cuts[p + 1] = frozenset(crossing)
     return cuts
-
-
-def dropped_between(problem: Problem, cuts: Iterable[Cut]) -> frozenset[int]:
-    """Return the values that are not retained if those that cross the cuts are."""
-    return droppable_values(problem) - {v for cut in cuts for v in cut.values}

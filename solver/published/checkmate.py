@@ -12,22 +12,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages import exact_search
 
 CLASS = "schedules in stages of the given order"
 
 
-def search(
-    problem: Problem,
-    budget_bytes: int,
-    effort: Effort = Effort.NORMAL,
-    on_better: Incumbent | None = None,
-) -> Found:
+def search(incumbent: IncumbentSchedule, effort: Effort) -> Found:
     """Return the quickest schedule in stages within the budget, and a bound on those."""
-    staged = in_given_order(problem)
-    found = exact_search.search(staged, budget_bytes, effort, on_better=on_better)
+    problem, hear = in_given_order(incumbent.problem), incumbent.on_better
+    found = exact_search.search(problem, incumbent.budget_bytes, effort, on_better=hear)
     return replace(found, bound_for=CLASS)
 
 

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from remat_gen.solver.blocks.judged_runs import incumbent_of
-from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule
+from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published.checkmate import CLASS, in_given_order
-from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
+from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.stages.plan_runs import expand
 from remat_gen.solver.stages.stage_program import StagePlan, relaxed_stages
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -30,31 +29,22 @@ THRESHOLDS = tuple(tenths / 10 for tenths in range(1, 10))
 HEADROOMS = (0.1, 0.0)  # shares of the budget held back from the relaxation: the paper's, and none
 
 
-def search(
-    problem: Problem,
-    budget_bytes: int,
-    effort: Effort = Effort.NORMAL,
-    on_better: Incumbent | None = None,
-) -> Found:
+def search(incumbent: IncumbentSchedule, effort: Effort) -> Found:
     """Return the quickest rounded schedule within the budget."""
-    incumbent = incumbent_of(problem, budget_bytes, on_better)
-    incumbent.offer(range(len(problem.operations)))
-    if incumbent.best:
-        return replace(incumbent.found(), complete=True)
-    graph = BitGraph(in_given_order(problem))
+    graph = BitGraph(in_given_order(incumbent.problem))
     order = first_runs(graph)
-    first = problem.forward_count
+    first = incumbent.problem.forward_count
     step = -(-(graph.count - first) * graph.count // SIZE[effort])
     stages = tuple(range(graph.count - 1, first - 1, -step))[::-1]
     for headroom in HEADROOMS:
-        carried = relaxed_stages(graph, order, int(budget_bytes * (1 - headroom)), stages)
+        carried = relaxed_stages(graph, order, int(incumbent.budget_bytes * (1 - headroom)), stages)
         if carried is not None:
-            incumbent.offer_all(rounded(graph, order, stages, carried))
+            incumbent.offer_all(rounded(graph, stages, carried))
     return replace(incumbent.found(), bound_for=CLASS)
 
 
 def rounded(
-    graph: BitGraph, order: FirstRuns, stages: tuple[int, ...], carried: list[list[float]]
+    graph: BitGraph, stages: tuple[int, ...], carried: list[list[float]]
 ) -> Iterator[list[int]]:
     """Yield the runs for S rounded at each threshold, with the least re-runs that S needs.
 
@@ -68,7 +58,7 @@ def rounded(
             wanted & (always | mask_of(v for v, share in enumerate(shares) if share >= threshold))
             for wanted, shares in zip(useful, carried, strict=True)
         ]
-        yield expand(graph, order, StagePlan(stages, runs, (0, *kept)))
+        yield expand(graph, StagePlan(stages, runs, (0, *kept)))
 
 
 def _useful(graph: BitGraph, done: int) -> int:

@@ -71,9 +71,9 @@ def _node(dag: Dag, weights: Weights, segment: DivisionSegment, depth: int) -> D
     held = sum(weights.held[v] for v in segment.inside)
     if not segment.inside:
         return DivisionNode(segment, held)
-    division = dag.divide(segment) if depth < DEPTH else dag.shatter(segment)
-    children = tuple(_node(dag, weights, part, depth + 1) for part in division.parts)
-    if not division.linear:
+    parts = dag.divide(segment) if depth < DEPTH else dag.shatter(segment)
+    children = tuple(_node(dag, weights, part, depth + 1) for part in parts)
+    if any(part.target != then.source for part, then in pairwise(parts)):
         return DivisionNode(segment, held, children)
     row = [segment.source]
     before, upto = [0], [weights.held[segment.source]]

@@ -16,17 +16,12 @@ A bare graph without backward flags has no forward graph to cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import isqrt
 
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.published.articulation import (
-    Cut,
-    articulation_cuts,
-    dropped_between,
-    forward_vertices,
-)
+from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
 from remat_gen.solver.published.local_forwards import droppable_values, searching
 
 GRID = {Effort.QUICK: 30, Effort.NORMAL: 150, Effort.THOROUGH: 1000}
@@ -34,34 +29,35 @@ GRID = {Effort.QUICK: 30, Effort.NORMAL: 150, Effort.THOROUGH: 1000}
 
 
 def _sqrt_choices(problem: Problem, _effort: Effort) -> tuple[frozenset[int], ...]:
-    return (dropped_between(problem, equal_cuts(problem)),)
+    cuts = articulation_cuts(problem)
+    crossing = (cuts[position] for position in equal_cuts(problem, cuts))
+    return (droppable_values(problem).difference(*crossing),)
 
 
 sqrt_search = searching(_sqrt_choices)
 
 
-def equal_cuts(problem: Problem) -> list[Cut]:
+def equal_cuts(problem: Problem, cuts: Collection[int]) -> list[int]:
     """Return the articulation points nearest to √n equal parts of the forward operations."""
     positions = forward_vertices(problem)
     n = len(positions)
     behind = {p + 1: k + 1 for k, p in enumerate(positions)}  # vertices before a position
-    cuts = articulation_cuts(problem)
     parts = max(1, isqrt(n))
     if not cuts:
         return []
     nearest = [
-        min(cuts, key=lambda cut: (abs(behind[cut.position] * parts - i * n), cut.position))
+        min(cuts, key=lambda position: (abs(behind[position] * parts - i * n), position))
         for i in range(1, parts)
     ]
     return list(dict.fromkeys(nearest))
 
 
 def _greedy_choices(problem: Problem, effort: Effort) -> Iterator[frozenset[int]]:
-    made = bytes_by_vertex(problem)
+    made, droppable = bytes_by_vertex(problem), droppable_values(problem)
     cuts = articulation_cuts(problem)
     thresholds = [sum(made.values()) // parts for parts in range(1, GRID[effort] + 1)]
     for chosen in dict.fromkeys(tuple(greedy_cuts(made, cuts, b)) for b in thresholds):
-        yield dropped_between(problem, chosen)
+        yield droppable.difference(*(cuts[position] for position in chosen))
 
 
 greedy_search = searching(_greedy_choices)
@@ -76,13 +72,12 @@ def bytes_by_vertex(problem: Problem) -> dict[int, int]:
     }
 
 
-def greedy_cuts(made: dict[int, int], cuts: list[Cut], threshold: int) -> list[Cut]:
+def greedy_cuts(made: dict[int, int], cuts: Collection[int], threshold: int) -> list[int]:
     """Cut at each articulation point behind which more than `threshold` bytes have gathered."""
-    cut_behind = {cut.position - 1: cut for cut in cuts}
     gathered, chosen = 0, []
     for p, nbytes in made.items():
         gathered += nbytes
-        if gathered > threshold and p in cut_behind:
-            chosen.append(cut_behind[p])
+        if gathered > threshold and p + 1 in cuts:
+            chosen.append(p + 1)
             gathered = 0
     return chosen

@@ -28,14 +28,6 @@ class DivisionSegment:
     direct: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """The parts of a segment; `linear` ones stand in a row from its source to its target."""
-
-    parts: tuple[DivisionSegment, ...]
-    linear: bool
-
-
 class Dag:
     """Vertices 0 … n-1 in topological order; 0 is the only source, n-1 the only target."""
 
@@ -43,27 +35,27 @@ class Dag:
         self.successors = [sorted(set(targets)) for targets in successors]
 
     def whole(self) -> DivisionSegment:
-        """Return the segment of all vertices."""
         last = len(self.successors) - 1
         return DivisionSegment(0, last, tuple(range(1, last)), last in self.successors[0])
 
-    def divide(self, segment: DivisionSegment) -> Division:
-        """Divide a segment that has vertices inside; each part has fewer edges."""
+    def divide(self, segment: DivisionSegment) -> tuple[DivisionSegment, ...]:
+        """Divide a segment that has vertices inside; each part has fewer edges.
+
+        Linear ones stand in a row from its source to its target, others in none.
+        """
         row = self._splitting(segment)
         if len(row) > 2:
-            return Division(self._row(segment, row), True)
+            return self._row(segment, row)
         edges = self.edges(segment)
         inside = set(segment.inside)
         links = [(a, b) for a, b in edges if a in inside and b in inside]
         groups = components(segment.inside, links)
         if len(groups) > 1 or segment.direct:
-            return Division(_branches(segment, groups), False)
-        return Division(self._largest(segment, edges), False)
+            return _branches(segment, groups)
+        return self._largest(segment, edges)
 
-    def shatter(self, segment: DivisionSegment) -> Division:
-        """Divide a segment into its edges."""
-        edges = self.edges(segment)
-        return Division(tuple(DivisionSegment(a, b, (), True) for a, b in edges), False)
+    def shatter(self, segment: DivisionSegment) -> tuple[DivisionSegment, ...]:
+        return tuple(DivisionSegment(a, b, (), True) for a, b in self.edges(segment))
 
     def edges(self, segment: DivisionSegment) -> list[tuple[int, int]]:
         """Return the edges that belong to a segment."""

@@ -18,28 +18,19 @@ from math import comb
 
 from remat_gen.solver.blocks.block_chain import Chain, build_chain
 from remat_gen.solver.blocks.block_option import operations_for
-from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule
 from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localised
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
 
 SLOTS = {Effort.QUICK: 20, Effort.NORMAL: 60, Effort.THOROUGH: 1000}
 """Numbers of slots up to which each is tried."""
 
 
-def search(
-    problem: Problem,
-    budget_bytes: int,
-    effort: Effort = Effort.NORMAL,
-    on_better: Incumbent | None = None,
-) -> Found:
+def search(incumbent: IncumbentSchedule, effort: Effort) -> Found:
     """Return the schedule with the most slots that fits: more slots, less time."""
-    incumbent = incumbent_of(problem, budget_bytes, on_better)
-    incumbent.offer(range(len(problem.operations)))
-    if incumbent.best is not None:
-        return incumbent.found()
-    steps = _Steps.of(problem)
+    steps = _Steps.of(incumbent.problem)
     for keep_exits in (True, False):
         for slots in _tried(len(steps.blocks), SLOTS[effort]):
             judged = incumbent.offer(revolve(steps, slots, keep_exits=keep_exits))
@@ -60,8 +51,7 @@ class _Steps:
     def of(cls, problem: Problem) -> _Steps:
         """Cut behind the last vertex as well: what backward starts from is a state, too."""
         ends = [p + 1 for p in forward_vertices(problem)[-1:] if p + 1 < problem.forward_count]
-        cuts = [cut.position for cut in articulation_cuts(problem)]
-        chain = build_chain(problem, (*cuts, *ends))
+        chain = build_chain(problem, (*articulation_cuts(problem), *ends))
         return cls(chain, localised(problem, chain, gradients(problem, chain)))
 
     def advance(self, start: int, stop: int) -> list[int]:

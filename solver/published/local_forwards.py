@@ -13,31 +13,22 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from remat_gen.solver.blocks.block_chain import needed_values
-from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, SearchFunction
 from remat_gen.solver.blocks.simple_programs import run_again_as_wholes
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent, SearchFunction
+from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published.separation import components
 
 
 def searching(
     choices: Callable[[Problem, Effort], Iterable[AbstractSet[int]]],
 ) -> SearchFunction:
-    """Return the search for the quickest schedule of several choices of values to drop.
+    """Return the search for the quickest schedule of several choices of values to drop."""
 
-    Beside those that `choices` returns, that is to drop none.
-    """
-
-    def search(
-        problem: Problem,
-        budget_bytes: int,
-        effort: Effort = Effort.NORMAL,
-        on_better: Incumbent | None = None,
-    ) -> Found:
-        incumbent = incumbent_of(problem, budget_bytes, on_better)
-        dropped = dict.fromkeys([frozenset[int](), *choices(problem, effort)])
-        ways = itertools.product(dropped, (True, False))
+    def search(incumbent: IncumbentSchedule, effort: Effort) -> Found:
+        problem = incumbent.problem
+        ways = itertools.product(choices(problem, effort), (True, False))
         incumbent.offer_all(with_local_forwards(problem, d, keep_last=last) for d, last in ways)
         return incumbent.found()
 

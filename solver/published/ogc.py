@@ -14,8 +14,6 @@ graph without backward flags has no forward graph to divide: nothing is re-run t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, evenly
 from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
@@ -26,37 +24,25 @@ LIMITS = {Effort.QUICK: 60, Effort.NORMAL: 250, Effort.THOROUGH: 2000}
 """Limits on a segment that are tried, evenly among all there are."""
 
 
-def _choices(problem: Problem, effort: Effort) -> list[frozenset[int]]:
-    return checkpoint_choices(problem, LIMITS[effort])
-
-
-search = searching(_choices)
-
-
 def checkpoint_choices(problem: Problem, count: int) -> list[frozenset[int]]:
     """Return the values that are not retained, for at most `count` limits on a segment."""
-    graph = _graph_of(problem)
-    root = division_tree(graph.dag, graph.weights)
+    dag, outputs = _graph_of(problem)
+    weights = _weights(problem, outputs)
+    root = division_tree(dag, weights)
     tried = evenly(limits(root), count)
-    found = dict.fromkeys(cheapest(root, graph.weights, limit) for limit in tried)
-    return [graph.dropped(checkpoints) for checkpoints in found]
+    found = dict.fromkeys(cheapest(root, weights, limit) for limit in tried)
+    every = frozenset(v for made in outputs for v in made)
+    return [every.difference(*(outputs[vertex] for vertex in chosen)) for chosen in found]
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    """Forward operations with droppable outputs are vertices 1 …; 0 and the last are the ends."""
-
-    dag: Dag
-    weights: Weights
-    outputs: tuple[tuple[int, ...], ...]
-
-    def dropped(self, checkpoints: frozenset[int]) -> frozenset[int]:
-        """Return the values of all vertices that are no checkpoints."""
-        kept = {v for vertex in checkpoints for v in self.outputs[vertex]}
-        return frozenset(v for outputs in self.outputs for v in outputs) - kept
+search = searching(lambda problem, effort: checkpoint_choices(problem, LIMITS[effort]))
 
 
-def _graph_of(problem: Problem) -> _Graph:
+def _graph_of(problem: Problem) -> tuple[Dag, list[tuple[int, ...]]]:
+    """Return the graph of forward, and by vertex the droppable values that it makes.
+
+    Operations with such values are vertices 1 …; 0 and the last are the ends.
+    """
     droppable = droppable_values(problem)
     outputs: list[tuple[int, ...]] = [()]
     vertex_of: dict[int, int] = {}
@@ -75,7 +61,7 @@ def _graph_of(problem: Problem) -> _Graph:
         if not targets:
             targets.append(len(outputs))
     outputs.append(())
-    return _Graph(Dag([*successors, []]), _weights(problem, outputs), tuple(outputs))
+    return Dag([*successors, []]), outputs
 
 
 def _weights(problem: Problem, outputs: list[tuple[int, ...]]) -> Weights:

@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import chain
 
-from remat_gen.ir.paths import Layers
-from remat_gen.solver.stable.layer_kinds import Kind, kinds_of
-
 NAME = "committed"
 """The strategy of a schedule that was kept, or decided again beside what was kept."""
 
@@ -27,10 +24,6 @@ class Committed:
     def names(self) -> tuple[str, ...]:
         """Return the operations of forward in order."""
         return tuple(chain.from_iterable(self.forward))
-
-    def kinds(self, layers: Layers) -> dict[str, Kind]:
-        """Return the layers in order, and what each is made of."""
-        return kinds_of(self.names(), layers)
 
     def starts(self) -> tuple[str, ...]:
         """Return the first operation of each block."""

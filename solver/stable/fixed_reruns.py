@@ -8,25 +8,15 @@ again: any search of whole graphs finds the best re-runs of the free operations 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 
 
-@dataclass(frozen=True, slots=True)
-class FixedReruns:
-    """`operations[i]` of the problem is operation `original[i]` of the one that was frozen."""
-
-    problem: Problem
-    original: tuple[int, ...]
-
-    def runs(self, found: Sequence[int]) -> tuple[int, ...]:
-        """Return the runs of the original problem."""
-        return tuple(self.original[p] for p in found)
-
-
-def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> FixedReruns:
-    """Freeze `runs` but for the operations in `free`.
+def frozen(
+    problem: Problem, runs: Sequence[int], free: Collection[int]
+) -> tuple[Problem, tuple[int, ...]]:
+    """Freeze `runs` but for operations in `free`; return as well which each operation then is.
 
     Forward ones of these may run again, and their re-runs are left out; backward ones may move.
     """
@@ -50,7 +40,7 @@ def frozen(problem: Problem, runs: Sequence[int], free: Collection[int]) -> Fixe
             newest.update(zip(operation.outputs, decided.outputs, strict=True))
             original.append(p)
     left = replace(problem, operations=tuple(operations), values=tuple(values))
-    return FixedReruns(left, tuple(original))
+    return left, tuple(original)
 
 
 def _decided(

@@ -31,7 +31,7 @@ class Transfer:
         self.layer_of = cache(problem.layers.holding)  # by the name of an operation
         self.index = {name: p for p, name in enumerate(self.names)}
         self.reruns = committed.reruns()
-        self.old_kinds: dict[str, Kind] = committed.kinds(problem.layers)
+        self.old_kinds: dict[str, Kind] = kinds_of(committed.names(), problem.layers)
         forward = self.names[: problem.forward_count]
         self.new_kinds: dict[str, Kind] = kinds_of(forward, problem.layers)
         starting = set(map(self.layer_of, committed.starts()))

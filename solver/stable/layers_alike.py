@@ -36,7 +36,7 @@ from remat_gen.solver.stable.layer_transfer import Source, Transfer
 TOLERANCE = {Effort.QUICK: 2.5e-3, Effort.NORMAL: 1e-2, Effort.THOROUGH: 0.0}
 """By what part of a step's time layers planned alike may be slower than the best found."""
 TEMPLATES = 3  # kinds of layers that others may be planned like
-CUTS = 6  # places between the layers of one kind and those of another
+CUTS = 6  # places between the layers of one kind and those of another, evenly spread
 ROOM = (1.0, 0.99, 0.96)  # shares of the budget that layers alike are made to fit
 SLACK = 2.0  # tolerances by which these may be slower: planned alike they may be quicker
 _FEWEST = 3  # layers; a pair of them is no row
@@ -138,7 +138,6 @@ class LayersAlike:
         return None if found is None else Entry(strategy, found, *self.subject.judge(found))
 
     def _made(self, row: _Row, way: Source) -> Program:
-        """Return the program of a way."""
         return prune(self.subject.whole, row.transfer.program(row.transfer.runs(way)))
 
     def _judged(self, program: Program) -> tuple[int, float] | None:
@@ -208,8 +207,9 @@ class _Row:
         for own in (0, 1):  # layers at the beginning that stay as they are
             for template in templates:
                 yield from self._fewer([*self.layers[:own], *[template] * len(self.layers[own:])])
+            step = max(1, -(-(len(self.layers) - own - 1) // CUTS))
             for first, second in permutations(templates, 2):
-                for cut in _cuts(own + 1, len(self.layers)):
+                for cut in range(own + 1, len(self.layers), step):
                     wanted = [first] * (cut - own) + [second] * (len(self.layers) - cut)
                     yield from self._fewer([*self.layers[:own], *wanted])
         for first, second in permutations(templates, 2):
@@ -238,12 +238,6 @@ class _Row:
                 way[layer] = template
         if self.kinds(way) < self.kinds(self.transfer.matched):
             yield way
-
-
-def _cuts(first: int, stop: int) -> list[int]:
-    """Return places between layers, evenly spread where there are many."""
-    step = max(1, -(-(stop - first) // CUTS))
-    return list(range(first, stop, step))
 
 
 def _written(subject: Subject, program: Program) -> Committed:

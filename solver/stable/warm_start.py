@@ -103,10 +103,10 @@ class WarmStart:
             return
         decided = self._pruned(self.transfer.runs(self.transfer.matched)).flat()
         for free in self._widened():
-            left = frozen(self.subject.whole, decided, free)
-            found = search(left.problem, budget, Effort.QUICK)
+            left, original = frozen(self.subject.whole, decided, free)
+            found = search(left, budget, Effort.QUICK)
             if found.runs is not None:
-                yield self._pruned(left.runs(found.runs))
+                yield self._pruned(tuple(original[p] for p in found.runs))
 
     def _pruned(self, runs: tuple[int, ...]) -> Program:
         return prune(self.subject.whole, self.transfer.program(runs))

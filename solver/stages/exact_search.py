@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
-from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
-from remat_gen.solver.stages.plan_runs import sequence_of
+from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.stages.stage_program import Answers
 from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
@@ -26,7 +25,6 @@ SMALL = 32  # operations: more work on states still may
 MIDDLING = 64  # operations beyond which it hardly ever does
 SMALL_SHARE = 5  # times as much of it
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
-IN_ORDER = 8  # what part of it goes to a plan's own order: that finds something soon, or not at all
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
 AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
 IN_BLOCKS = "schedules whose backward operations run block by block"
@@ -100,8 +98,6 @@ class _Search:
         if self.bound_us < self.incumbent.time_us:
             share = 1 if self.graph.chain is None else AGAIN
             self._stages(programs // share, in_blocks=False)
-        if self.incumbent.best is None and not self._closed():
-            self._any(self.limits.first_states)
         if not self._closed():
             self._states(self._last_states())
         return self._found()
@@ -116,18 +112,6 @@ class _Search:
             self.incumbent.offer(start)
         too_low = self.incumbent.budget_bytes < graph.problem.floor_bytes()
         self.bound_us = NEVER if too_low else graph.total_us
-
-    def _any(self, limit: int) -> None:
-        """Look for any schedule, then for any that is quicker, until none turns up."""
-        expander = Expander(self.graph, self.incumbent.budget_bytes, limit)
-        slack, found = self.graph.total_us * AHEAD, True
-        while found:
-            deep = StateSearch(expander, self.incumbent.time_us, slack, deep=True).search()
-            found = deep.runs is not None
-            if deep.runs is not None:
-                self.incumbent.offer(deep.runs)
-            elif deep.complete:
-                self._bound(self.incumbent.time_us, in_blocks=not self.graph.every_order)
 
     def _last_states(self) -> int:
         """Return the work on states at the end; it may close a gap on small graphs only."""
@@ -145,22 +129,10 @@ class _Search:
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
     def _stages(self, work: int, *, in_blocks: bool) -> None:
-        """Solve by stages; where that ends open, also in the last plan's order.
-
-        That finds schedules where the order that all schedules have in common says too little; it
-        bounds none.
-        """
         order = first_runs(self.graph, in_blocks=in_blocks)
-        staged = self._staged(order, work)
+        staged = StageRefinement(self.graph, order, self.incumbent, work, self.answers)
+        staged.search(self.plain)
         self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
-        if staged.plan is None or self._closed() or not self.in_blocks:
-            return
-        in_order = order.in_order(sequence_of(order, staged.plan))
-        self._staged(in_order, work // IN_ORDER, easy=True)
-
-    def _staged(self, order: FirstRuns, work: int, *, easy: bool = False) -> StageRefinement:
-        staged = StageRefinement(self.graph, order, self.incumbent, work, self.answers, easy)
-        return staged.search(self.plain)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
         if not in_blocks:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from remat_gen.solver.blocks.judged_runs import Judged
-from remat_gen.solver.stages.first_run_order import FirstRuns
+from remat_gen.solver.stages.first_run_order import FirstRuns, heaviest_chain
 from remat_gen.solver.stages.stage_program import StagePlan
 from remat_gen.solver.states.bit_graph import BitGraph
 from remat_gen.solver.states.bit_sets import members
+
+Within: TypeAlias = tuple[int, int]
+"""An operation, and the last stage that ran first before it."""
 
 
 @dataclass(slots=True)
@@ -29,18 +34,17 @@ class _Expansion:
         self.there |= self.graph.makes[p]
 
     def make(self, v: int) -> None:
-        """Make a value that is not there."""
         if not self.there >> v & 1 and (p := self.graph.producer[v]) >= 0:
             self.run(p)
 
 
-def expand(graph: BitGraph, order: FirstRuns, plan: StagePlan) -> list[int]:
-    """Return a plan's runs: first runs by rank, re-runs as late as possible."""
+def expand(graph: BitGraph, plan: StagePlan) -> list[int]:
+    """Return a plan's runs: first runs as they are numbered, re-runs as late as possible."""
     expansion = _Expansion(graph)
     for i, planned in enumerate(plan.runs):
         expansion.there = plan.kept[i]
         last = plan.stages[i] if i < len(plan.stages) else -1
-        for p in sorted(members(planned), key=lambda p: order.rank[p]):
+        for p in members(planned):
             if p != last and not expansion.ran >> p & 1:
                 expansion.run(p)
         if last >= 0:
@@ -48,42 +52,6 @@ def expand(graph: BitGraph, order: FirstRuns, plan: StagePlan) -> list[int]:
                 expansion.make(v)
             expansion.run(last)
     return expansion.runs
-
-
-def sequence_of(order: FirstRuns, plan: StagePlan) -> list[int]:
-    """Return all operations in the order in which a plan runs them first."""
-    sequence: list[int] = []
-    seen = 0
-    for i, planned in enumerate(plan.runs):
-        last = plan.stages[i] if i < len(plan.stages) else -1
-        new = sorted(members(planned & ~seen), key=lambda p: (p == last, order.rank[p]))
-        sequence += new
-        seen |= planned
-    return sequence
-
-
-@dataclass(frozen=True, slots=True)
-class RunExcess:
-    """A run over the budget: the operation, by how much, and the last stage that ran first."""
-
-    nbytes: int
-    operation: int
-    first: bool
-    stage: int
-
-
-def excesses(judged: Judged, budget_bytes: int, stages: tuple[int, ...]) -> list[RunExcess]:
-    """Return the runs over the budget, in order."""
-    found, ran, stage = [], 0, -1
-    for moment in judged.replay.timeline:
-        p = moment.operation
-        first = not ran >> p & 1
-        if moment.nbytes > budget_bytes:
-            found.append(RunExcess(moment.nbytes - budget_bytes, p, first, stage))
-        if first and p in stages:
-            stage = p
-        ran |= 1 << p
-    return found
 
 
 def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:
@@ -103,3 +71,48 @@ def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:
             most = 0
         ran |= 1 << p
     return sorted(over, key=lambda p: (-over[p], p))
+
+
+def tight_within(judged: Judged, budget_bytes: int, stages: Sequence[int]) -> list[Within]:
+    """Return the runs over the budget between two stages, those over by the most first."""
+    found: list[tuple[int, Within]] = []
+    ran, stage = 0, -1
+    for moment in judged.replay.timeline:
+        p = moment.operation
+        if moment.nbytes > budget_bytes and stage not in (-1, stages[-1]):
+            found.append((budget_bytes - moment.nbytes, (p, stage)))
+        if p in stages and not ran >> p & 1:
+            stage = p
+        ran |= 1 << p
+    return [run for _, run in sorted(found, key=lambda run: run[0])]
+
+
+@dataclass(slots=True)
+class StageChoice:
+    """Stages, of the operations that are ordered and were tightest in the plain schedule."""
+
+    allowed: int
+    stages: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, order: FirstRuns, tight: list[int]) -> StageChoice:
+        """Return the choice of the tightest; the first of `tight` weigh most."""
+        weights = [1.0] * len(order.before)
+        for rank, p in enumerate(tight):
+            weights[p] += float((len(tight) - rank) * len(weights))
+        choice = cls(heaviest_chain(order, weights))
+        choice.add(tight, 1, 0)
+        return choice
+
+    def add(self, tight: list[int], most: int, apart: int, beside: Sequence[int] = ()) -> bool:
+        """Make at most so many tight operations stages; tell whether any was.
+
+        Those added have more than `apart` operations between them and those `beside`.
+        """
+        added: list[int] = []
+        for p in tight:
+            free = self.allowed >> p & 1 and p not in self.stages and len(added) < most
+            if free and all(abs(p - q) > apart for q in (*beside, *added)):
+                added.append(p)
+        self.stages = tuple(sorted((*self.stages, *added)))
+        return bool(added)

@@ -46,15 +46,6 @@ SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program with
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
-    """What the program contains: stages in order, and rows `within`, each by an operation and the
-    stage at the interval's start."""
-
-    stages: tuple[int, ...]
-    within: frozenset[tuple[int, int]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class StagePlan:
     """An optimum of the relaxation: what runs in each interval, what is there at its start."""
 
@@ -87,26 +78,27 @@ def solve_stages(
     graph: BitGraph,
     order: FirstRuns,
     budget_bytes: int,
-    cuts: Cuts,
+    stages: tuple[int, ...],
     work: int,
     known: Answers | None = None,
     *,
+    within: frozenset[tuple[int, int]] = frozenset(),
     hard: bool = False,
 ) -> StageSolution:
     """Solve the program by HiGHS, within about as much work as given; not at all if it is less.
 
-    Answers are looked up in `known`, and added to it. A `hard` one is not expected to end at its
-    root.
+    Answers are looked up in `known`, and added to it. Rows `within` are each of an operation and
+    the stage at the interval's start. A `hard` program is not expected to end at its root.
     """
-    rows = _rows(graph, order, budget_bytes, cuts)
-    if rows is None:
+    rows = StageRows(graph, order, budget_bytes, stages)
+    if not rows.build(sorted(within)):
         return StageSolution(True, float("inf"))
     answers = {} if known is None else known
     fingerprint = rows.fingerprint()
     if fingerprint in answers:
         return answers[fingerprint]
     entries = len(rows.entries)
-    one = len(cuts.stages) == 1
+    one = len(stages) == 1
     root = ROOT * max(entries, LARGE) // LARGE
     node_work = max(1, entries // ONE_STAGE if one else entries)
     if node_work * (max(root, BRANCHED) if hard else root) > work:
@@ -125,8 +117,8 @@ def sketch_stages(
     graph: BitGraph, order: FirstRuns, budget_bytes: int, stages: tuple[int, ...]
 ) -> StageSolution:
     """Solve the program to `ROUGH` only, at little more than its root: its bound still holds."""
-    rows = _rows(graph, order, budget_bytes, Cuts(stages))
-    if rows is None:
+    rows = StageRows(graph, order, budget_bytes, stages)
+    if not rows.build():
         return StageSolution(True, float("inf"))
     return _outcome(rows, _minimise(rows, ROUGH_NODES, ROUGH, STEP), 0, STEP)
 
@@ -135,24 +127,14 @@ def relaxed_stages(
     graph: BitGraph, order: FirstRuns, budget_bytes: int, stages: tuple[int, ...]
 ) -> list[list[float]] | None:
     """Return K of the linear relaxation, for each stage of every value; None without a solution."""
-    rows = _rows(graph, order, budget_bytes, Cuts(stages))
-    if rows is None:
+    rows = StageRows(graph, order, budget_bytes, stages)
+    if not rows.build():
         return None
     result = _minimise(rows, 1, EXACT, relaxed=True)
     if result.x is None:
         return None
     values = range(len(graph.nbytes))
     return [[float(result.x[rows.k(v, i)]) for v in values] for i in range(1, len(stages) + 1)]
-
-
-def _rows(graph: BitGraph, order: FirstRuns, budget_bytes: int, cuts: Cuts) -> StageRows | None:
-    """Return the program's rows, None where a stage alone exceeds the budget."""
-    rows = StageRows(graph, order, budget_bytes, cuts.stages)
-    if not rows.build():
-        return None
-    for q, p in sorted(cuts.within):
-        rows.add_within(q, cuts.stages.index(p) + 1)
-    return rows
 
 
 def _outcome(rows: StageRows, result: Any, work: int, constant: float = 0.0) -> StageSolution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,10 @@ SCALED_BUDGET = 1000.0
 
 @dataclass(slots=True)
 class StageRows:
-    """Rows `low <= A x <= high` with A in `entries` (row, column, factor), and bounds of x."""
+    """Rows `low <= A x <= high` with A in `entries` (row, column, factor), and bounds of x.
+
+    X[q,i], E[q], K[v,i] and S[v,i], i from 1 in the last two, are columns `x`, `e`, `k`, `s` of A.
+    """
 
     graph: BitGraph
     order: FirstRuns
@@ -37,19 +41,15 @@ class StageRows:
         return (m + 2) * self.graph.count + 2 * m * len(self.graph.nbytes)
 
     def x(self, q: int, i: int) -> int:
-        """Return the column of X[q,i]."""
         return i * self.graph.count + q
 
     def e(self, q: int) -> int:
-        """Return the column of E[q]."""
         return (len(self.stages) + 1) * self.graph.count + q
 
     def k(self, v: int, i: int) -> int:
-        """Return the column of K[v,i], i from 1."""
         return (len(self.stages) + 2) * self.graph.count + (i - 1) * len(self.graph.nbytes) + v
 
     def s(self, v: int, i: int) -> int:
-        """Return the column of S[v,i], i from 1."""
         return self.k(v, i) + len(self.stages) * len(self.graph.nbytes)
 
     def integral(self) -> npt.NDArray[np.float64]:
@@ -65,8 +65,11 @@ class StageRows:
             digest.update(np.asarray(numbers, dtype=np.float64).tobytes())
         return digest.digest()
 
-    def build(self) -> bool:
-        """Add all rows but those of cuts; False where a stage alone exceeds the budget."""
+    def build(self, within: Iterable[tuple[int, int]] = ()) -> bool:
+        """Add all rows; False where a stage alone exceeds the budget.
+
+        Those `within` hold for an operation in the interval that a stage begins.
+        """
         self.least, self.most = np.zeros(self.size), np.ones(self.size)
         m = len(self.stages)
         for q in range(self.graph.count):
@@ -77,12 +80,13 @@ class StageRows:
             self._row([*intervals, (self.e(q), -1.0)], -ANY, 1.0)
         for i in range(m + 1):
             self._interval(i)
-        return all([self._stage(i) for i in range(1, m + 1)])
+        fits = all([self._stage(i) for i in range(1, m + 1)])
+        for q, p in within:
+            self._within(q, self.stages.index(p) + 1)
+        return fits
 
-    def add_within(self, q: int, i: int) -> None:
-        """Let memory hold while `q` runs in interval i."""
-        if not 0 < i < len(self.stages):
-            return
+    def _within(self, q: int, i: int) -> None:
+        """Let memory hold while `q` runs in interval i, 0 < i < m."""
         graph, scale = self.graph, self._scale()
         own = graph.reads[q] | graph.makes[q]
         need = graph.bytes_of(graph.reads[q]) + graph.room[q]

@@ -82,30 +82,16 @@ class BitGraph:
 
     @property
     def total_us(self) -> float:
-        """Return the time of running every operation once."""
         return added(self.time_us)
 
     def bytes_of(self, values: int) -> int:
-        """Return the bytes of a set of values."""
         return sum(self.nbytes[v] for v in members(values))
 
     def phase(self, done: int) -> SearchPhase:
-        """Return what a set of done operations implies."""
         found = self._phases.get(done)
         if found is None:
             found = self._phases[done] = self._phase_of(done)
         return found
-
-    def phase_after(self, done: int, p: int) -> SearchPhase:
-        """Return what a set of done operations implies once `p` has run, from what it does now."""
-        done_then = done | 1 << p
-        if done_then != done and done_then not in self._phases:
-            before, undone = self.phase(done), self.all & ~done_then
-            read = (v for v in members(self.reads[p]) if not self.readers[v] & undone)
-            needed = before.needed & ~mask_of(read)
-            made, rest_us = before.made | self.makes[p], before.rest_us - self.time_us[p]
-            self._phases[done_then] = self._phase_with(done_then, made, needed, rest_us)
-        return self.phase(done_then)
 
     def reruns(self, resident: int, phase: SearchPhase) -> tuple[int, float]:
         """Return the operations that must run again, and their time: the must-run closure.
@@ -142,7 +128,6 @@ class BitGraph:
         return held
 
     def made_by(self, operations: int) -> int:
-        """Return the values that a set of operations makes."""
         return union(self.makes, operations)
 
     def _held(self, held: Held) -> int:
@@ -150,11 +135,8 @@ class BitGraph:
 
     def _phase_of(self, done: int) -> SearchPhase:
         undone = self.all & ~done
+        made, needed = self.made_by(done), union(self.reads, undone)
         rest_us = sum(self.time_us[p] for p in members(undone))  # exact, in any order
-        return self._phase_with(done, self.made_by(done), union(self.reads, undone), rest_us)
-
-    def _phase_with(self, done: int, made: int, needed: int, rest_us: float) -> SearchPhase:
-        undone = self.all & ~done
         pinned = self.step_held
         for ready, values in self._releases:
             if ready & undone:

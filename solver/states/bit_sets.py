@@ -12,7 +12,6 @@ FEW = 16  # members up to which they are looked for one by one
 
 
 def mask_of(members: Iterable[int]) -> int:
-    """Return the set of `members`."""
     return reduce(or_, (1 << i for i in members), 0)
 
 

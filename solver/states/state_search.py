@@ -42,7 +42,6 @@ class Expander:
     beyond_us: float = NEVER
 
     def start(self) -> Child:
-        """Return the state before the step."""
         phase = self.graph.phase(0)
         resident = 0 if self.graph.forward else self.graph.given & (phase.useful | phase.pinned)
         _, again_us = self.graph.reruns(resident, phase)
@@ -71,7 +70,7 @@ class Expander:
         """Return the children that run `p` next, one for each set freed before."""
         graph, (resident, done) = self.graph, parent.state
         done_then = done | 1 << p
-        phase = graph.phase_after(done, p)
+        phase = graph.phase(done_then)
         spent = parent.spent_us + graph.time_us[p]
         over = parent.nbytes + graph.room[p] - self.budget_bytes
         there = resident | graph.makes[p]
@@ -122,43 +121,36 @@ class Expander:
 class StateSearch:
     """A* for schedules quicker than `upper_us`, in steps of `slack_us`.
 
-    `deep` is for the question whether there is any: the state in which most operations have run
-    goes first, and `runs` are then not the quickest. Afterwards `runs` is the optimum, if one below
-    `upper_us` was found; `bound_us` holds for all schedules that the graph allows; `complete` tells
-    that the search came to its end.
+    Afterwards `runs` is the optimum, if one below `upper_us` was found; `bound_us` holds for all
+    schedules that the graph allows.
     """
 
     expander: Expander
     upper_us: float
     slack_us: float
-    deep: bool = False
     runs: tuple[int, ...] | None = None
     bound_us: float = 0.0
-    complete: bool = False
-    _heap: list[tuple[float, float, int, int, float, Child]] = field(default_factory=list)
+    _heap: list[tuple[float, int, int, int, float, Child]] = field(default_factory=list)
     _spent: dict[SearchState, float] = field(default_factory=dict)
     _parent: dict[SearchState, tuple[SearchState, int]] = field(default_factory=dict)
     _pushed: int = 0
 
     def search(self) -> StateSearch:
-        """Search; return itself."""
         start = self.expander.start()
         self._spent[start.state] = 0.0
         self._push(start.time_us, start, self.slack_us)
         while self._heap:
-            first, second, _, _, slack, state = heapq.heappop(self._heap)
-            bound = second if self.deep else first
-            if not self.deep:
-                self.bound_us = max(self.bound_us, bound)
+            bound, _, _, _, slack, state = heapq.heappop(self._heap)
+            self.bound_us = max(self.bound_us, bound)
             if state.spent_us > self._spent[state.state]:
                 continue
             if state.state[1] == self.expander.graph.all:
-                self.runs, self.complete = self._path(state.state), True
+                self.runs = self._path(state.state)
                 return self
             if self.expander.work >= self.expander.limit:
                 return self
             self._expand(state, bound, slack)
-        self.bound_us, self.complete = max(self.bound_us, self.upper_us), True
+        self.bound_us = max(self.bound_us, self.upper_us)
         return self
 
     def _expand(self, state: Child, bound: float, slack: float) -> None:
@@ -182,15 +174,7 @@ class StateSearch:
             return
         self._pushed += 1
         left = self.expander.graph.count - state.state[1].bit_count()
-        first = float(left) if self.deep else bound
-        item = (
-            first,
-            bound if self.deep else float(left),
-            state.nbytes,
-            self._pushed,
-            slack,
-            state,
-        )
+        item = (bound, left, state.nbytes, self._pushed, slack, state)
         heapq.heappush(self._heap, item)
 
     def _path(self, state: SearchState) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from random import Random
 
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all
-from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.run_order import spans
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
@@ -42,7 +42,7 @@ def random_order(problem: Problem, seed: int, limit: int, share: float) -> Sched
     """Return such a schedule with its runs moved, each once on average, to any legal place."""
     random = Random(seed)
     program = random_program(problem, random, limit, share)
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     for _ in range(timeline.length):
         y = random.randrange(timeline.length)
         low, high = spans(timeline)

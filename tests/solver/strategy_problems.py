@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from remat_gen.solver.blocks.judged_runs import incumbent_of
+from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 from remat_gen.solver.law.replay import Replay
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.law.search_types import Effort, Found
 
-Search = Callable[[Problem, int, Effort, Incumbent | None], Found]
 State = tuple[int, ...]
 
 
@@ -105,10 +105,11 @@ def judged(problem: Problem, runs: Sequence[int]) -> Replay:
     return found.replay
 
 
-def check(search: Search, problem: Problem, budget: int) -> Found:
+def check(search: SearchFunction, problem: Problem, budget: int) -> Found:
     """Search, and check what every strategy promises; return what it found."""
     heard: list[tuple[tuple[int, ...], float]] = []
-    found = search(problem, budget, Effort.QUICK, lambda runs, us: heard.append((runs, us)))
+    hear = heard.append
+    found = searched(search, problem, budget, Effort.QUICK, lambda runs, us: hear((runs, us)))
     once_us = sum(operation.time_us for operation in problem.operations)
     if found.runs is None:
         assert not heard

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remat_gen.solver.stages.first_run_order import FirstRuns, heaviest_chain
+from remat_gen.solver.stages.plan_runs import StageChoice
 from remat_gen.solver.states.bit_sets import mask_of, members, transposed
 
 
@@ -25,15 +26,13 @@ def test_transposed(count: int, data: st.DataObject) -> None:
 
 @st.composite
 def _orders(draw: st.DrawFn) -> FirstRuns:
-    """Draw a transitive order of up to eight operations, in any numbering."""
+    """Draw a transitive order of up to eight operations."""
     count = draw(st.integers(1, 8))
-    sequence = draw(st.permutations(range(count)))
     before = [0] * count
-    for place, p in enumerate(sequence):
-        for u in draw(st.sets(st.sampled_from(sequence[:place] or [p]))) - {p}:
+    for p in range(1, count):
+        for u in draw(st.sets(st.integers(0, p - 1))):
             before[p] |= before[u] | 1 << u
-    rank = tuple(sequence.index(p) for p in range(count))
-    return FirstRuns(tuple(before), tuple(transposed(before)), (0,) * count, rank)
+    return FirstRuns(tuple(before), tuple(transposed(before)), (0,) * count)
 
 
 @given(_orders(), st.data())
@@ -43,10 +42,19 @@ def test_the_heaviest_chain_against_all_sets(order: FirstRuns, data: st.DataObje
     weights = data.draw(st.lists(numbers, min_size=count, max_size=count))
 
     def chain(operations: tuple[int, ...]) -> bool:
-        pairs = combinations(sorted(operations, key=lambda p: order.rank[p]), 2)
-        return all(order.before[b] >> a & 1 for a, b in pairs)
+        return all(order.before[b] >> a & 1 for a, b in combinations(operations, 2))
 
     sets = [s for k in range(count + 1) for s in combinations(range(count), k) if chain(s)]
     found = members(heaviest_chain(order, weights))
     assert tuple(found) in sets
     assert sum(weights[p] for p in found) == max(sum(weights[p] for p in s) for s in sets)
+
+
+def test_stages_added_at_once_are_apart() -> None:
+    before = [(1 << p) - 1 for p in range(12)]
+    order = FirstRuns(tuple(before), tuple(transposed(before)), (0,) * 12)
+    choice = StageChoice.of(order, [5])
+    assert choice.stages == (5,)
+    assert choice.add([5, 6, 10, 0], 3, 3)
+    assert choice.stages == (0, 5, 6, 10)
+    assert not choice.add([2, 5, 7], 1, 3, choice.stages)

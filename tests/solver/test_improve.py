@@ -8,13 +8,13 @@ import pytest
 from committed_problems import gpt
 
 from remat_gen.solver.contest.auto import Auto
-from remat_gen.solver.contest.contest import ALL, Bound, Contest
+from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.front_entrant import FrontEntrant
 from remat_gen.solver.contest.registry import CLOSE, entrant_for
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.bare_graph import BareGraph, Node
-from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.law.search_types import Effort, Found
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_what_is_near_the_bound_is_left(subject: Subject) -> None:
     contest = _by_rotor(subject)
     before = contest.best
     assert before is not None
-    contest.bounds.append(Bound(before.replay.time_us / 1.001, ALL, complete=False))
+    contest.bounds.append(Found(None, before.replay.time_us / 1.001))
     Repairs(subject, 2e-3).enter(contest)
     assert contest.best is before
 
@@ -80,7 +80,7 @@ def test_chain_programs_are_asked_where_the_gap_is_wide(
     auto = entrant_for("auto", subject, effort)
     assert isinstance(auto, Auto) and contest.best is not None
     gap = CLOSE[effort] * (1.1 if wide else 0.9)
-    contest.bounds.append(Bound(contest.best.replay.time_us / (1 + gap), ALL, complete=False))
+    contest.bounds.append(Found(None, contest.best.replay.time_us / (1 + gap)))
     alone = replace(auto, short=None, stages=None, improve=None, long=None, below=None)
     alone._search(contest, (alone.rotor, alone.rockmate))
     assert asked == (["rotor", "rockmate"] if wide else [])

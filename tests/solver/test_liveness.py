@@ -10,7 +10,7 @@ from remat_gen.solver.blocks.block_chain import build_chain
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Held, Problem
@@ -44,7 +44,7 @@ def test_measure_is_the_replay(drawn: tuple[Problem, Program]) -> None:
     problem, program = drawn
     for candidate in (program, prune(problem, program)):
         judged = replay(problem, to_schedule(problem, candidate))
-        quick = measured(timeline_of(arrays_of(problem), candidate))
+        quick = measured(timeline_of(ProblemArrays(problem), candidate))
         assert (quick.peak_bytes, quick.time_us) == (judged.peak_bytes, judged.time_us)
         assert quick.inside.tolist() == [moment.nbytes for moment in judged.timeline]
 

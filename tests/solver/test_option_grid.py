@@ -18,21 +18,21 @@ def _layer() -> LocalBlock:
 
 def test_without_work_only_the_simple_options_are_left() -> None:
     block = _layer()
-    result = grid_choices(block, Grid(4, 4, rlimit=1000))
-    assert result.unproved == result.asked > 0
-    assert result.choices == simple_choices(block)
+    choices, asked, unproved = grid_choices(block, Grid(4, 4, rlimit=1000))
+    assert unproved == asked > 0
+    assert choices == simple_choices(block)
 
 
 def test_the_limit_is_per_point() -> None:
     """Many proved points in a row use more than one point's work together."""
     block = _layer()
-    result = grid_choices(block, Grid(8, 4, rlimit=5_000_000))
-    assert result.unproved == 0
-    assert len(result.choices.options) > 8
+    choices, _, unproved = grid_choices(block, Grid(8, 4, rlimit=5_000_000))
+    assert unproved == 0
+    assert len(choices.options) > 8
 
 
 def test_options_dominate_none_of_each_other() -> None:
-    options = grid_choices(_layer(), Grid(4, 4)).choices.options
+    options = grid_choices(_layer(), Grid(4, 4))[0].options
     figures = [(o.rerun_us, o.saved_bytes, o.peak_bytes) for o in options]
     assert any(rerun == 0 for rerun, _, _ in figures)
     assert any(saved == 0 for _, saved, _ in figures)

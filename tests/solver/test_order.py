@@ -15,7 +15,7 @@ from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
 from remat_gen.solver.improve.budget_grid import bare_ladder
 from remat_gen.solver.improve.memory_measure import Trial, measured, over_budget, trial_of
 from remat_gen.solver.improve.move_effect import MoveEffect
-from remat_gen.solver.improve.problem_arrays import arrays_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import Window
 from remat_gen.solver.improve.run_order import reordered, spans
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
@@ -31,7 +31,7 @@ from remat_gen.solver.stages.exact_search import search
 def plain(problem: Problem) -> Trial:
     """Return the trial of the traced order."""
     program = keep_all(problem, partition(problem))
-    return trial_of(timeline_of(arrays_of(problem), program))
+    return trial_of(timeline_of(ProblemArrays(problem), program))
 
 
 def layered(count: int, seed: int) -> BareGraph:
@@ -65,9 +65,11 @@ def test_the_effect_of_a_move_is_what_is_measured(problem: Problem, bare: bool, 
     random = Random(seed)
     if bare:
         problem = layered(random.randint(4, 30), seed).problem()
-        trial = trial_of(timeline_of(arrays_of(problem), with_reruns(problem, random)))
+        trial = trial_of(timeline_of(ProblemArrays(problem), with_reruns(problem, random)))
     else:
-        trial = trial_of(timeline_of(arrays_of(problem), per_layer(problem, partition(problem))))
+        trial = trial_of(
+            timeline_of(ProblemArrays(problem), per_layer(problem, partition(problem)))
+        )
     budget = random.randint(0, trial.peak_bytes)
     effect, (low, high) = MoveEffect(trial, budget), spans(trial.timeline)
     for y in range(trial.timeline.length):
@@ -135,7 +137,7 @@ def with_ordered(problem: Problem, random: Random) -> Problem:
 def test_order_alone_lowers_the_peak_of_a_layered_graph(seed: int) -> None:
     problem = layered(60, seed).problem()
     program = Program(((), tuple(range(60))))
-    start = trial_of(timeline_of(arrays_of(problem), program))
+    start = trial_of(timeline_of(ProblemArrays(problem), program))
     found = reordered(start, start.peak_bytes * 9 // 10)
     judged = replay(problem, to_schedule(problem, found.timeline.program()))
     assert judged.peak_bytes == found.peak_bytes < start.peak_bytes

@@ -13,7 +13,7 @@ from test_liveness import programs
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.problem_arrays import READ, arrays_of
+from remat_gen.solver.improve.problem_arrays import READ, ProblemArrays
 from remat_gen.solver.improve.retain_more import removable, surely_over
 from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
 
@@ -50,13 +50,13 @@ def goes_alone(timeline: Timeline, x: int) -> bool:
 @settings(max_examples=300, deadline=None)
 def test_what_is_surely_over_does_not_fit(drawn: object, more: int) -> None:
     problem, program = drawn  # type: ignore[misc]
-    timeline = timeline_of(arrays_of(problem), program).pruned()
+    timeline = timeline_of(ProblemArrays(problem), program).pruned()
     check(timeline, measured(timeline).peak_bytes + more)
 
 
 def test_a_gpt_with_all_kinds() -> None:
     problem = gpt_like(4)
-    timeline = timeline_of(arrays_of(problem), per_layer(problem, partition(problem))).pruned()
+    timeline = timeline_of(ProblemArrays(problem), per_layer(problem, partition(problem))).pruned()
     figures = measured(timeline)
     budgets = [figures.peak_bytes * percent // 100 for percent in (100, 120, 200)]
     seen = [kind for budget in budgets for kind in check(timeline, budget)]
@@ -65,7 +65,7 @@ def test_a_gpt_with_all_kinds() -> None:
 
 def test_what_may_fit_comes_by_falling_time() -> None:
     problem = gpt_like(3)
-    timeline = timeline_of(arrays_of(problem), per_layer(problem, partition(problem))).pruned()
+    timeline = timeline_of(ProblemArrays(problem), per_layer(problem, partition(problem))).pruned()
     slack = 2**40 - measured(timeline).inside
     found = removable(timeline, slack)
     assert len(found) == (~timeline.firsts).sum()
@@ -90,7 +90,7 @@ def test_what_is_read_twice_is_measured() -> None:
         operations=tuple(replace(o, inputs=o.inputs + o.inputs[:1]) for o in problem.operations),
     )
     program = per_layer(problem, partition(problem))
-    timeline = timeline_of(arrays_of(doubled), program).pruned()
+    timeline = timeline_of(ProblemArrays(doubled), program).pruned()
     slack = np.zeros(timeline.length, dtype=np.int64)
     again = [x for x, first in enumerate(timeline.firsts.tolist()) if not first]
     reading = [x for x in again if problem.operations[timeline.run_list[x]].inputs]

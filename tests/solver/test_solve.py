@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import Builder, GptShape, gpt_like, problems, unet_like
 
-from remat_gen.solver.contest.contest import Bound, Contest
+from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.registry import FRONTS, NEAR
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule
-from remat_gen.solver.law.search_types import Effort
+from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.solve import (
     STRATEGIES,
     InfeasibleError,
@@ -68,7 +68,7 @@ def test_within_a_share_of_the_best_bound(holds_for: str) -> None:
     assert contest.best is not None
     contest.best = replace(contest.best, replay=replace(contest.best.replay, time_us=1e9))
     assert not contest.within(0.02)
-    contest.bounds.append(Bound(0.99e9, holds_for, complete=False))
+    contest.bounds.append(Found(None, 0.99e9, holds_for))
     assert contest.within(0.02)
     assert not contest.within(0.01)
 

@@ -20,6 +20,7 @@ from strategy_problems import (
     time_us,
 )
 
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Found
 from remat_gen.solver.published import checkmate
@@ -70,7 +71,9 @@ def test_rows_count_as_the_replay_does(problem: Problem, share: float) -> None:
     if found.runs is not None:
         assert found.complete
         peak = judged(problem, found.runs).peak_bytes
-        assert time_us(problem, checkmate.search(problem, peak)) == time_us(problem, found)
+        assert time_us(problem, searched(checkmate.search, problem, peak)) == time_us(
+            problem, found
+        )
 
 
 @pytest.mark.parametrize(("slots", "least"), [(3, 45), (4, 26), (5, 22), (6, 21), (7, 20)])

@@ -17,11 +17,11 @@ from strategy_problems import (
     time_us,
 )
 
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.published import checkmate_lp
 from remat_gen.solver.published.checkmate import in_given_order
-from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.states.bit_graph import BitGraph
 
 
@@ -59,7 +59,7 @@ def test_any_rounding_can_run(problem: Problem, carried: float) -> None:
     graph = BitGraph(in_given_order(problem))
     stages = tuple(range(problem.forward_count, graph.count))
     shares = [[carried] * len(problem.values)] * len(stages)
-    rounded = checkmate_lp.rounded(graph, first_runs(graph), stages, shares)
+    rounded = checkmate_lp.rounded(graph, stages, shares)
     for threshold, runs in zip(checkmate_lp.THRESHOLDS, rounded, strict=True):
         figures = judged(problem, runs)
         assert not figures.reruns or carried < threshold
@@ -84,4 +84,4 @@ def test_of_a_large_graph_some_operations_end_stages() -> None:
     problem = chain(100, flagged=False)
     found = check(checkmate_lp.search, problem, 70)
     assert 201 < (time_us(problem, found) or 0) < 400
-    assert checkmate_lp.search(problem, 2, Effort.QUICK).runs is None
+    assert searched(checkmate_lp.search, problem, 2, Effort.QUICK).runs is None

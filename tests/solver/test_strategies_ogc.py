@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like, problems
 from strategy_problems import check, graph, graphs, least_time_anyhow, plain_peak, time_us
 
+from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published import ogc
 from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
@@ -52,22 +53,18 @@ def test_never_below_the_optimum_of_bare_graphs(problem: Problem, share: float) 
 
 def test_a_diamond_is_a_row_around_two_branches() -> None:
     dag = Dag([[1], [2, 3], [4], [4], [5], []])
-    division = dag.divide(dag.whole())
-    assert division.linear
-    inside = [(part.source, part.target, part.inside) for part in division.parts]
+    row = dag.divide(dag.whole())
+    inside = [(part.source, part.target, part.inside) for part in row]
     assert inside == [(0, 1, ()), (1, 4, (2, 3)), (4, 5, ())]
-    branches = dag.divide(division.parts[1])
-    assert not branches.linear
-    assert [part.inside for part in branches.parts] == [(2,), (3,)]
+    assert [part.inside for part in dag.divide(row[1])] == [(2,), (3,)]
 
 
 def test_an_indivisible_segment_falls_into_the_largest_independent_ones() -> None:
     """A bridge between two paths; on one of them stand two vertices in a row."""
     dag = Dag([[1, 2], [3, 5], [5], [4], [6], [6], []])
-    division = dag.divide(dag.whole())
-    assert not division.linear
-    assert DivisionSegment(1, 6, (3, 4), False) in division.parts
-    edges = [edge for part in division.parts for edge in dag.edges(part)]
+    parts = dag.divide(dag.whole())
+    assert DivisionSegment(1, 6, (3, 4), False) in parts
+    edges = [edge for part in parts for edge in dag.edges(part)]
     assert sorted(edges) == [(a, b) for a in range(7) for b in dag.successors[a]]
 
 
@@ -93,7 +90,7 @@ def test_parts_are_independent_and_have_every_edge_once(dag: Dag) -> None:
             for b in targets:
                 assert not ({a, b} & outside and {a, b} & set(segment.inside))
         if segment.inside:
-            parts = dag.divide(segment).parts
+            parts = dag.divide(segment)
             edges = sorted(edge for part in parts for edge in dag.edges(part))
             assert edges == sorted(dag.edges(segment))
             assert all(len(dag.edges(part)) < len(edges) for part in parts)
@@ -122,14 +119,17 @@ def test_checkpoints_of_a_row_are_optimal(sizes: list[int], data: st.DataObject)
 def test_without_flags_nothing_is_run_again() -> None:
     problem = graph([[], [0], [1], [2, 0]], [1, 1, 1, 1])
     peak = plain_peak(problem)
-    assert ogc.search(problem, peak).runs == (0, 1, 2, 3)
-    assert ogc.search(problem, peak - 1).runs is None
+    assert searched(ogc.search, problem, peak).runs == (0, 1, 2, 3)
+    assert searched(ogc.search, problem, peak - 1).runs is None
 
 
 def test_more_memory_is_never_slower_on_a_gpt() -> None:
     problem = gpt_like(2)
     peak = plain_peak(problem)
-    times = [time_us(problem, ogc.search(problem, peak * share // 100)) for share in (60, 80, 100)]
+    times = [
+        time_us(problem, searched(ogc.search, problem, peak * share // 100))
+        for share in (60, 80, 100)
+    ]
     assert None not in times
     assert times[0] > times[1] > times[2] == sum(o.time_us for o in problem.operations)
 
@@ -140,5 +140,5 @@ def test_deep_nesting_is_no_recursion_without_end() -> None:
     down = [[i - 1] if i else [] for i in range(depth + 1)]
     up = [[depth + k, depth - 1 - k] for k in range(depth)]
     problem = graph([*down, *up, [2 * depth, 0]], [1] * (2 * depth + 2), forward=2 * depth + 1)
-    assert ogc.search(problem, plain_peak(problem)).runs is not None
+    assert searched(ogc.search, problem, plain_peak(problem)).runs is not None
     assert ogc.checkpoint_choices(problem, 5)

@@ -10,7 +10,7 @@ from test_liveness import programs
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.problem_arrays import MADE, READ, arrays_of
+from remat_gen.solver.improve.problem_arrays import MADE, READ, ProblemArrays
 from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.problem import Problem
@@ -25,7 +25,7 @@ def _left_out(problem: Problem, program: Program, position: int) -> Program:
 @settings(max_examples=200, deadline=None)
 def test_pruned_is_what_walking_back_keeps(drawn: tuple[Problem, Program]) -> None:
     problem, program = drawn
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     assert timeline.program() == program
     assert timeline.pruned().program() == prune(problem, program)
 
@@ -36,7 +36,7 @@ def test_without_a_rerun_goes_what_only_served_it(
     drawn: tuple[Problem, Program], data: st.DataObject
 ) -> None:
     problem, program = drawn
-    timeline = timeline_of(arrays_of(problem), program).pruned()
+    timeline = timeline_of(ProblemArrays(problem), program).pruned()
     again = [x for x, first in enumerate(timeline.firsts.tolist()) if not first]
     if not again:
         return
@@ -45,7 +45,7 @@ def test_without_a_rerun_goes_what_only_served_it(
     expected = _left_out(problem, timeline.program(), position)
     assert less.program() == expected
     figures = measured(less)
-    whole = measured(timeline_of(arrays_of(problem), expected))
+    whole = measured(timeline_of(ProblemArrays(problem), expected))
     assert figures.inside.tolist() == whole.inside.tolist()
 
 
@@ -53,7 +53,7 @@ def test_without_a_rerun_goes_what_only_served_it(
 @settings(max_examples=200, deadline=None)
 def test_what_is_there_is_read_later(drawn: tuple[Problem, Program], data: st.DataObject) -> None:
     problem, program = drawn
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     runs = program.flat()
     at = data.draw(st.integers(0, len(runs) - 1))
     v = data.draw(
@@ -70,7 +70,7 @@ def test_what_is_there_is_read_later(drawn: tuple[Problem, Program], data: st.Da
 def test_inserted_runs_stand_in_the_segment_they_precede() -> None:
     problem = gpt_like(2)
     program = per_layer(problem, partition(problem))
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     at = timeline.length - 1
     more = timeline.inserted(at, (0, 1)).program()
     runs = program.flat()
@@ -86,7 +86,7 @@ def test_a_moved_run_stands_where_it_was_sent(
     drawn: tuple[Problem, Program], data: st.DataObject
 ) -> None:
     problem, program = drawn
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     places = st.integers(0, timeline.length - 1)
     y, z = data.draw(places), data.draw(places)
     expected = list(program.flat())
@@ -100,7 +100,7 @@ def test_a_moved_run_stands_where_it_was_sent(
 @settings(max_examples=200, deadline=None)
 def test_a_stay_begins_with_what_made_it(drawn: tuple[Problem, Program]) -> None:
     problem, program = drawn
-    timeline = timeline_of(arrays_of(problem), program)
+    timeline = timeline_of(ProblemArrays(problem), program)
     made: dict[int, int] = {}
     turn = sum(len(segment) for segment in program.segments[: timeline.first_backward])
     for x, p in enumerate(program.flat()):
