@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tracing import LINEAR, ONE_INPUT, line_of, names, operation, source, traced
+from tracing import BLOCK, LINEAR, ONE_INPUT, line_of, names, operation, source, traced
 
 from remat_gen.capture.fx.metadata import clean_path, plain_name
 from remat_gen.capture.lower.naming import Namer, identifier
@@ -58,6 +58,14 @@ def test_a_module_that_another_one_holds_too_is_named_as_its_parameters(tmp_path
     found = traced(tmp_path, text)
     assert found.strict
     assert operation(found.graph, "h.0.linear").module == "h.0"
+
+
+def test_a_module_that_two_layers_share_is_each_ones_own(tmp_path: Path) -> None:
+    init = "self.h = nn.ModuleList(Block() for _ in range(3))\nself.h[2].norm = self.h[0].norm"
+    text = source(init, "for m in self.h:\n    x = m(x)\nreturn x.sum()", before=BLOCK)
+    graph = traced(tmp_path, text).graph
+    ran = {o.module for o in graph.operations if o.module.endswith("norm")}
+    assert ran == {"h.0.norm", "h.1.norm", "h.2.norm"}
 
 
 SQUARE = ONE_INPUT.replace("4", "8")
