@@ -210,3 +210,24 @@ def test_a_thread_that_draws(monkeypatch: pytest.MonkeyPatch) -> None:
         model.zero_grad()
     assert len(drawn) == 2
     assert not torch.equal(*gradients)
+
+
+@pytest.mark.untold(
+    "`torch.func.functional_call` of a model that runs part of itself again in backward "
+    "(`checkpoint`, a reversible layer): eager's backward, behind the call, runs it with the "
+    "model's own parameters, a planned one goes on with those that were given."
+)
+def test_functional_calls_of_what_runs_again() -> None:
+    again = "h = torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=False)"
+    lines = f"{again}\nreturn self.head(h.tanh()).square().mean()"
+    eager, planned = (pair := make_pair_of(model_source(lines))).models()
+    plain, _ = make_pair_of(model_source(lines.replace(again, "h = self.body(x)"))).models()
+    found = []
+    for model in (plain, planned, eager):
+        given = {n: (p * 2).detach().requires_grad_() for n, p in eager.named_parameters()}
+        torch.manual_seed(0)
+        loss = torch.func.functional_call(model, given, pair.inputs()[0])
+        found.append([loss, *torch.autograd.grad(loss, [*given.values()])])
+    assert all(map(torch.equal, found[0], found[1]))
+    assert torch.equal(found[0][0], found[2][0])
+    assert not all(map(torch.equal, found[0], found[2]))
