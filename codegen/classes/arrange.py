@@ -124,7 +124,7 @@ def _split_by_roles(classes: Iterable[BlockClass]) -> Iterator[BlockClass]:
         while rest:
             first = rest[0]
             same = [body for body in rest if body is first or roles.unite(first, body)]
-            yield BlockClass(tuple(same), owners_of(same))
+            yield from _with_owners(same)
             rest = [body for body in rest if body not in same]
 
 
@@ -183,11 +183,26 @@ def _split_by_owners(bodies: list[Body]) -> list[BlockClass]:
     partners = {column for column in columns if is_partner(column, blocks)}
     if len(partners) <= MOST_PARTNERS:
         columns = [column for column in columns if column not in partners]
-    apart = [_nearer(column, blocks) for column in columns]
+    alike = _apart(bodies, [_nearer(column, blocks) for column in columns])
+    return [c for same in alike for c in _with_owners(same)]
+
+
+def _with_owners(bodies: list[Body]) -> list[BlockClass]:
+    """Return a class of bodies; of some of those that have partners it may be several."""
+    try:
+        return [BlockClass(tuple(bodies), owners_of(bodies))]
+    except DiffersError:
+        blocks = [body.block for body in bodies]
+        columns = [_nearer(column, blocks) for column in zip(*map(_owners, bodies), strict=True)]
+        return [BlockClass(tuple(s), owners_of(s)) for s in _apart(bodies, columns)]
+
+
+def _apart(bodies: list[Body], columns: Sequence[Sequence[int]]) -> list[list[Body]]:
+    """Return together the bodies that have the same in each column."""
     alike: dict[tuple[int, ...], list[Body]] = {}
     for i, body in enumerate(bodies):
-        alike.setdefault(tuple(column[i] for column in apart), []).append(body)
-    return [BlockClass(tuple(same), owners_of(same)) for same in alike.values()]
+        alike.setdefault(tuple(column[i] for column in columns), []).append(body)
+    return list(alike.values())
 
 
 def _nearer(owners: Sequence[int], blocks: Sequence[int]) -> tuple[int, ...]:
