@@ -10,7 +10,7 @@ import pytest
 from emitting import HEAD, Emitted, assert_bitwise, at_share, blocks_run, emit
 from random_schedules import random_schedule
 
-from remat_gen.codegen.classes.arrange import group
+from remat_gen.codegen.classes.arrange import _with_owners, group
 from remat_gen.codegen.classes.own_views import DiffersError, without_views
 from remat_gen.codegen.classes.variants import as_one, owners_of
 from remat_gen.codegen.expressions.marks import Mark, fill, kept, number, value
@@ -217,6 +217,16 @@ def test_what_is_returned_is_looked_for_as_well() -> None:
 def test_what_lies_at_one_distance_for_some_alone_is_another_class() -> None:
     with pytest.raises(DiffersError):
         owners_of([reading(5, 1), reading(6, 3), reading(7, 4)])
+
+
+def test_readers_of_few_owners_are_one_class_where_each_can_be_told() -> None:
+    """Turns of two layers' recurrences read what their layer made before the first."""
+    turns = [*range(3, 8), *range(14, 19)]
+    bodies = [reading(block, 2 if block < 9 else 13) for block in turns]
+    (together,) = _with_owners(bodies)
+    assert together.owners.partners[kept(2, "2.x")] == ("2",) * 5 + ("13",) * 5
+    apart = _with_owners([reading(3, 2), reading(4, 2), reading(14, 13)])
+    assert [[body.block for body in c.bodies] for c in apart] == [[3, 14], [4]]
 
 
 STAGES = (
