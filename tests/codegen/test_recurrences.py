@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_the_turns_of_a_layer_are_one_class(tmp_path: Path) -> None:
 SCHEDULES: list[Choose] = [
     *(at_share("rotor", share) for share in (0.0, 0.3, 0.6)),
     *(
-        lambda p, seed=seed: random_schedule(p, seed, limit, share)
+        partial(random_schedule, seed=seed, limit=limit, share=share)
         for seed, limit, share in ((1, 12, 0.05), (2, 40, 0.02), (3, 40, 0.2), (4, 8, 0.01))
     ),
 ]
