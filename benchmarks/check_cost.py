@@ -31,7 +31,7 @@ from remat_gen.ir.plan import plan_text
 from remat_gen.plan.emission import describe, module_text
 from remat_gen.plan.measured_step import MeasuredStep
 from remat_gen.plan.output import plan_path, write_all
-from remat_gen.plan.planning import Search, make_plan, rounded
+from remat_gen.plan.planning import Search, make_plan
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import Solver
@@ -100,7 +100,7 @@ def plan_fake(path: Path, strategy: Strategy) -> int:
     loaded = load(path, None, None, "cpu", fake=True)
     with loaded.importable():
         traced = trace(loaded.model, loaded.args, loaded.kwargs, path, None)
-        costs = rounded(modelled(traced))
+        costs = modelled(traced)
         pinned = pin(problem_of(traced.graph, costs), traced.graph, Pins())
         search = Search(strategy.value, Effort.QUICK, Progress().stage("solve"))
         eager = Solver(pinned.problem, "none").plain.peak_bytes

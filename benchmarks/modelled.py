@@ -22,7 +22,6 @@ from remat_gen.capture.profile.profile import profile
 from remat_gen.capture.profile.targets import Hardware
 from remat_gen.capture.trace.trace import trace_loaded
 from remat_gen.ir.costs import Costs
-from remat_gen.plan.planning import rounded
 from remat_gen.problem.step_problem import problem_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
@@ -61,9 +60,7 @@ def row(name: str, target: Hardware, device: torch.device) -> tuple[str, ...]:
     """Return a line of the table."""
     loaded = load(Path(ROOT / "examples" / f"{name}.py"), device="cpu")
     traced = trace_loaded(loaded)
-    measured, again = (
-        rounded(profile(traced.graph, device, traced.examples)) for _ in range(REPEATS)
-    )
+    measured, again = (profile(traced.graph, device, traced.examples) for _ in range(REPEATS))
     modelled = modelled_costs(traced.graph, target)
     judge = problem_of(traced.graph, measured)
     budget = int(SHARE * Solver(judge).plain.peak_bytes)
@@ -87,7 +84,7 @@ def row(name: str, target: Hardware, device: torch.device) -> tuple[str, ...]:
 
 def planned(problem: Problem, budget_bytes: int) -> tuple[float, Schedule]:
     """Return the overhead that a schedule promises by the costs it was planned with, and it."""
-    found = Solver(problem, "auto", None, Effort.QUICK).solve(budget_bytes)
+    found = Solver(problem, "auto", effort=Effort.QUICK).solve(budget_bytes)
     return found.replay.time_us / found.eager.time_us - 1, found.schedule
 
 
