@@ -68,12 +68,15 @@ class _ClassNamer:
             owner = path.rpartition(".")[0]
             if owner and owner in paths and path not in self.ran:
                 paths.add(path)
-        layer = without_turns(layer_of_class(block_class, self.layers))
+        called = layer_of_class(block_class, self.layers)
+        layer = without_turns(called)
         layer = layer if layer in modules else ""  # not where it is in a plain list
         owner = modules[layer]
         inside = {path.removeprefix(layer).removeprefix(".") for path in paths} - {""}
         attribute, part = _part(owner, inside, attributes=not layer)
-        if not part and not (layer and inside):
+        if is_turn(called) and not (layer and inside):  # of a loop in its forward
+            attribute, part = "turn", "Turn"
+        elif not part and not (layer and inside):
             attribute = part = operations[-1].hint if operations else ""
             part = camel(identifier(part)) if part else ""
         attribute = camel(identifier(attribute)) if attribute else ""
