@@ -231,3 +231,23 @@ def test_functional_calls_of_what_runs_again() -> None:
     assert all(map(torch.equal, found[0], found[1]))
     assert torch.equal(found[0][0], found[2][0])
     assert not all(map(torch.equal, found[0], found[2]))
+
+
+@pytest.mark.untold(
+    "A default of a layer's `forward` that is changed where it stands "
+    "(`Layer.forward.__defaults__ = …`): a planned step has the one that it was planned with."
+)
+def test_defaults_of_a_layers_forward() -> None:
+    prelude = """
+        class Scaled(nn.Module):
+            def forward(self, x, gain=2.0):
+                return x * gain
+    """
+    lines = "return self.head(self.scaled(self.body(x))).square().mean()"
+    pair = make_pair_of(model_source(lines, init="self.scaled = Scaled()", prelude=prelude))
+    losses = []
+    for model in pair.models():
+        losses.append(_loss(model, *pair.inputs()[0]))
+        type(model.scaled).forward.__defaults__ = (3.0,)
+        losses.append(_loss(model, *pair.inputs()[0]))
+    assert losses[0] == losses[2] == losses[3] != losses[1]
