@@ -1,4 +1,4 @@
-"""Which turn of a loop in forward a node belongs to, where each turn does the same.
+"""Which turn of a loop in forward a node belongs to, where most turns do the same.
 
 A recurrence that is written out (`for t in range(x.shape[1])`) is as many layers to a plan as it
 has turns. Traces do not say where one ends and the next begins: the lines of nodes do, which go
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -19,7 +20,7 @@ import torch
 
 from remat_gen.capture.fx import metadata
 
-_FEWEST = 4  # turns: the first and the last may be unlike those between
+_FEWEST = 4  # turns: some may be unlike the others, the first ones mostly
 _LEAST = 6  # operations of a turn
 LONG = 100  # operations of a loop: one of fewer is best planned with what is around it
 
@@ -44,8 +45,9 @@ def turns_of_loops(
     """
     found: dict[torch.fx.Node, Turn] = {}
     counts: dict[str, int] = {}
-    told_of = [node for node in forward if node.stack_trace]
-    for turns in _regular_loops([(node, _loops_around(node)) for node in told_of], 0):
+    around = functools.cache(_loops_around)  # many nodes are made in the same frames
+    placed = [(n, around(metadata.frames_of(n))) for n in forward if n.stack_trace]
+    for turns in _regular_loops(placed, 0):
         nodes = [node for turn in turns for node in turn]
         path = _owner([metadata.module_paths(node) for node in nodes])
         if len(nodes) < LONG or 2 * sum(node in told for node in nodes) > len(nodes):
@@ -76,7 +78,7 @@ def _line_of(node: torch.fx.Node) -> object:
 
 
 def _regular_loops(nodes: Sequence[tuple[torch.fx.Node, _Loops]], level: int) -> Iterator[Turns]:
-    """Yield the turns of the outermost loops that do the same in each, within `level` others."""
+    """Yield the turns of the outermost loops that do the same in most, within `level` others."""
     for loop, group in groupby(nodes, lambda found: found[1][level][0] if found[1][level:] else ()):
         turns = [*_turns(list(group), level)] if loop else []
         plain = [[node for node, _ in turn] for turn in turns]
@@ -102,17 +104,18 @@ def _turns(
 
 
 def _is_regular(turns: Turns) -> bool:
-    """Tell whether all turns but the first and the last do the same, and enough."""
-    done = [[(node.target, *metadata.module_paths(node)) for node in turn] for turn in turns[1:-1]]
-    enough = len(turns) >= _FEWEST and len(done[0]) >= _LEAST
-    return enough and all(turn == done[0] for turn in done)
+    """Tell whether half of the turns and more do the same, and enough."""
+    done = Counter(
+        tuple((node.target, *metadata.module_paths(node)) for node in turn) for turn in turns
+    )
+    commonest, count = done.most_common(1)[0] if done else ((), 0)
+    return len(turns) >= _FEWEST and 2 * count >= len(turns) and len(commonest) >= _LEAST
 
 
-def _loops_around(node: torch.fx.Node) -> _Loops:
-    frames = metadata.frames_of(node)
+def _loops_around(frames: tuple[tuple[str, int], ...]) -> _Loops:
     found = []
     for depth, (file, line) in enumerate(frames):
-        for loop in _loops_of("".join(linecache.getlines(file))) if line else ():
+        for loop in _loops_of("".join(linecache.getlines(file))):
             if (statement := loop.statement_at(line)) is not None:
                 found.append(((frames[:depth], file, loop), statement))
     return tuple(found)

@@ -182,6 +182,10 @@ WRITTEN = {  # what stands for the turns of the model's own forward
         "for t in range(12):\n    if t:\n        x = x.roll(1, 0)\n    x = x + step(x, t)\n"
         "    x = x.cos() * x.sin().exp()\n"
     ),
+    "a condition for some": (
+        "for t in range(12):\n    if t > 4:\n        x = x.roll(1, 0)\n    x = x + step(x, t)\n"
+        "    x = x.cos() * x.sin().exp()\n"
+    ),
     "another loop around it": (
         "for n in range(2):\n    if n:\n        x = x.view(-1, 8).exp()\n"
         "    for t in range(12):\n        x = x + step(x, t)\n        x = x.cos() * x.sin()\n"
