@@ -38,6 +38,7 @@ from remat_gen.capture.fx.second_paths import tell_first_paths
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.caches import Caches
+from remat_gen.capture.process.garbage import drop_frames
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
@@ -137,6 +138,7 @@ def trace_joint(
         try:
             return _strict(model, (args, kwargs), given, differentiated)
         except Exception as refused:  # Dynamo raises errors of many unrelated types
+            drop_frames(refused)
             return _non_strict(step, given, refused)
 
 

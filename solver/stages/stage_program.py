@@ -38,7 +38,7 @@ ONE_STAGE = 16  # what part of it a node of one stage takes: such programs shrin
 EXACT = 1e-9  # of the re-runs' time: where HiGHS stops
 ROUGH = 2e-3  # of the step's time, likewise, where a plan is but a sketch
 STEP = 1.0  # the time of a step that runs nothing again, as `_unit` has it
-ROUGH_NODES = 3
+ROUGH_NODES = 1  # strong branching would take most of the time, and gains nothing
 NO_RENS = {"mip_heuristic_run_rens": False}
 """A heuristic that takes up to half of a program's time on its way to an optimum, and spares no
 nodes; where the first good solution is enough, it finds that."""

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from tracing import LINEAR, source, traced
 
-from remat_gen.capture.process.garbage import fewer_collections
+from remat_gen.capture.process.garbage import drop_frames, fewer_collections
 from remat_gen.ir.errors import TraceError
 
 
@@ -29,6 +30,31 @@ def test_a_model_is_traced_so(tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         traced(tmp_path, source(LINEAR, "self.n = 1\nreturn x"))
     assert gc.get_threshold() == before
+
+
+def _fail_with_a_guard() -> None:
+    """Leave a guard in a circle that only the garbage collector finds."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchBatched)
+    with torch._C._ExcludeDispatchKeyGuard(keys):
+        guard = torch._C._ForceDispatchKeyGuard(
+            torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        )
+        guard.__enter__()
+        held: list[object] = [guard]
+        held.append(held)
+    raise ValueError
+
+
+def test_guards_of_a_failed_trace_are_let_go_of_at_once() -> None:
+    """What `torch.func` leaves would turn `vmap` off when it is collected, at any time."""
+    excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+    assert not excluded("FuncTorchBatched")
+    with pytest.raises(ValueError) as failed, fewer_collections():
+        _fail_with_a_guard()
+    drop_frames(failed.value)
+    del failed
+    gc.collect()
+    assert not excluded("FuncTorchBatched")
 
 
 def test_libraries_are_left_alone_by_programs_only(tmp_path: Path) -> None:
