@@ -14,13 +14,12 @@ from remat_gen.capture.load.load import Loaded
 from remat_gen.capture.trace.trace import Traced
 from remat_gen.capture.units.unit_step import UnitStep
 from remat_gen.codegen.module.emit_module import Target, emit_body
-from remat_gen.codegen.module.file_header import Heading, with_header
+from remat_gen.codegen.module.file_header import with_header
 from remat_gen.codegen.module.guards import dims_of, varying_shape
 from remat_gen.codegen.units.emit_units import emit_units
 from remat_gen.ir.costs import Costs
 from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph, Kind
-from remat_gen.ir.header import text_sha256
 from remat_gen.ir.plan import (
     SCHEMA,
     Asked,
@@ -32,7 +31,6 @@ from remat_gen.ir.plan import (
     Solver,
     SourceFile,
     Versions,
-    plan_text,
 )
 from remat_gen.plan.fusion import planned_parts
 from remat_gen.plan.plan_names import blocks_of, planned_schedule, programs_of_rungs
@@ -188,7 +186,7 @@ def module_text(
     )
     if isinstance(traced, UnitStep):
         body = emit_units(target, traced, programs_of(traced, problem, schedule))
-        return with_header(body, _heading(plan, problem, traced))
+        return with_header(body, plan, len(problem.operations), map(str, traced.left_out))
     problems = [problem]
     if plan.compiled:
         problems += [e.problem for e in elsewhere_of(traced.graph, plan.measured())]
@@ -197,37 +195,4 @@ def module_text(
     rungs = programs_of_rungs(traced.graph, plan, problem)
     with traced.held():
         body = emit_body(target, traced, problem, schedule, parts, rungs)
-    return with_header(body, _heading(plan, problem, traced))
-
-
-def _heading(plan: Plan, problem: Problem, traced: Traced) -> Heading:
-    predicted = plan.predicted
-    return Heading(
-        source_name=Path(plan.source.file).name,
-        command=plan.asked.command,
-        tool_version=plan.versions.remat_gen,
-        torch_version=plan.versions.torch,
-        device=plan.described_device,
-        source_sha256=plan.source.sha256,
-        plan_sha256=text_sha256(plan_text(plan)),
-        eager=predicted.eager,
-        peak_bytes=predicted.peak_bytes,
-        budget_bytes=plan.asked.budget_bytes,
-        operations=len(problem.operations),
-        extra_operations=predicted.reruns,
-        extra_time=predicted.time_us / predicted.eager_time_us - 1,
-        strategy=plan.solver.strategy,
-        highest_bytes=predicted.highest_bytes,
-        highest_at=predicted.highest_at,
-        compiled=f"{plan.compiled.parts} parts" if plan.compiled else "",
-        sent_values=predicted.sent_values,
-        sent_bytes=predicted.sent_bytes,
-        rungs=tuple(map(_rung, plan.rungs)),
-        left_out=tuple(str(left) for left in traced.left_out),
-    )
-
-
-def _rung(planned: PlannedRung) -> tuple[str, int, int, float]:
-    predicted = planned.predicted
-    ratio = predicted.time_us / max(predicted.eager_time_us, 1e-9)
-    return str(planned.rung), predicted.eager_peak_bytes, predicted.peak_bytes, ratio
+    return with_header(body, plan, len(problem.operations), map(str, traced.left_out))

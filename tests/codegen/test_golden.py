@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from emitting import at_share, emit
 
-from remat_gen.codegen.module.file_header import Heading, sha256, with_header
-from remat_gen.ir.eager_peak import EagerPeak, PeakSource
+from remat_gen.codegen.module.file_header import sha256, with_header
+from remat_gen.ir.plan import Predicted, parse_plan
 
 GOLDEN = Path(__file__).parent / "golden"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def generated(folder: Path) -> str:
@@ -44,24 +46,11 @@ def test_it_imports_nothing_of_ours_and_executes_nothing(tmp_path: Path) -> None
 
 
 def test_the_header_says_what_was_made_and_from_what() -> None:
-    heading = Heading(
-        source_name="tiny.py",
-        command="remat-gen tiny.py --budget 60% -o tiny_remat.py",
-        tool_version="0.1.0",
-        torch_version="2.13.0",
-        device="cpu",
-        source_sha256="a" * 64,
-        plan_sha256="b" * 64,
-        eager=EagerPeak(2**20, PeakSource.PREDICTED),
-        peak_bytes=2**19,
-        budget_bytes=600 * 2**10,
-        operations=10,
-        extra_operations=2,
-        extra_time=0.125,
-        strategy="rockmate",
-        left_out=("torch's backward of nn.GRU (rnn)",),
-    )
-    text = with_header("x = 1\n", heading)
+    plan = parse_plan((EXAMPLES / "gpt_remat.plan.json").read_text(encoding="utf-8"))
+    predicted = Predicted(2**19, 2**19, 11.25, 2**20, 10.0, 2)
+    asked = replace(plan.asked, budget_bytes=600 * 2**10)
+    plan = replace(plan, predicted=predicted, asked=asked)
+    text = with_header("x = 1\n", plan, 10, ["torch's backward of nn.GRU (rnn)"])
     header, body = text[: -len("x = 1\n")], text[-len("x = 1\n") :]
     assert body == "x = 1\n"
     assert all(line.startswith("#") for line in header.splitlines())
