@@ -2,7 +2,7 @@
 
 `F.interpolate` calls the overload `vec` of an operator, which works out the size of the result and
 calls the operator proper. Here Python does that work, so that sizes stay symbolic, and says which
-shape the operators return.
+shape the operators return. So it does with the gradient of `F.affine_grid`, which is a product.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _kernels() -> Iterator[tuple[torch._ops.OpOverload, torch._C.DispatchKey, Ke
         yield forward.vec, _COMPOSITE, _resampling(forward.default)
         yield forward.default, _META, _resized
         yield backward.default, _META, _sized_back
+    yield torch.ops.aten.affine_grid_generator_backward.default, _COMPOSITE, _affine_back
 
 
 def _resampling(operator: torch._ops.OpOverload) -> Kernel:
@@ -70,3 +71,18 @@ def _sized_back(
 ) -> torch.Tensor:
     sized = gradient.new_empty(input_size)
     return sized.to(memory_format=suggest_memory_format(gradient))
+
+
+def _affine_back(gradient: torch.Tensor, size: list[int], align_corners: bool) -> torch.Tensor:
+    lengths = size[2:]
+    rows = [_from_neg_one(gradient, n, align_corners) for n in lengths[::-1]]
+    axes = [*(row.view([-1] + [1] * i) for i, row in enumerate(rows)), gradient.new_ones(1)]
+    base = torch.stack([axis.expand(size[0], *lengths) for axis in axes], -1).flatten(1, -2)
+    return base.transpose(1, 2).bmm(gradient.flatten(1, -2)).transpose(1, 2)
+
+
+def _from_neg_one(like: torch.Tensor, steps: int, align_corners: bool) -> torch.Tensor:
+    if steps <= 1:
+        return like.new_zeros(1)
+    found = torch.linspace(-1, 1, steps, dtype=like.dtype, device=like.device)
+    return found if align_corners else found * (steps - 1) / steps

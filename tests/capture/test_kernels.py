@@ -11,6 +11,7 @@ import torch
 from tracing import source, traced
 
 from remat_gen.capture.as_eager.kernels import kernels_of_eager
+from remat_gen.capture.as_eager.resampling import symbolic_resampling
 
 RESAMPLING = {
     "nearest": ("aten.upsample_nearest2d", 2),
@@ -31,6 +32,18 @@ def test_resampling_is_one_operation_with_one_backward(tmp_path: Path, mode: str
     graph = traced(tmp_path, source(init, forward, f"(torch.randn({shape}),)")).graph
     resampling = [o.target for o in graph.operations if "upsample" in o.target]
     assert resampling == [f"{kernel}.default", f"{kernel}_backward.default"]
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [[3, 1, 5, 4], [2, 1, 1, 6], [2, 2, 3, 4, 5], [1, 1, 4, 1]])
+def test_the_gradient_of_an_affine_grid_is_eagers(size: list[int], align: bool) -> None:
+    operator = torch.ops.aten.affine_grid_generator_backward.default
+    gradient = torch.randn(size[0], *size[2:], len(size) - 2)
+    expected = operator(gradient, size, align)
+    with symbolic_resampling():
+        found = operator.py_kernels[torch._C.DispatchKey.CompositeImplicitAutograd]
+        actual = found(gradient, size, align)
+    assert torch.equal(actual, expected) and actual.stride() == expected.stride()
 
 
 def test_torch_traces_as_before_afterwards() -> None:

@@ -32,6 +32,14 @@ rows = int(1.25 * len(x) * 3 / 5) + int(0.5 * len(x)) + int(len(x) / 4 * 1.5)
 return h[:rows].sum() + rows * h.mean()
 """,
 )
+TRANSFORMER = model(
+    "self.where = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 6))",
+    """
+    grid = F.affine_grid(self.where(x).view(-1, 2, 3), x.shape, align_corners=False)
+    return F.grid_sample(x, grid, padding_mode="reflection", align_corners=False).square().mean()
+    """,
+    "(torch.randn(5, 1, 6, 6),)",
+)
 VARIANCE = one_line("", "h = self.lin(x)\nreturn h * h.var(0)")  # of one row it is nan
 DEVIATION = one_line("", "h = self.lin(x)\nreturn (h - h.mean(0)) / h.std(0)")
 TWO = "(torch.randn(6, 8), torch.randn(5, 8))"
@@ -120,6 +128,14 @@ def test_one_row_that_eager_refuses() -> None:
 def test_a_squeeze_of_another_dimension_sets_no_limit(tmp_path: Path) -> None:
     source = one_line("", "return self.lin(x).sum(1, keepdim=True).squeeze(-1)")
     assert [str(n) for n in traced(tmp_path, source, None).graph.lengths] == ["batch <= 6"]
+
+
+def test_a_grid_that_forward_makes_varies() -> None:
+    """A spatial transformer: torch's own gradient of `F.affine_grid` takes plain numbers only."""
+    planned = varying(TRANSFORMER)
+    assert str(planned.length) == "2 <= batch <= 5"
+    for number in (5, 3, 2):
+        assert_as_eager(planned, number)
 
 
 def test_the_kernel_that_torch_picks_for_the_example_sets_no_limit() -> None:
