@@ -128,6 +128,28 @@ def test_what_eager_caches_over_several_calls(
 
 
 @pytest.mark.untold(
+    "Two steps in one `autocast` region before one backward (two views; a discriminator's real and "
+    "fake): eager casts weights once for both, and adds their gradients in 16 bits; planned steps "
+    "add them in 32. In a region each they are eager's to the bit."
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_gradients_of_two_steps_in_one_region_of_autocast(apart: bool) -> None:
+    pair = make_pair_of(PLAIN + inspect.getsource(step_context))
+    views = [pair.inputs(seed)[0][0] for seed in (1, 2)]
+    found = []
+    for model in pair.models():
+        with contextlib.nullcontext() if apart else step_context():
+            losses = []
+            for view in views:
+                with step_context() if apart else contextlib.nullcontext():
+                    losses.append(_loss(model, view))
+        sum(losses).backward()
+        found.append([p.grad for p in model.parameters()])
+    assert all(map(torch.equal, *found)) == apart
+    assert all(torch.allclose(a, b, rtol=0.01, atol=1e-3) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.untold(
     "What `copy.deepcopy` makes of a library's function that holds a tensor (x-transformers' tied "
     "head): eager's copy goes on with the original's, a planned one with its own."
 )
