@@ -20,7 +20,7 @@ from remat_gen.capture.as_eager.norms import with_dtypes_of_norms
 from remat_gen.capture.as_eager.transformer_masks import looks_of_eager
 from remat_gen.capture.device.absent import AbsentDevice
 from remat_gen.capture.device.cudnn_norms import drop_copies_of_statistics
-from remat_gen.capture.first_step.evaluation import turned_by_evaluation
+from remat_gen.capture.first_step.evaluation import turned_otherwise
 from remat_gen.capture.first_step.first_run import FirstRun
 from remat_gen.capture.fx.symbolic_sizes import Sizes
 from remat_gen.capture.layouts.real_layouts import layouts_of_kernels
@@ -97,8 +97,8 @@ class Traced:
     decided what was traced, `left` what forward keeps on the model and a planned step does not:
     where it is `unset`, None stands there. The plain values in `put` stand there behind each step.
     `first` where its first run makes buffers that the trace takes as there. `turned` describes what
-    an evaluation makes of what is read, and forward undoes in the next step. `waiting_bytes` are
-    what eager holds where forward has ended, beyond what the graph has there.
+    is read as a first step, or one behind an evaluation, finds it, and forward undoes there.
+    `waiting_bytes` are what eager holds where forward has ended, beyond what the graph has there.
     """
 
     graph: Graph
@@ -187,7 +187,8 @@ def trace(
             traced = first_as_eager(returned.asked, lambda: step.traced_looking(dynamic))
         if first or taken is not None:
             return traced
-        return replace(traced, turned=turned_by_evaluation(model, call, traced.reads))
+        kept = bool(traced.left)
+        return replace(traced, turned=turned_otherwise(model, call, traced.reads, tables=kept))
 
 
 def trace_loaded(loaded: Loaded, dynamic: Dynamic = (), fixed: Iterable[str] = ()) -> Traced:
@@ -398,7 +399,8 @@ class _Step:
         if path := next((path for path in varying if path in read), ""):
             raise TraceError(
                 f"forward reads self.{path} as the step before has left it, and sets it by the "
-                "lengths of its inputs: keep it a buffer, or pass it as an argument"
+                "lengths of its inputs: make what goes by it in __init__, for the longest, and "
+                "take a part of that; or pass it as an argument"
             )
         if path := next((p for p in varying if p in (self.looks or Looks()).containers), ""):
             raise TraceError(f"forward keeps more in self.{path} in longer steps")

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
+from remat_gen.capture.first_step.evaluation import ANY
 from remat_gen.capture.observe.assumed import (
     NOT_SET,
     File,
@@ -41,7 +42,7 @@ class Tables:
 
     `modules` describes them, `values` has what is plain of what forward reads of them, `held`
     describes the rest; `also` how else some may be. `fresh` describes what is another thing until
-    forward has run once, or behind an evaluation.
+    forward has run once, or behind an evaluation; of some it may be `anything` else.
     `filled` are the buffers that it gives other numbers then; `attributes` tells of tensors that
     are described by their layout.
     """
@@ -51,6 +52,7 @@ class Tables:
     held: list[str]
     also: list[str]
     fresh: list[str] = field(default_factory=list)
+    anything: bool = False
     filled: list[str] = field(default_factory=list)
     attributes: bool = False
 
@@ -64,7 +66,8 @@ class Tables:
         """
         modules = [name for name, _ in model.named_modules(remove_duplicate=False)]
         rows = _lines(modules, {path: (quoted(words),) for path, words in fresh.items()})
-        return replace(cls.of_units(model, {"": reads}), fresh=rows, filled=[*map(quoted, filled)])
+        own, filled = cls.of_units(model, {"": reads}), [*map(quoted, filled)]
+        return replace(own, fresh=rows, anything=ANY in fresh.values(), filled=filled)
 
     @classmethod
     def of_units(cls, model: nn.Module, units: Mapping[str, Reads]) -> Tables:

@@ -47,9 +47,9 @@ class Generated:
     `left_out` is what of the model the plan has not, though its numbers are the same. `conditions`
     are the lines of conditions that went as in the example, `values` the buffers whose values
     decided, too, `kept` what forward keeps on the model and a planned step does not, `made` the
-    buffers that its first run makes, `turned` what an evaluation leaves otherwise. `original`
-    says what is wrong with the original's own step, "" where nothing is, `unplanned` the outputs
-    that no gradient may come into. `waiting_bytes` are what a step holds that waits for its
+    buffers that its first run makes, `turned` what a step finds otherwise and turns back first.
+    `original` says what is wrong with the original's own step, "" where nothing is, `unplanned` the
+    outputs that no gradient may come into. `waiting_bytes` are what a step holds that waits for its
     backward. `pinned` has the values that were pinned, by pattern.
     Where the existing plan's schedule was kept, `slower` is by what share of the time of the best
     that was found. `view` has what `remat-gen plot` draws.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from emitting_parts import emit_again
-from pairs import make_pair_of, plan_file
+from pairs import Pair, make_pair_of, plan_file
 from sources import model_source
-from steps import assert_same, run_steps
+from steps import assert_same, run_steps, same
+from torch import Tensor, nn
 
+from remat_gen.ir.errors import TraceError
 from remat_gen.review.generated_module import Existing
 from remat_gen.review.verifying import verify_file
 from remat_gen.show.summary import summary_json
@@ -152,3 +155,79 @@ def test_a_table_that_grows_in_an_evaluation(rows: int) -> None:
         return
     with pytest.raises(ValueError, match=r"table is float32\[12, 1\].*planned for float32\[6, 1\]"):
         model.train()(x)
+
+
+ROTARY = """
+    if x.shape[1] {asked} self.cached:
+        self.cached = x.shape[1]
+        self.table = torch.arange(float(x.shape[1]))[:, None].cos()
+    x = self.body(x * self.table[:x.shape[1]])
+    return self.head(x).square().mean()
+"""
+
+
+def _rotary(asked: str) -> Pair:
+    text = ROTARY.format(asked=asked)
+    init = "self.cached, self.table = 0, None"
+    return make_pair_of(model_source(text, init=init, inputs="(torch.randn(2, 6, 8),)"))
+
+
+def _trained(model: nn.Module, lengths: list[int]) -> list[Tensor]:
+    """Return what steps of 6 leave, and evaluations of other lengths between them."""
+    found: list[Tensor] = []
+    for length in lengths:
+        model.train(length == 0)
+        torch.manual_seed(length)
+        loss = model(torch.randn(2, length or 6, 8))
+        found += [loss.detach(), torch.tensor(model.cached), model.table.clone()]
+        if model.training:
+            loss.backward()
+            found += [p.grad.clone() for p in model.parameters()]
+    return found
+
+
+@pytest.mark.parametrize("lengths", [[0, 6, 0], [4, 0, 6, 0], [0, 4, 0, 9, 0, 6, 2, 3, 0]])
+def test_a_table_that_is_kept_with_its_length(lengths: list[int]) -> None:
+    """Rotary embeddings are kept so: a planned step had set the length, and made no table."""
+    models = _rotary("!=").models()
+    assert all(map(same, *(_trained(model, lengths) for model in models)))
+
+
+@pytest.mark.parametrize("lengths", [[0, 6, 0], [4, 0, 2, 0]])
+def test_a_table_of_the_longest_call_so_far(lengths: list[int]) -> None:
+    models = _rotary(">").models()
+    assert all(map(same, *(_trained(model, lengths) for model in models)))
+
+
+def test_a_step_that_goes_on_otherwise_behind_a_shorter_evaluation_is_no_undoing() -> None:
+    forward = (
+        "was, self.cached = self.cached, x.shape[1]\n"
+        "return self.head(self.body(x if was == 6 else x + 1)).square().mean()"
+    )
+    inputs = "(torch.randn(2, 6, 8),)"
+    pair = make_pair_of(model_source(forward, init="self.cached = 6", inputs=inputs))
+    planned = pair.models()[1]
+    planned.eval()(torch.randn(2, 3, 8))
+    with pytest.raises(ValueError, match="cached is 3, planned for 6"):
+        planned.train()(torch.randn(2, 6, 8))
+
+
+def test_a_table_of_lengths_that_vary_is_made_for_the_longest() -> None:
+    """A step reads what the one before has left: it is refused, and what is told helps."""
+    init = "self.cached, self.table = 0, None"
+    text = model_source(ROTARY.format(asked="!="), init=init, inputs="(torch.randn(2, 6, 8),)")
+    with pytest.raises(TraceError, match=r"cached as the step before .* make what goes by it in"):
+        make_pair_of(text, dynamic=("x:1",))
+    text = text.replace("!= self.cached", "> self.cached")
+    pair = make_pair_of(text.replace("0, None", "6, torch.rand(6, 1)"), dynamic=("x:1",))
+    models = pair.models()
+    models[1].table = models[0].table
+    found: list[list[Any]] = []
+    for model in models:
+        found.append([])
+        for length in (6, 2, 4):
+            torch.manual_seed(length)
+            found[-1].append(model(torch.randn(2, length, 8)))
+            found[-1][-1].backward()
+        found[-1] += [p.grad for p in model.parameters()]
+    assert all(map(torch.equal, *found))
