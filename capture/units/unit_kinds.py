@@ -22,6 +22,7 @@ from remat_gen.capture.load.step_context import autocast_of, remember_autocast
 from remat_gen.capture.observe.assumed import describe, described, layout_of
 from remat_gen.capture.observe.outputs import Taken
 from remat_gen.capture.process.copies import copied
+from remat_gen.capture.refuse.kept_errors import ONCE
 from remat_gen.capture.trace.trace import Traced, trace
 from remat_gen.capture.units.boundary import Keeping, Kept, UnfitUnitError, UnitCall
 from remat_gen.capture.units.step_settings import refuse_set_aside, settings
@@ -244,7 +245,9 @@ class Kinds:
         for path, example in examples.by_path.items():
             number = self.add(examples.units[path], example)
             paths.setdefault(number, []).append(path)
-            _refuse_read_aside(path, examples.aside.get(path, {}), self.found[number][2])
+            traced = self.found[number][2]
+            _refuse_read_aside(path, examples.aside.get(path, {}), traced)
+            _refuse_made_once(path, examples.before[path].changed(), traced)
         return tuple(
             Kind(tuple(alike), examples.units[alike[0]], self.found[number][2])
             for number, alike in paths.items()
@@ -262,6 +265,20 @@ def _refuse_read_aside(path: str, aside: Mapping[str, tuple[Any, Any]], traced: 
             "unit has to be called with that as an argument",
             path,
         )
+
+
+def _refuse_made_once(path: str, made: Mapping[str, tuple[Any, Any]], traced: Traced) -> None:
+    """Refuse a unit that reads what its first call has made: a fresh model's would be another."""
+    reads = traced.reads
+    for name, both in made.items():
+        inside = (p for p in reads.paths if p == name or p.startswith((f"{name}.", f"{name}[")))
+        fresh, now = map(describe, both)
+        if any(inside) and fresh not in (now, *reads.changed.get(name, ())):
+            raise UnfitUnitError(
+                f"--units: {path}.{name} is {fresh} until the first step, which goes on with it: "
+                f"{ONCE}",
+                path,
+            )
 
 
 def _made_of(unit: nn.Module) -> tuple[object, ...]:

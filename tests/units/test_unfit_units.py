@@ -230,6 +230,33 @@ def test_one_number_that_a_unit_returns_is_no_loss(tmp_path: Path) -> None:
     assert planned_units.same_bits(pair)
 
 
+TABLE = """\
+if self.length != x.shape[1]:
+            self.length = x.shape[1]
+            self.table = torch.arange(x.shape[1])[:, None].cos()
+        h = F.gelu"""
+
+
+@pytest.mark.limit(
+    "a unit that keeps a table on itself in its first step, and goes on with it in others (rotary "
+    "embeddings with the length that they are for)",
+    "refused when planning, with its name; make it in `__init__`, or run the model once in "
+    "`build_model()`",
+)
+def test_what_the_first_step_makes_for_others_is_refused(tmp_path: Path) -> None:
+    """It was planned, and the first step of a fresh model said what it has not."""
+    changes = (
+        ("self.kept = None", "self.length = self.table = None"),
+        ("h = F.gelu", TABLE),
+        ("self.up(x * self.scale)", "self.up(x * self.scale * self.table)"),
+    )
+    with pytest.raises(remat_gen.RematError, match=r"mlp\.length is None until .* model once in"):
+        planned(tmp_path, *changes)
+    built = "    net = Net()\n    with torch.no_grad():\n        net(torch.randn(1, 16, 32))\n"
+    once = ("    return Net()\n", f"{built}    return net\n")
+    assert planned_units.same_bits(planned(tmp_path, *changes, once))
+
+
 @pytest.mark.parametrize(("changes", "words"), UNFIT.values(), ids=UNFIT)
 def test_what_can_be_no_unit_is_told(
     tmp_path: Path, changes: list[tuple[str, str]], words: str
