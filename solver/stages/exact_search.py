@@ -17,7 +17,7 @@ from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.stages.stage_program import Answers
 from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
-from remat_gen.solver.states.state_search import Expander, StateSearch
+from remat_gen.solver.states.state_search import StateSearch
 
 ALL = "all schedules"
 FEW = 24  # operations: a search over states mostly ends
@@ -26,7 +26,6 @@ MIDDLING = 64  # operations beyond which it hardly ever does
 SMALL_SHARE = 5  # times as much of it
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
-AHEAD = 0.05  # of the time of all operations: how far a search over states looks ahead at first
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
 
@@ -40,11 +39,11 @@ class Limits:
 
 
 LIMITS = {
-    Effort.QUICK: Limits(10_000, 700_000, 50_000),
-    Effort.NORMAL: Limits(50_000, 2_500_000, 500_000),
-    Effort.THOROUGH: Limits(200_000, 30_000_000, 20_000_000),
+    Effort.QUICK: Limits(5_000, 700_000, 12_500),
+    Effort.NORMAL: Limits(12_500, 2_500_000, 125_000),
+    Effort.THOROUGH: Limits(50_000, 30_000_000, 5_000_000),
 }
-GLANCE = Limits(10_000, 100_000, 10_000)
+GLANCE = Limits(2_500, 100_000, 2_500)
 
 
 def search(
@@ -120,9 +119,8 @@ class _Search:
         return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
 
     def _states(self, limit: int) -> None:
-        expander = Expander(self.graph, self.incumbent.budget_bytes, limit)
-        slack = self.graph.total_us * AHEAD
-        found = StateSearch(expander, self.incumbent.time_us, slack).search()
+        budget_bytes, upper_us = self.incumbent.budget_bytes, self.incumbent.time_us
+        found = StateSearch(self.graph, budget_bytes, limit, upper_us).search()
         if found.runs is not None:
             self.incumbent.offer(found.runs)
         bound_us = min(found.bound_us, self.incumbent.time_us)
