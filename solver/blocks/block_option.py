@@ -6,12 +6,16 @@ before it is made again. All figures follow by walking over the block's operatio
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from remat_gen.solver.blocks.local_block import LocalBlock, Role
+from remat_gen.solver.blocks.local_block import LocalBlock, LocalOperation, Role
 from remat_gen.solver.law.sums import added
 
 RerunStages = tuple[tuple[int, ...], ...]
+
+MORTAL = (Role.OWN, Role.EXIT, Role.ENTERING, Role.GRADIENT)
+ONCE = (Role.PINNED, Role.OUTPUT)  # there since the first run, whenever they are made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,8 @@ def evaluate(block: LocalBlock, stages: RerunStages) -> Option:
     pinned = block.bytes_of(Role.PINNED)
     again = operations_for(block, regained)
     saved = sum(block.values[v].nbytes for v in retained if v not in exits) + pinned
-    first = forward_inside(block, tuple(range(len(block.forward))), keep, first=True)
-    backward = (inside for inside, _, _ in backward_inside(block, stages, retained))
+    first = forward_inside(block, range(len(block.forward)), keep, first=True)
+    backward = backward_inside(block, stages, retained)
     return Option(
         stages,
         retained,
@@ -129,73 +133,46 @@ def _first_reader(block: LocalBlock, stages: RerunStages, values: set[int]) -> t
 
 
 def forward_inside(
-    block: LocalBlock, runs: tuple[int, ...], keep: set[int], *, first: bool
+    block: LocalBlock, runs: Sequence[int], keep: Set[int], *, first: bool
 ) -> list[int]:
     """Return the bytes inside each run while keeping `keep`; in the first run all that stays."""
-    last: dict[int, int] = {}
-    for position, p in enumerate(runs):
-        last.update(dict.fromkeys(block.forward[p].outputs, position))
-        last.update(dict.fromkeys(block.forward[p].inputs, position))
-    resident, inside = 0, []
-    for position, p in enumerate(runs):
-        operation = block.forward[p]
-        made = sum(block.values[v].nbytes for v in operation.outputs)
-        inside.append(resident + made + operation.extra_bytes)
-        lasting = [v for v in operation.outputs if first or block.decided(v)]
-        resident += sum(block.values[v].nbytes for v in lasting)
-        for v in dict.fromkeys(operation.inputs + operation.outputs):
-            dead = last[v] == position and block.decided(v) and v not in keep
-            resident -= block.values[v].nbytes if dead else 0
-    return inside
+    return _inside(block, [block.forward[p] for p in runs], 0, keep, first=first)
 
 
-def gradient_line(block: LocalBlock) -> list[int]:
-    """Return the bytes of gradients and pinned values before each backward operation."""
-    stages: RerunStages = ((),) * len(block.backward)
-    dies = _deaths(block, backward_steps(block, stages))
-    resident = sum(block.bytes_of(role) for role in (Role.PINNED, Role.ENTERING, Role.THROUGH))
-    line = []
-    for operation, dead in zip(block.backward, dies, strict=True):
-        line.append(resident)
-        resident += sum(block.values[v].nbytes for v in operation.outputs)
-        resident -= sum(block.values[v].nbytes for v in dead if not block.decided(v))
-    return line
-
-
-def backward_steps(block: LocalBlock, stages: RerunStages) -> list[tuple[int, int]]:
+def backward_steps(stages: RerunStages) -> list[tuple[int, int]]:
     """Return the steps of backward in order: (t, p) a re-run before t, (t, -1) t itself."""
     return [step for t, stage in enumerate(stages) for step in (*((t, p) for p in stage), (t, -1))]
 
 
-def backward_inside(
-    block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]
-) -> list[tuple[int, int, int]]:
-    """Return (bytes inside, t, p) of every step of the block's backward."""
-    steps = backward_steps(block, stages)
+def backward_inside(block: LocalBlock, stages: RerunStages, retained: tuple[int, ...]) -> list[int]:
+    """Return the bytes inside every step of the block's backward."""
+    steps = backward_steps(stages)
     operations = [block.backward[t] if p < 0 else block.forward[p] for t, p in steps]
-    dies = _deaths(block, steps)
-    resident = sum(block.values[v].nbytes for v in retained)
-    for role in (Role.PINNED, Role.ENTERING, Role.THROUGH):
-        resident += block.bytes_of(role)
+    there = sum(block.values[v].nbytes for v in retained)
+    there += sum(block.bytes_of(role) for role in (Role.PINNED, Role.ENTERING, Role.THROUGH))
+    return _inside(block, operations, there)
+
+
+def _inside(
+    block: LocalBlock,
+    operations: Sequence[LocalOperation],
+    resident: int,
+    keep: Set[int] = frozenset(),
+    *,
+    first: bool = False,
+) -> list[int]:
+    """Return the bytes inside each of some operations, where values go after their last use."""
+    needed, dies = set(keep), []
+    for operation in reversed(operations):
+        touched = dict.fromkeys(operation.inputs + operation.outputs)
+        dies.append([v for v in touched if v not in needed and block.values[v].role in MORTAL])
+        needed.difference_update(set(operation.outputs) - keep)
+        needed.update(operation.inputs)
     inside = []
-    for (t, p), operation, dead in zip(steps, operations, dies, strict=True):
-        made = sum(block.values[v].nbytes for v in operation.outputs)
-        inside.append((resident + made + operation.extra_bytes, t, p))
-        lasting = operation.outputs if p < 0 else filter(block.decided, operation.outputs)
-        resident += sum(block.values[v].nbytes for v in lasting)
+    for operation, dead in zip(operations, reversed(dies), strict=True):
+        inside.append(resident + operation.extra_bytes)
+        inside[-1] += sum(block.values[v].nbytes for v in operation.outputs)
+        made = (block.values[v] for v in operation.outputs)
+        resident += sum(v.nbytes for v in made if first or v.role not in ONCE)
         resident -= sum(block.values[v].nbytes for v in dead)
     return inside
-
-
-def _deaths(block: LocalBlock, steps: list[tuple[int, int]]) -> list[list[int]]:
-    """Return for each step the values that are dead after it."""
-    mortal = (Role.OWN, Role.EXIT, Role.ENTERING, Role.GRADIENT)
-    needed: set[int] = set()
-    dies = []
-    for t, p in reversed(steps):
-        operation = block.backward[t] if p < 0 else block.forward[p]
-        touched = dict.fromkeys(operation.inputs + operation.outputs)
-        dies.append([v for v in touched if v not in needed and block.values[v].role in mortal])
-        needed.difference_update(operation.outputs)
-        needed.update(operation.inputs)
-    return dies[::-1]

@@ -7,7 +7,7 @@ long chain; a slot is a fraction of the peak with nothing re-run, never of the b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,7 @@ Ints = npt.NDArray[np.int64]
 Times = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(NamedTuple):
     """Candidates for a row: bytes, times, and the number of the choice behind each."""
 
     nbytes: Ints

@@ -17,7 +17,6 @@ from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_options import simple_choices
 from remat_gen.solver.blocks.simple_programs import in_segments, keep_all, per_layer
 from remat_gen.solver.chain.chain_costs import ChainCosts
-from remat_gen.solver.chain.chain_moves import Moves
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
@@ -131,10 +130,9 @@ def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
 def _programs(
     front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress
 ) -> list[MeasuredProgram]:
-    moves = Moves(costs, choices)
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
     slot = max(1, front.grid.plain.peak_bytes // slots)
-    table = ChainTable(moves, slot, slots * 3 // 2, progress)
+    table = ChainTable(costs, choices, slot, slots * 3 // 2, progress)
     points = evenly(range(table.count()), STEPS)
     programs = dict.fromkeys(tuple(table.runs(point)) for point in points)
     found = []

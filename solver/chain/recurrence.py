@@ -10,33 +10,55 @@ layers, and identical chains of layers, are solved once. The replay tells what i
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from remat_gen.solver.blocks.block_option import Option
+from remat_gen.solver.blocks.block_option import BlockChoices, Option
 from remat_gen.solver.chain.chain_costs import ChainCosts
-from remat_gen.solver.chain.chain_moves import Moves
 from remat_gen.solver.chain.pareto_rows import Ints, ParetoRows, Points, Times
 from remat_gen.solver.law.search_types import Progress, silent
 
-Key = tuple[object, ...]
+
+class Advances(NamedTuple):
+    """Running blocks i … k - 1 forward for k = i + 1, …: `need` bytes must fit by themselves.
+
+    `held` ones, f_k and what is pinned on the way to it, stay while the range from k runs; `times`
+    is what is run again.
+    """
+
+    need: Ints
+    held: Ints
+    times: Times
 
 
 class ChainTable:
     """The filled recurrence of one chain; its first point is the plan of least bytes."""
 
     def __init__(
-        self, moves: Moves, slot_bytes: int, slots: int, progress: Progress = silent
+        self,
+        costs: ChainCosts,
+        choices: Sequence[BlockChoices],
+        slot_bytes: int,
+        slots: int,
+        progress: Progress = silent,
     ) -> None:
-        self.moves = moves
-        self.n = n = moves.costs.n
+        """Fill it for the choices of each block, one object for identical blocks."""
+        self.costs, self.choices = costs, choices
+        self.n = n = costs.n
         self.stairs = ParetoRows(n * (n + 1) // 2, slots, slot_bytes)
         self.rows: Ints = np.zeros((n + 1, n + 1), dtype=np.int64)  # of each range i … j - 1
-        known: dict[Key, int] = {}
+        self.advances = {
+            (i, first): self._advances(i, first) for i in range(n) for first in (True, False)
+        }
+        known: dict[tuple[object, ...], int] = {}
         for length in range(1, n + 1):
             for i in range(n - length + 1):
-                self._add(i, i + length, known)
+                key = self._key(i, i + length)
+                if key not in known:
+                    self.stairs.put(len(known), self._points(i, i + length))
+                self.rows[i, i + length] = known.setdefault(key, len(known))
             progress("chain", length, n)
 
     def count(self) -> int:
@@ -48,51 +70,82 @@ class ChainTable:
 
         Points stand by rising bytes.
         """
-        written = _Writer(self.moves.costs)
-        self._write(written, 0, self.n, int(self.stairs.nbytes[self.rows[0, self.n], point]))
-        return list(chain.from_iterable(written.segments))
+        runs: list[int] = []
+        self._write(runs, 0, self.n, int(self.stairs.nbytes[self.rows[0, self.n], point]))
+        return runs
 
-    def _add(self, i: int, j: int, known: dict[Key, int]) -> None:
-        key = self._key(i, j)
-        row = known.get(key)
-        if row is None:
-            row = known[key] = len(known)
-            self.stairs.put(row, self._points(i, j))
-        self.rows[i, j] = row
+    def _advances(self, i: int, first: bool) -> Advances:
+        """Return them for every k at once.
 
-    def _key(self, i: int, j: int) -> Key:
+        Only in the first run does what is there besides a block's own depend on the block.
+        """
+        costs = self.costs
+        need, time_us = 0, 0.0
+        needs, times = [], []
+        for b in range(i, costs.n - 1):
+            advance = costs.advance(i, b, first=first)
+            around = costs.around_forward(i, b, costs.n) if first else 0
+            need = max(need, advance.peak_bytes + around)
+            time_us += 0.0 if first else advance.time_us
+            needs.append(need)
+            times.append(time_us)
+        held = [self._held(i, k) for k in range(i + 1, costs.n)]
+        return Advances(np.array(needs, np.int64), np.array(held, np.int64), np.array(times))
+
+    def _held(self, i: int, k: int) -> int:
+        return self.costs.frontier_extra(i, k) + self.costs.pinned(i, k)
+
+    def _key(self, i: int, j: int) -> tuple[object, ...]:
         """Return what T(i, j, ·) depends on."""
-        key = self.moves.key(i, j)
+        costs, first = self.costs, j == self.n
+        around = (costs.around_forward(i, i, j), costs.around_backward[i])
+        key = (id(self.choices[i]), first, *around)
         if j == i + 1:
             return key
-        return (*key, self.rows[i + 1 : j, j].tobytes(), self.rows[i, i + 1 : j].tobytes())
+        moves = (array[: j - i - 1].tobytes() for array in self.advances[i, first])
+        parts = self.rows[i + 1 : j, j].tobytes(), self.rows[i, i + 1 : j].tobytes()
+        return (*key, costs.frontier_extra(i, i + 1), *moves, *parts)
+
+    def _options(self, i: int, j: int) -> tuple[Option, ...]:
+        """Return the options of block i, alone where its forward ran long ago."""
+        alone = j == i + 1 < self.n
+        return self.choices[i].leaves if alone else self.choices[i].options
 
     def _points(self, i: int, j: int) -> Points:
         if j == i + 1:
-            moves = self.moves.leaves(i, j)
-            return Points(moves.need, moves.times, np.arange(len(moves.need)))
-        parts = (self._inner_points(i, j), *self._checkpoint_points(i, j))
-        return Points(
-            np.concatenate([part.nbytes for part in parts]),
-            np.concatenate([part.times for part in parts]),
-            np.concatenate([part.choices for part in parts]),
-        )
+            return self._option_points(i, j)
+        parts = (self._option_points(i, j), *self._checkpoint_points(i, j))
+        return Points(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    def _inner_points(self, i: int, j: int) -> Points:
-        moves, row = self.moves.inners(i, j), self.rows[i + 1, j]
+    def _option_points(self, i: int, j: int) -> Points:
+        """Return the points at each option of block i around each step of the rest, if any."""
+        costs, first, alone = self.costs, j == self.n, j == i + 1
+        options = self._options(i, j)
+        around = costs.around_forward(i, i, j)
+        need = []
+        for option in options:
+            forward = option.first_peak_bytes if first else option.again_peak_bytes
+            forward = forward + around if first or not alone else 0
+            need.append(max(forward, option.backward_peak_bytes + costs.around_backward[i]))
+        again = [0.0 if first or alone else option.again_us for option in options]
+        times = np.array([option.rerun_us for option in options]) + again
+        needs, numbers = np.array(need, np.int64), np.arange(len(options))
+        if alone:
+            return Points(needs, times, numbers)
+        row, extra = self.rows[i + 1, j], costs.frontier_extra(i, i + 1)
         count = self.stairs.counts[row]
-        held = moves.held[:, None] + self.stairs.nbytes[row, :count]
-        nbytes = np.maximum(moves.need[:, None], held)
-        times = moves.times[:, None] + self.stairs.times[row, :count]
-        choices = np.repeat(np.arange(len(moves.need)), count)
-        return Points(nbytes.ravel(), times.ravel(), choices)
+        held = np.array([option.saved_bytes + extra for option in options], np.int64)[:, None]
+        nbytes = np.maximum(needs[:, None], held + self.stairs.nbytes[row, :count])
+        times = times[:, None] + self.stairs.times[row, :count]
+        return Points(nbytes.ravel(), times.ravel(), np.repeat(numbers, count))
 
     def _checkpoint_points(self, i: int, j: int) -> tuple[Points, Points]:
         """Return the points at each step of the later range, and at each of the range again."""
-        stairs = self.stairs
-        moves = self.moves.checkpoints(i, j)
+        stairs, count = self.stairs, j - i - 1
+        around = 0 if j == self.n else self.costs.around_forward(i, i, j)
+        need, held, extra = (array[:count, None] for array in self.advances[i, j == self.n])
+        need = need + around
         later, again = self.rows[i + 1 : j, j][:, None], self.rows[i, i + 1 : j][:, None]
-        need, held, extra = moves.need[:, None], moves.held[:, None], moves.times[:, None]
         offsets = np.arange(-1, i - j, -1)
 
         steps = self._steps(later)
@@ -119,45 +172,25 @@ class ChainTable:
         times += self.stairs.times_at(others[k, 0], left[k, at])
         return Points(nbytes[k, at], times, offsets[k])
 
-    def _write(self, written: _Writer, i: int, j: int, nbytes: int) -> None:
+    def _write(self, runs: list[int], i: int, j: int, nbytes: int) -> None:
         """Write how blocks i … j - 1 run within some bytes."""
-        row, first, costs = self.rows[i, j], j == self.n, self.moves.costs
+        row, first, costs = self.rows[i, j], j == self.n, self.costs
         point = self.stairs.find(row, nbytes)
         number = int(self.stairs.choices[row, point])
         nbytes = int(self.stairs.nbytes[row, point])
-        if j == i + 1:
-            written.forward(i, (), first)
-            written.backward(i, self.moves.leaf_options(i, j)[number])
-        elif number >= 0:  # an option of block i, around the rest
-            option, start = self.moves.choices[i].options[number], costs.chain.blocks[i].start
-            written.forward(i, tuple(start + p for p in option.again), first)
-            self._write(written, i + 1, j, nbytes - self.moves.held(i, option))
-            written.backward(i, option)
-        else:  # blocks i … k - 1 forward, keeping f_k alone; the range from k; they again
+        if number < 0:  # blocks i … k - 1 forward, keeping f_k alone; the range from k; they again
             k = i - number
             for b in range(i, k):
-                written.forward(b, costs.advance(i, b, first=False).operations, first)
-            self._write(written, k, j, nbytes - self.moves.held_by_checkpoint(i, k))
-            self._write(written, i, k, nbytes)
-
-
-class _Writer:
-    """Runs by segment; re-runs across blocks stand before the backward segment behind them."""
-
-    def __init__(self, costs: ChainCosts) -> None:
-        self.blocks = costs.chain.blocks
-        self.segments: list[list[int]] = [[] for _ in range(2 * costs.n)]
-        self.pending: list[int] = []
-
-    def forward(self, b: int, again: tuple[int, ...], first: bool) -> None:
+                runs += costs.advance(i, b, first=first).operations
+            self._write(runs, k, j, nbytes - self._held(i, k))
+            self._write(runs, i, k, nbytes)
+            return
+        block, option = costs.chain.blocks[i], self._options(i, j)[number]
         if first:
-            self.segments[b].extend(range(self.blocks[b].start, self.blocks[b].stop))
-        else:
-            self.pending.extend(again)
-
-    def backward(self, b: int, option: Option) -> None:
-        segment, block = self.segments[-1 - b], self.blocks[b]
-        segment.extend(self.pending)
-        self.pending.clear()
+            runs += range(block.start, block.stop)
+        if j > i + 1:  # the option is around the rest
+            runs += [block.start + p for p in option.again if not first]
+            left = nbytes - option.saved_bytes - costs.frontier_extra(i, i + 1)
+            self._write(runs, i + 1, j, left)
         for t, stage in zip(block.backward, option.stages, strict=True):
-            segment += [*(block.start + p for p in stage), t]
+            runs += [*(block.start + p for p in stage), t]
