@@ -37,19 +37,28 @@ class Chain:
     needed: frozenset[int]
 
 
-def build_chain(problem: Problem, cuts: tuple[int, ...]) -> Chain:
+def build_chain(problem: Problem, cuts: Sequence[int]) -> Chain:
     """Cut the forward operations at `cuts` (positions, increasing) and assign the backward ones."""
     bounds = (0, *cuts, problem.forward_count)
-    block_of = [b for b, (start, stop) in enumerate(pairwise(bounds)) for _ in range(start, stop)]
-    pinned = pinned_values(problem)
-    made, used = _made_and_used(problem, block_of, pinned)
     n = len(bounds) - 1
+    pinned = pinned_values(problem)
+    made: dict[int, int] = {}  # of each value that a frontier may hold, the block
+    used: dict[int, int] = {}  # and the last one that reads it
+    for b, (start, stop) in enumerate(pairwise(bounds)):
+        for operation in problem.operations[start:stop]:
+            used.update({v: b for v in operation.inputs if v in made})
+            free = (v for v in operation.outputs if v not in pinned)
+            made.update({v: b for v in free if problem.values[v].held is not Held.STEP})
+    used = {**made, **used}
     backward = _assign_backward(problem, made, used, n)
-    frontiers = tuple(frozenset(v for v in made if made[v] < i <= used[v]) for i in range(n + 1))
+    frontiers: list[set[int]] = [set() for _ in range(n + 1)]
+    for v in made:
+        for i in range(made[v] + 1, used[v] + 1):
+            frontiers[i].add(v)
     blocks = tuple(
         ChainBlock(a, b, tuple(backward[i])) for i, (a, b) in enumerate(pairwise(bounds))
     )
-    return Chain(blocks, frontiers, pinned, needed_values(problem))
+    return Chain(blocks, tuple(map(frozenset, frontiers)), pinned, needed_values(problem))
 
 
 def gradient_bytes(problem: Problem) -> list[int]:
@@ -58,35 +67,9 @@ def gradient_bytes(problem: Problem) -> list[int]:
     Of an operation that shares its block with others they stay until the whole block's backward
     returns; eager adds each to its parameter at once.
     """
-    total = problem.forward_count
-    if not total:
-        return []
-    alone = list(range(total))  # as if each operation were a block
-    made, used = _made_and_used(problem, alone, pinned_values(problem))
-    found = [0] * total
-    for p, backward in enumerate(_assign_backward(problem, made, used, total)):
-        for v in (v for b in backward for v in problem.operations[b].outputs):
-            if problem.values[v].held is Held.SEGMENT:
-                found[p] += problem.values[v].nbytes
-    return found
-
-
-def _made_and_used(
-    problem: Problem, block_of: list[int], pinned: frozenset[int]
-) -> tuple[dict[int, int], dict[int, int]]:
-    """Return for each value that a frontier may hold its block, and the last that reads it."""
-    made = {
-        v: block
-        for block, operation in zip(block_of, problem.operations, strict=False)
-        for v in operation.outputs
-        if v not in pinned and problem.values[v].held is not Held.STEP
-    }
-    used = dict(made)
-    for block, operation in zip(block_of, problem.operations, strict=False):
-        for v in operation.inputs:
-            if v in used:
-                used[v] = max(used[v], block)
-    return made, used
+    values, alone = problem.values, build_chain(problem, range(1, problem.forward_count))
+    made = ([v for t in b.backward for v in problem.operations[t].outputs] for b in alone.blocks)
+    return [sum(values[v].nbytes for v in vs if values[v].held is Held.SEGMENT) for vs in made]
 
 
 def needed_values(problem: Problem) -> frozenset[int]:

@@ -106,57 +106,50 @@ def gradients(problem: Problem, chain: Chain) -> Gradients:
 
 def localised(problem: Problem, chain: Chain, grads: Gradients) -> tuple[LocalBlock, ...]:
     """Return the blocks of a chain, the values of each numbered in order of appearance."""
-    return tuple(_Localiser(problem, chain, grads, i).run() for i in range(len(chain.blocks)))
+    return tuple(_local(problem, chain, grads, i) for i in range(len(chain.blocks)))
 
 
-class _Localiser:
-    def __init__(self, problem: Problem, chain: Chain, grads: Gradients, i: int) -> None:
-        self.problem, self.chain, self.grads, self.i = problem, chain, grads, i
-        self.block = chain.blocks[i]
-        self.number: dict[int, int] = {}
-        self.values: list[LocalValue] = []
+def _local(problem: Problem, chain: Chain, grads: Gradients, i: int) -> LocalBlock:
+    block = chain.blocks[i]
+    number: dict[int, int] = {}
+    values: list[LocalValue] = []
 
-    def run(self) -> LocalBlock:
-        forward = [self._operation(p) for p in range(self.block.start, self.block.stop)]
-        backward = [self._operation(t) for t in self.block.backward]
-        return LocalBlock(tuple(forward), tuple(backward), tuple(self.values))
+    def add(v: int, role: Role) -> None:
+        number[v] = len(values)
+        value = problem.values[v]
+        recompute = value.recompute and role is Role.OWN
+        spent = role is Role.EXIT and v not in chain.needed
+        values.append(LocalValue(value.nbytes, role, recompute, spent))
 
-    def _operation(self, p: int) -> LocalOperation:
-        operation = self.problem.operations[p]
+    def local(p: int) -> LocalOperation:
+        operation = problem.operations[p]
         for v in operation.outputs:
-            self._add(v, self._made_role(v, operation.backward))
-        inputs = [v for v in operation.inputs if v in self.number or self._enters(v)]
+            add(v, _made_role(problem, chain, grads, i, v))
+        for v in operation.inputs:  # gradients of later blocks, at their first use
+            held = problem.values[v].held
+            if v not in number and v in grads.made and held is not Held.STEP:
+                dies = grads.read[v] == i and held is Held.FREE
+                add(v, Role.ENTERING if dies else Role.THROUGH)
         return LocalOperation(
             operation.time_us,
-            self.problem.extra_bytes(operation),
-            tuple(self.number[v] for v in inputs),
-            tuple(self.number[v] for v in operation.outputs),
+            problem.extra_bytes(operation),
+            tuple(number[v] for v in operation.inputs if v in number),
+            tuple(number[v] for v in operation.outputs),
             operation.rerunnable,
         )
 
-    def _enters(self, v: int) -> bool:
-        """Number a gradient of later blocks at its first use; tell whether `v` is one."""
-        held = self.problem.values[v].held
-        if v not in self.grads.made or held is Held.STEP:
-            return False
-        dies = self.grads.read[v] == self.i and held is Held.FREE
-        self._add(v, Role.ENTERING if dies else Role.THROUGH)
-        return True
+    forward = tuple(local(p) for p in range(block.start, block.stop))
+    return LocalBlock(forward, tuple(local(t) for t in block.backward), tuple(values))
 
-    def _made_role(self, v: int, backward: bool) -> Role:
-        held = self.problem.values[v].held
-        if backward:
-            dies = held is Held.FREE and self.grads.read[v] in (-1, self.i)
-            return Role.GRADIENT if dies else Role.LEAVING
-        if held is Held.STEP:
-            return Role.OUTPUT
-        if v in self.chain.pinned or held is Held.SEGMENT:
-            return Role.PINNED
-        return Role.EXIT if v in self.chain.frontiers[self.i + 1] else Role.OWN
 
-    def _add(self, v: int, role: Role) -> None:
-        self.number[v] = len(self.values)
-        value = self.problem.values[v]
-        recompute = value.recompute and role is Role.OWN
-        spent = role is Role.EXIT and v not in self.chain.needed
-        self.values.append(LocalValue(value.nbytes, role, recompute, spent))
+def _made_role(problem: Problem, chain: Chain, grads: Gradients, i: int, v: int) -> Role:
+    """Return the role of a value that block i makes."""
+    held = problem.values[v].held
+    if v in grads.made:
+        dies = held is Held.FREE and grads.read[v] in (-1, i)
+        return Role.GRADIENT if dies else Role.LEAVING
+    if held is Held.STEP:
+        return Role.OUTPUT
+    if v in chain.pinned or held is Held.SEGMENT:
+        return Role.PINNED
+    return Role.EXIT if v in chain.frontiers[i + 1] else Role.OWN

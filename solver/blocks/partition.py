@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby, pairwise, takewhile
+from itertools import accumulate, groupby, pairwise, takewhile
 
 from remat_gen.solver.blocks.block_chain import (
     Chain,
@@ -72,7 +72,7 @@ class _Limits:
 
 def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
     """Return the chain of blocks of at most `limit` operations (an idle prefix is one block)."""
-    weights = frontier_bytes(problem)
+    weights = _crossing_bytes(problem)
     idle = _idle_prefix(problem)
     limits = _Limits(problem, limit)
     pieces = [p for piece in _layers(problem, idle) for p in _cut(piece, weights, limits)]
@@ -82,24 +82,18 @@ def partition(problem: Problem, limit: int = BLOCK_LIMIT) -> Chain:
     return build_chain(problem, tuple(c for c in sorted(set(cuts)) if 0 < c < total))
 
 
-def frontier_bytes(problem: Problem) -> list[int]:
+def _crossing_bytes(problem: Problem) -> list[int]:
     """Return for each position between forward operations the bytes that cross it."""
     total = problem.forward_count
-    last: dict[int, int] = {}
-    for p in range(total):
-        for v in problem.operations[p].inputs:
-            last[v] = p
+    last = {v: p for p in range(total) for v in problem.operations[p].inputs}
     pinned = pinned_values(problem)
-    delta = [0] * (total + 2)
+    change = [0] * (total + 2)
     for p in range(total):
         for v in problem.operations[p].outputs:
-            free = problem.values[v].held is Held.FREE and v not in pinned
-            if free and last.get(v, p) > p:
-                delta[p + 1] += problem.values[v].nbytes
-                delta[last[v] + 1] -= problem.values[v].nbytes
-    for c in range(1, total + 1):
-        delta[c] += delta[c - 1]
-    return delta[: total + 1]
+            if problem.values[v].held is Held.FREE and v not in pinned:
+                change[p + 1] += problem.values[v].nbytes
+                change[max(last.get(v, p), p) + 1] -= problem.values[v].nbytes
+    return list(accumulate(change))
 
 
 def _idle_prefix(problem: Problem) -> int:

@@ -143,8 +143,9 @@ class ChainTable:
         """Return the points at each step of the later range, and at each of the range again."""
         stairs, count = self.stairs, j - i - 1
         around = 0 if j == self.n else self.costs.around_forward(i, i, j)
-        need, held, extra = (array[:count, None] for array in self.advances[i, j == self.n])
-        need = need + around
+        moves = self.advances[i, j == self.n]
+        need, held = moves.need[:count, None] + around, moves.held[:count, None]
+        extra = moves.times[:count, None]
         later, again = self.rows[i + 1 : j, j][:, None], self.rows[i, i + 1 : j][:, None]
         offsets = np.arange(-1, i - j, -1)
 

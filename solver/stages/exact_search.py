@@ -15,7 +15,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.stages.stage_program import Answers
-from remat_gen.solver.stages.stage_refinement import TOLERANCE, StageRefinement
+from remat_gen.solver.stages.stage_refinement import TOLERANCE, refined
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.state_search import StateSearch
 
@@ -31,7 +31,7 @@ IN_BLOCKS = "schedules whose backward operations run block by block"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Work on states (before the programs, and after), and on programs."""
+    """Work on states before the programs, on these, and on states after them."""
 
     first_states: int
     programs: int
@@ -64,59 +64,43 @@ def search(
     `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
     Without `in_blocks` programs of schedules whose backward runs block by block are left out.
     """
-    graph = BitGraph(problem)
     if not problem.operations:
         return Found((), complete=True)
+    graph = BitGraph(problem)
     best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better)
-    known = {} if answers is None else answers
-    searching = _Search(graph, best, limits or LIMITS[effort], on_bound, in_blocks, answers=known)
-    return searching.run(incumbent)
+    searching = _Search(graph, best, {} if answers is None else answers, on_bound)
+    return searching.run(incumbent, limits or LIMITS[effort], in_blocks=in_blocks)
 
 
 @dataclass(slots=True)
 class _Search:
-    """`bound_us` holds for all schedules, `bound_in_blocks_us` for those block by block."""
+    """`bounds` hold for all schedules (False), and for those block by block (True)."""
 
     graph: BitGraph
     incumbent: IncumbentSchedule
-    limits: Limits
-    on_bound: Callable[[float], None] | None = None
-    in_blocks: bool = True
-    bound_us: float = 0.0
-    bound_in_blocks_us: float = 0.0
-    plain: Judged = field(init=False)
-    answers: Answers = field(default_factory=dict)
+    answers: Answers
+    on_bound: Callable[[float], None] | None
+    bounds: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})
 
-    def run(self, start: Sequence[int] | None) -> Found:
-        programs = max(self.limits.programs, PROGRAMS * self.graph.count)
-        self._begin(start)
-        if not self._closed() and self.graph.count <= FEW:
-            self._states(self.limits.first_states)
-        if not self._closed() and self.graph.chain is not None and self.in_blocks:
-            self._stages(programs, in_blocks=True)
-        if self.bound_us < self.incumbent.time_us:
-            share = 1 if self.graph.chain is None else AGAIN
-            self._stages(programs // share, in_blocks=False)
-        if not self._closed():
-            self._states(self._last_states())
-        return self._found()
-
-    def _begin(self, start: Sequence[int] | None) -> None:
-        """Judge what is known, and whether every operation fits by itself."""
+    def run(self, start: Sequence[int] | None, limits: Limits, *, in_blocks: bool) -> Found:
         graph = self.graph
         plain = self.incumbent.offer(range(graph.count))
         assert plain is not None, "the given order is not topological"
-        self.plain = plain
         if start is not None:
             self.incumbent.offer(start)
         too_low = self.incumbent.budget_bytes < graph.problem.floor_bytes()
-        self.bound_us = NEVER if too_low else graph.total_us
-
-    def _last_states(self) -> int:
-        """Return the work on states at the end; it may close a gap on small graphs only."""
-        if self.graph.count > MIDDLING:
-            return 0
-        return self.limits.last_states * (SMALL_SHARE if self.graph.count <= SMALL else 1)
+        self.bounds = dict.fromkeys((False, True), NEVER if too_low else graph.total_us)
+        programs = max(limits.programs, PROGRAMS * graph.count)
+        if not self._closed() and graph.count <= FEW:
+            self._states(limits.first_states)
+        if not self._closed() and graph.chain is not None and in_blocks:
+            self._stages(plain, programs, in_blocks=True)
+        if self.bounds[False] < self.incumbent.time_us:
+            share = 1 if graph.chain is None else AGAIN
+            self._stages(plain, programs // share, in_blocks=False)
+        if not self._closed() and graph.count <= MIDDLING:
+            self._states(limits.last_states * (SMALL_SHARE if graph.count <= SMALL else 1))
+        return self._found()
 
     def _states(self, limit: int) -> None:
         budget_bytes, upper_us = self.incumbent.budget_bytes, self.incumbent.time_us
@@ -126,31 +110,26 @@ class _Search:
         bound_us = min(found.bound_us, self.incumbent.time_us)
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
-    def _stages(self, work: int, *, in_blocks: bool) -> None:
+    def _stages(self, plain: Judged, work: int, *, in_blocks: bool) -> None:
         order = first_runs(self.graph, in_blocks=in_blocks)
-        staged = StageRefinement(self.graph, order, self.incumbent, work, self.answers)
-        staged.search(self.plain)
-        self._bound(NEVER if staged.infeasible else staged.bound_us, in_blocks=in_blocks)
+        bound_us = refined(self.graph, order, self.incumbent, plain, work, self.answers)
+        self._bound(bound_us, in_blocks=in_blocks)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
-        if not in_blocks:
-            self.bound_us = max(self.bound_us, bound_us)
-            if self.on_bound is not None:
-                self.on_bound(self.bound_us)
-        self.bound_in_blocks_us = max(self.bound_in_blocks_us, self.bound_us, bound_us)
+        for smaller in {in_blocks, True}:  # what holds for all holds block by block
+            self.bounds[smaller] = max(self.bounds[smaller], bound_us)
+        if not in_blocks and self.on_bound is not None:
+            self.on_bound(self.bounds[False])
 
-    def _closed(self) -> bool:
-        return self._reaches(max(self.bound_us, self.bound_in_blocks_us))
-
-    def _reaches(self, bound_us: float) -> bool:
+    def _closed(self, *, in_blocks: bool = True) -> bool:
         """Tell whether a bound is the best time, to what HiGHS answers for, or rules out any."""
-        return self.incumbent.time_us <= bound_us + self.graph.total_us * TOLERANCE
+        tolerance = self.graph.total_us * TOLERANCE
+        return self.incumbent.time_us <= self.bounds[in_blocks] + tolerance
 
     def _found(self) -> Found:
-        runs = self.incumbent.found().runs
-        time_us = self.incumbent.time_us
-        if self._reaches(self.bound_us):
+        runs, time_us = self.incumbent.found().runs, self.incumbent.time_us
+        if self._closed(in_blocks=False):
             return Found(runs, time_us, ALL, True)
-        if self._reaches(self.bound_in_blocks_us):
+        if self._closed():
             return Found(runs, time_us, IN_BLOCKS, True)
-        return Found(runs, min(self.bound_us, time_us), ALL, False)
+        return Found(runs, min(self.bounds[False], time_us), ALL, False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from remat_gen.solver.blocks.judged_runs import Judged
@@ -16,42 +16,34 @@ Within: TypeAlias = tuple[int, int]
 """An operation, and the last stage that ran first before it."""
 
 
-@dataclass(slots=True)
-class _Expansion:
-    """Runs so far, and `there`: the values that the plan has at this moment."""
-
-    graph: BitGraph
-    runs: list[int] = field(default_factory=list)
-    ran: int = 0
-    there: int = 0
-
-    def run(self, p: int) -> None:
-        """Run an operation, and before it what it reads and is not there."""
-        for v in members(self.graph.reads[p] & ~self.there):
-            self.make(v)
-        self.runs.append(p)
-        self.ran |= 1 << p
-        self.there |= self.graph.makes[p]
-
-    def make(self, v: int) -> None:
-        if not self.there >> v & 1 and (p := self.graph.producer[v]) >= 0:
-            self.run(p)
-
-
 def expand(graph: BitGraph, plan: StagePlan) -> list[int]:
     """Return a plan's runs: first runs as they are numbered, re-runs as late as possible."""
-    expansion = _Expansion(graph)
+    runs: list[int] = []
+    ran = there = 0  # so far, and the values that the plan has at this moment
+
+    def run(p: int) -> None:
+        nonlocal ran, there
+        for v in members(graph.reads[p] & ~there):
+            make(v)
+        runs.append(p)
+        ran |= 1 << p
+        there |= graph.makes[p]
+
+    def make(v: int) -> None:
+        if not there >> v & 1 and (p := graph.producer[v]) >= 0:
+            run(p)
+
     for i, planned in enumerate(plan.runs):
-        expansion.there = plan.kept[i]
+        there = plan.kept[i]
         last = plan.stages[i] if i < len(plan.stages) else -1
         for p in members(planned):
-            if p != last and not expansion.ran >> p & 1:
-                expansion.run(p)
+            if p != last and not ran >> p & 1:
+                run(p)
         if last >= 0:
             for v in members(plan.kept[i + 1] & ~graph.makes[last]):
-                expansion.make(v)
-            expansion.run(last)
-    return expansion.runs
+                make(v)
+            run(last)
+    return runs
 
 
 def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:

@@ -1,12 +1,6 @@
-"""Bound and solve by the stage program, with stages added where its plans exceed the budget.
-
-A plan is put in order and replayed. Where it exceeds the budget, the tight operations become
-stages, or, where none is left to add, rows within an interval.
-"""
+"""Bound and solve by the stage program, with stages added where its plans exceed the budget."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged
 from remat_gen.solver.stages.first_run_order import FirstRuns
@@ -20,65 +14,43 @@ WITHIN_A_ROUND = 5
 APART = 3  # operations between two stages added at once: neighbours are tight together
 
 
-@dataclass(slots=True)
-class StageRefinement:
-    """The search: `bound_us` holds for all schedules; `infeasible` is proved.
+def refined(
+    graph: BitGraph,
+    order: FirstRuns,
+    incumbent: IncumbentSchedule,
+    plain: Judged,
+    work: int,
+    answers: Answers | None = None,
+) -> float:
+    """Offer what plans are as schedules; return a bound of the time (us) of all in the order.
 
-    `work` bounds HiGHS's work on all programs, as `StageSolution` counts it. `answers` are those of
-    programs solved so far, in whatever order.
+    The first stage is where the plain schedule is tightest. A plan is put in order and replayed:
+    where it exceeds the budget, the tight operations become stages, or, where none is left to add,
+    rows within an interval. The bound is infinite where there is no schedule. `work` limits
+    HiGHS's on all programs, as `StageSolution` counts it; `answers` are those of earlier ones.
     """
-
-    graph: BitGraph
-    order: FirstRuns
-    incumbent: IncumbentSchedule
-    work: int
-    answers: Answers = field(default_factory=dict)
-    bound_us: float = 0.0
-    infeasible: bool = False
-    choice: StageChoice = field(init=False)
+    budget_bytes, tolerance = incumbent.budget_bytes, graph.total_us * TOLERANCE
+    choice = StageChoice.of(order, tight_turns(plain, budget_bytes))
     within: frozenset[Within] = frozenset()
-    _hard: bool = False  # the last program did not end at its root: those with more stages will not
-
-    def search(self, plain: Judged) -> StageRefinement:
-        """Search, beginning with a stage where the plain schedule is tightest; return itself."""
-        tight = tight_turns(plain, self.incumbent.budget_bytes)
-        self.choice = StageChoice.of(self.order, tight)
-        while self.work > 0 and not self.closed() and self._round():
-            pass
-        return self
-
-    def closed(self) -> bool:
-        """Tell whether the best schedule is proved optimal, or that there is none."""
-        tolerance = self.graph.total_us * TOLERANCE
-        return self.infeasible or self.incumbent.time_us <= self.bound_us + tolerance
-
-    def _round(self) -> bool:
-        """Solve the program as it stands, and add stages; tell whether any were added."""
-        budget_bytes = self.incumbent.budget_bytes
+    bound_us, hard = 0.0, False
+    while work > 0 and incumbent.time_us > bound_us + tolerance:
+        stages = choice.stages
         outcome = solve_stages(
-            self.graph,
-            self.order,
-            budget_bytes,
-            self.choice.stages,
-            self.work,
-            self.answers,
-            within=self.within,
-            hard=self._hard,
+            graph, order, budget_bytes, stages, work, answers, within=within, hard=hard
         )
-        self.work -= outcome.work
-        self._hard = outcome.branched
         if outcome.infeasible:
-            self.bound_us, self.infeasible = self.incumbent.time_us, self.incumbent.best is None
-            return False
-        self.bound_us = max(self.bound_us, min(outcome.bound_us, self.incumbent.time_us))
-        if outcome.plan is None:
-            return False
-        judged = self.incumbent.offer(expand(self.graph, outcome.plan))
-        if judged is None or self.closed():
-            return False
-        if self.choice.add(tight_turns(judged, budget_bytes), STAGES_A_ROUND, APART):
-            return True
-        new = tight_within(judged, budget_bytes, self.choice.stages)
-        new = [run for run in new if run not in self.within][:WITHIN_A_ROUND]
-        self.within |= frozenset(new)
-        return bool(new)
+            return incumbent.time_us
+        work -= outcome.work
+        hard = outcome.branched  # not at an end at its root: nor will those with more stages be
+        bound_us = max(bound_us, min(outcome.bound_us, incumbent.time_us))
+        plan = outcome.plan
+        judged = None if plan is None else incumbent.offer(expand(graph, plan))
+        if judged is None:
+            break
+        if not choice.add(tight_turns(judged, budget_bytes), STAGES_A_ROUND, APART):
+            tight = tight_within(judged, budget_bytes, stages)
+            new = [run for run in tight if run not in within][:WITHIN_A_ROUND]
+            if not new:
+                break
+            within |= frozenset(new)
+    return bound_us
