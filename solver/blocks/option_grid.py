@@ -1,14 +1,21 @@
-"""The non-dominated options of a block, from z3, over a grid of (saved, peak) budgets."""
+"""The non-dominated options of a block: rotor's two, and those of z3 over a grid of budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 
-from remat_gen.solver.blocks.block_option import BlockChoices, Option
+from remat_gen.solver.blocks.block_option import (
+    BlockChoices,
+    Option,
+    RerunStages,
+    evaluate,
+    operations_for,
+    standalone,
+)
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
-from remat_gen.solver.blocks.simple_options import keep_all, keep_input, with_leaves
 from remat_gen.solver.blocks.z3_model import BlockModel, BudgetPoint
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
@@ -23,6 +30,11 @@ class Grid:
     saved_levels: int
     peak_levels: int
     rlimit: int = RLIMIT
+
+
+def simple_choices(block: LocalBlock) -> BlockChoices:
+    """Return rotor's two options: retain all that backward reads, or only the block's input."""
+    return _with_leaves(block, _simple_options(block))
 
 
 def grid_for(block: LocalBlock, distinct: int) -> Grid:
@@ -42,10 +54,10 @@ def grid_choices(
     first, so that neighbours spare work: an option that also fits the next point is that point's
     optimum, and what is infeasible stays so with less memory.
     """
-    everything, least = keep_all(block), keep_input(block)
+    everything, least = _simple_options(block)
     found = [everything, least]
     if not least.rerun_us:
-        return with_leaves(block, found), 0, 0
+        return _with_leaves(block, found), 0, 0
     model = BlockModel(block, grid.rlimit)
     known: list[tuple[BudgetPoint, Option]] = [(BudgetPoint(inf, inf), everything)]
     asked = unproved = too_low = 0
@@ -70,4 +82,48 @@ def grid_choices(
             elif proved:
                 too_low = peak
                 break
-    return with_leaves(block, found), asked, unproved
+    return _with_leaves(block, found), asked, unproved
+
+
+def _simple_options(block: LocalBlock) -> tuple[Option, Option]:
+    """Return the option that re-runs nothing, and that which re-runs all before the first read."""
+    nothing: RerunStages = ((),) * len(block.backward)
+    read = {v for operation in block.backward for v in operation.inputs}
+    reads = [any(map(block.decided, operation.inputs)) for operation in block.backward]
+    if True not in reads:
+        return evaluate(block, nothing), evaluate(block, nothing)
+    t = reads.index(True)
+    everything = (*nothing[:t], operations_for(block, read), *nothing[t + 1 :])
+    return evaluate(block, nothing), evaluate(block, everything)
+
+
+def _with_leaves(block: LocalBlock, options: Iterable[Option]) -> BlockChoices:
+    """Return the non-dominated options and, of their standalone forms, the non-dominated ones."""
+    found = list(dict.fromkeys(options))
+    leaves = [standalone(block, option) for option in found]
+    return BlockChoices(_front(found + leaves, _inner_figures), _front(leaves, _leaf_figures))
+
+
+_inner_figures: Callable[[Option], tuple[float, ...]] = attrgetter(
+    "rerun_us",
+    "saved_bytes",
+    "backward_peak_bytes",
+    "first_peak_bytes",
+    "again_us",
+    "again_peak_bytes",
+)
+_leaf_figures: Callable[[Option], tuple[float, ...]] = attrgetter("rerun_us", "backward_peak_bytes")
+
+
+def _front(
+    options: list[Option], figures: Callable[[Option], tuple[float, ...]]
+) -> tuple[Option, ...]:
+    """Return the options that no other beats or equals in every figure, quickest first."""
+    ordered = sorted(dict.fromkeys(options), key=lambda o: (figures(o), o.stages))
+    front: list[Option] = []
+    for option in ordered:
+        mine = figures(option)
+        beaten = any(all(a <= b for a, b in zip(figures(o), mine, strict=True)) for o in front)
+        if not beaten:
+            front.append(option)
+    return tuple(front)

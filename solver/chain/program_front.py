@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from remat_gen.solver.blocks.block_chain import Chain
-from remat_gen.solver.blocks.block_option import BlockChoices
-from remat_gen.solver.blocks.option_grid import grid_choices, grid_for
+from remat_gen.solver.blocks.option_grid import grid_choices, grid_for, simple_choices
 from remat_gen.solver.blocks.partition import partition
-from remat_gen.solver.blocks.simple_options import simple_choices
 from remat_gen.solver.blocks.simple_programs import in_segments, keep_all, per_layer
 from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
-from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
+from remat_gen.solver.improve.memory_measure import started
 from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
 from remat_gen.solver.law.problem import Problem
@@ -71,10 +69,10 @@ def build_front(
         grid.candidates += rotor.grid.candidates
     elif strategy in ("rotor", "rockmate"):
         for each in (chain, *_finer(problem, chain, (SINGLE,))):
-            _add_simple(front, each, progress)
+            _add(front, each, progress, solved=False)
     if strategy == "rockmate":
         for each in _solved_chains(problem, chain):
-            _add_solved(front, each, progress)
+            _add(front, each, progress, solved=True)
     grid.candidates = pareto(grid.candidates)
     if strategy == "rockmate":
         least = started(arrays, grid.candidates[0].program)
@@ -102,42 +100,29 @@ def _solved_chains(problem: Problem, chain: Chain) -> Iterator[Chain]:
     yield from finer[:1] if finer and singles else (chain, *finer)
 
 
-def _add_simple(front: Front, chain: Chain, progress: Progress) -> None:
-    """Add the programs of rotor's two options for each block."""
-    costs = ChainCosts(front.problem, chain)
-    simple = {block: simple_choices(block) for block in dict.fromkeys(costs.blocks)}
-    found = [simple[block] for block in costs.blocks]
-    front.grid.candidates += _programs(front, costs, found, progress)
-
-
-def _add_solved(front: Front, chain: Chain, progress: Progress) -> None:
-    """Add the programs of the options that z3 finds."""
+def _add(front: Front, chain: Chain, progress: Progress, *, solved: bool) -> None:
+    """Add the programs of a chain: of the options that z3 finds for its blocks, or of rotor's."""
     costs = ChainCosts(front.problem, chain)
     distinct = list(dict.fromkeys(costs.blocks))
     with_choices = sum(bool(block.backward) for block in distinct)
     choices = {}
     for number, block in enumerate(distinct, 1):
+        if not solved:
+            choices[block] = simple_choices(block)
+            continue
         report = partial(progress, "solve block", number, len(distinct))
         report()
         grid = grid_for(block, with_choices)
         choices[block], asked, unproved = grid_choices(block, grid, report)
         front.asked += asked
         front.unproved += unproved
-    found = [choices[block] for block in costs.blocks]
-    front.grid.candidates += _programs(front, costs, found, progress)
-
-
-def _programs(
-    front: Front, costs: ChainCosts, choices: list[BlockChoices], progress: Progress
-) -> list[MeasuredProgram]:
     slots = max(SLOTS, SLOTS_PER_BLOCK * costs.n)
     slot = max(1, front.grid.plain.peak_bytes // slots)
-    table = ChainTable(costs, choices, slot, slots * 3 // 2, progress)
+    of_blocks = [choices[block] for block in costs.blocks]
+    table = ChainTable(costs, of_blocks, slot, slots * 3 // 2, progress)
     points = evenly(range(table.count()), STEPS)
     programs = dict.fromkeys(tuple(table.runs(point)) for point in points)
-    found = []
     for number, runs in enumerate(programs, 1):
         progress("program", number, len(programs))
         program = in_segments(front.problem, front.chain, runs)
-        found.append(started(front.grid.arrays, program).candidate())
-    return found
+        front.grid.candidates.append(started(front.grid.arrays, program).candidate())

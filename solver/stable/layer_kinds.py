@@ -9,13 +9,14 @@ the text of a generated file then stays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
 from remat_gen.ir.paths import Layers
 
 Kind = tuple[str, ...]
 """What a layer is made of: the names of its operations, without its own."""
 
-_Score = tuple[int, int, int]  # layers matched, less the blocks parted, names kept
+_Pairs: TypeAlias = "tuple[tuple[str, str], _Pairs] | None"
 
 
 def kinds_of(names: Iterable[str], layers: Layers) -> dict[str, Kind]:
@@ -31,45 +32,23 @@ def matched(
     old: Mapping[str, Kind], new: Mapping[str, Kind], starting: Collection[str]
 ) -> dict[str, str]:
     """Return the old layer of each new one that has one; layers in `starting` begin a block."""
-    table = _Table(old, new, starting)
-    pairs, i, j = {}, 0, 0
-    while i < len(old) and j < len(new):
-        if table.best[i][j] == table.skipping_old(i, j):
-            i += 1
-        elif table.best[i][j] == table.skipping_new(i, j):
-            j += 1
-        else:
-            pairs[table.after[j][0]] = table.before[i][0]
-            i, j = i + 1, j + 1
-    return pairs
-
-
-class _Table:
-    """The best score of what is left of both versions, for every pair of ends."""
-
-    def __init__(
-        self, old: Mapping[str, Kind], new: Mapping[str, Kind], starting: Collection[str]
-    ) -> None:
-        self.before, self.after, self.starting = list(old.items()), list(new.items()), starting
-        self.best: list[list[_Score]] = [[(0, 0, 0)] * (len(new) + 1) for _ in range(len(old) + 1)]
-        for i in range(len(old) - 1, -1, -1):
-            for j in range(len(new) - 1, -1, -1):
-                self.best[i][j] = max(
-                    self.skipping_old(i, j), self.skipping_new(i, j), self._pairing(i, j)
-                )
-
-    def skipping_old(self, i: int, j: int) -> _Score:
-        """Return the score where an old layer is gone."""
-        return self.best[i + 1][j]
-
-    def skipping_new(self, i: int, j: int) -> _Score:
-        """Return the score where a new layer was inserted; inside of a block it parts it."""
-        count, parted, same = self.best[i][j + 1]
-        return count, parted - (self.before[i][0] not in self.starting), same
-
-    def _pairing(self, i: int, j: int) -> _Score:
-        (old, old_kind), (new, new_kind) = self.before[i], self.after[j]
-        if old_kind != new_kind:
-            return (-1, 0, 0)
-        count, parted, same = self.best[i + 1][j + 1]
-        return count + 1, parted, same + (old == new)
+    # for what is left of both: layers matched, less the blocks parted, names kept; and the pairs
+    nothing: tuple[tuple[int, int, int], _Pairs] = (0, 0, 0), None
+    after = [*new.items()][::-1]
+    below = [nothing] * (len(after) + 1)
+    for layer, kind in [*old.items()][::-1]:
+        row = [nothing]
+        for j, (other, made_of) in enumerate(after):
+            (count, parted, same), pairs = row[-1]  # an inserted layer inside of a block parts it
+            ways = [below[j + 1], ((count, parted - (layer not in starting), same), pairs)]
+            if kind == made_of:
+                (count, parted, same), pairs = below[j]
+                score = count + 1, parted, same + (layer == other)
+                ways.append((score, ((other, layer), pairs)))
+            row.append(max(ways, key=lambda way: way[0]))
+        below = row
+    found, pairs = {}, below[-1][1]
+    while pairs is not None:
+        (other, layer), pairs = pairs
+        found[other] = layer
+    return found

@@ -5,9 +5,8 @@ from __future__ import annotations
 from solver_problems import GptShape, gpt_like
 
 from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localised
-from remat_gen.solver.blocks.option_grid import Grid, grid_choices
+from remat_gen.solver.blocks.option_grid import Grid, grid_choices, simple_choices
 from remat_gen.solver.blocks.partition import partition
-from remat_gen.solver.blocks.simple_options import simple_choices
 
 
 def _layer() -> LocalBlock:
@@ -15,8 +14,6 @@ def _layer() -> LocalBlock:
     chain = partition(problem)
     return localised(problem, chain, gradients(problem, chain))[1]
 
-
-def test_without_work_only_the_simple_options_are_left() -> None:
     block = _layer()
     choices, asked, unproved = grid_choices(block, Grid(4, 4, rlimit=1000))
     assert unproved == asked > 0
