@@ -20,7 +20,7 @@ from remat_gen.plan.unit_plans import plan_units
 from remat_gen.problem.host_copies_planned import with_host
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.problem.step_problem import problem_of
-from remat_gen.solver.stable.renamed_operations import renamed
+from remat_gen.solver.stable.committed_schedule import renamed
 from remat_gen.terminal.progress import Stages
 
 

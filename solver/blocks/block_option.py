@@ -1,8 +1,4 @@
-"""An option of a block: what is retained for its backward, and what is re-run before what.
-
-An option is defined by its re-runs alone (`stages`): a value is retained if backward reads it
-before it is made again. All figures follow by walking over the block's operations once.
-"""
+"""An option of a block: what is retained for its backward, and what is re-run before what."""
 
 from __future__ import annotations
 
@@ -20,11 +16,11 @@ ONCE = (Role.PINNED, Role.OUTPUT)  # there since the first run, whenever they ar
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to run a block. Bytes exclude what enters the block from earlier forward ones.
+    """One way to run a block, by its re-runs. Bytes exclude what enters it from earlier blocks.
 
-    `stages[t]` are the forward operations re-run before backward operation t; `retained` what their
-    absence keeps, exits included; `saved_bytes` leaves out exits. `again` makes exits and retained
-    values when the block's forward is run again for later blocks.
+    `stages[t]` are the forward operations re-run before backward operation t; `retained` what it
+    reads before it is made again, exits included; `saved_bytes` leaves out exits. `again` makes
+    exits and retained values when the block's forward is run again for later blocks.
     """
 
     stages: RerunStages

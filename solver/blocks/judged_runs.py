@@ -1,8 +1,4 @@
-"""What runs cost by the replay, and the best of them within a budget: what every search offers to.
-
-A search only proposes runs. Here re-runs that nobody reads are dropped, values are freed as soon
-as they are dead, and what exceeds the budget in the replay is refused.
-"""
+"""What runs cost by the replay, and the best of them within a budget: what searches offer to."""
 
 from __future__ import annotations
 

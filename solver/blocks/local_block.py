@@ -1,8 +1,7 @@
 """One block on its own: small numbers, so that identical blocks are equal objects.
 
-Values that enter a block from earlier forward operations are always there while it runs and are
-paid by whoever retains the frontier: they are left out. Gradients that only pass through it are the
-chain's business too.
+What enters it from earlier forward operations is always there while it runs, and paid by whoever
+retains the frontier; gradients that only pass through are the chain's business, too.
 """
 
 from __future__ import annotations

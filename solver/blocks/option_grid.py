@@ -16,7 +16,7 @@ from remat_gen.solver.blocks.block_option import (
     standalone,
 )
 from remat_gen.solver.blocks.local_block import LocalBlock, Role
-from remat_gen.solver.blocks.z3_model import BlockModel, BudgetPoint
+from remat_gen.solver.blocks.z3_model import BlockModel
 
 RLIMIT = 25_000_000  # z3's own units of work for one point, about two seconds
 ALL_LEVELS = 36  # saved budgets that all distinct blocks share, if they are of
@@ -59,7 +59,7 @@ def grid_choices(
     if not least.rerun_us:
         return _with_leaves(block, found), 0, 0
     model = BlockModel(block, grid.rlimit)
-    known: list[tuple[BudgetPoint, Option]] = [(BudgetPoint(inf, inf), everything)]
+    known: list[tuple[float, float, Option]] = [(inf, inf, everything)]
     asked = unproved = too_low = 0
     pinned = block.bytes_of(Role.PINNED)
     for level in range(grid.saved_levels, -1, -1):
@@ -67,18 +67,20 @@ def grid_choices(
         top = max(option.peak_bytes for option in found)
         shares = range(grid.peak_levels, 0, -1)
         for peak in (top, *(everything.peak_bytes * k // grid.peak_levels for k in shares)):
-            point = BudgetPoint(saved, peak)
             if peak <= too_low:
                 break
-            if any(at.covers(point) and point.admits(option) for at, option in known):
+            if any(
+                looser >= saved >= option.saved_bytes and higher >= peak >= option.peak_bytes
+                for looser, higher, option in known
+            ):
                 continue
             before_each()
-            option, proved = model.solve(point)
+            option, proved = model.solve(saved, peak)
             asked += 1
             unproved += not proved or model.rounded
             if option is not None:
                 found.append(option)
-                known.append((point, option))
+                known.append((saved, peak, option))
             elif proved:
                 too_low = peak
                 break

@@ -1,14 +1,10 @@
 """Cut the forward operations into a chain of blocks with small frontiers.
 
-The layers of the model, where they are known, are the first pieces: identical layers are cut
-identically, so that identical blocks arise and are solved once. A piece over a limit is cut where
-the frontiers sum to the fewest bytes; neighbouring small pieces are merged, and layers only where
-both are small or the later one is a single operation.
-
-There are two limits: the number of operations, and the bytes of parameter gradients that a block
-holds until its backward returns, where eager lets go of one after the other. What is merged may
-hold less of them: at small budgets they would be all that is there. The limits are local: one more
-layer changes no other block.
+Layers, where they are known, are the first pieces, so that identical layers are cut identically and
+are solved once. A piece over a limit is cut where the frontiers sum to the fewest bytes; small
+neighbours are merged. Limits are local (one more layer changes no other block): the operations, and
+the bytes of parameter gradients that a block holds until its backward returns, where eager lets go
+of one after the other. What is merged may hold less: at small budgets they would be all there is.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ memory than the rows say, so the last one is optimal for the model with all rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import z3
@@ -36,22 +36,6 @@ LARGEST = 2**30  # summed coefficients of a row: z3 takes C ints
 
 Step: TypeAlias = tuple[str, int, int]
 Terms: TypeAlias = list[tuple[z3.BoolRef, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetPoint:
-    """Budgets for an option; the frontier behind the block is there anyway."""
-
-    saved_bytes: float
-    peak_bytes: float
-
-    def covers(self, other: BudgetPoint) -> bool:
-        """Tell whether another point is no looser."""
-        return self.saved_bytes >= other.saved_bytes and self.peak_bytes >= other.peak_bytes
-
-    def admits(self, option: Option) -> bool:
-        """Tell whether an option is within both budgets."""
-        return option.saved_bytes <= self.saved_bytes and option.peak_bytes <= self.peak_bytes
 
 
 class BlockModel:
@@ -87,16 +71,16 @@ class BlockModel:
         self.rows: dict[Step, tuple[Terms, int]] = {}
         self.rounded = False
 
-    def solve(self, point: BudgetPoint) -> tuple[Option | None, bool]:
+    def solve(self, saved_bytes: int, peak_bytes: int) -> tuple[Option | None, bool]:
         """Return the option of least re-run time within budgets, if any; and if that is proved."""
         known = len(self.rules)
         self.optimizer.push()
-        answer = self._refined(point)
+        answer = self._refined(saved_bytes, peak_bytes)
         self.optimizer.pop()
         self.optimizer.add(*self.rules[known:])
         return answer
 
-    def _refined(self, point: BudgetPoint) -> tuple[Option | None, bool]:
+    def _refined(self, saved_bytes: int, peak_bytes: int) -> tuple[Option | None, bool]:
         """Solve, measure exactly, add the rows that were exceeded, until none is."""
         add, pinned = self.optimizer.add, self.block.bytes_of(Role.PINNED)
         saved = [
@@ -104,19 +88,19 @@ class BlockModel:
             for v, literal in self.kept.items()
             if self.block.values[v].role is not Role.EXIT
         ]
-        add(self._at_most(saved, point.saved_bytes - pinned))
-        add(*(self._at_most(terms, point.peak_bytes - base) for terms, base in self.rows.values()))
+        add(self._at_most(saved, saved_bytes - pinned))
+        add(*(self._at_most(terms, peak_bytes - base) for terms, base in self.rows.values()))
         while (result := self.optimizer.check()) == z3.sat:
             option = evaluate(self.block, self._stages_of(self.optimizer.model()))
-            if option.peak_bytes <= point.peak_bytes:
+            if option.peak_bytes <= peak_bytes:
                 return option, True
-            new = [step for step in self._exceeded(option, point) if step not in self.rows]
+            new = [step for step in self._exceeded(option, peak_bytes) if step not in self.rows]
             if not new:
                 return None, False
             for step in new:
                 known = len(self.rules)
                 terms, base = self.rows[step] = self._row(*step)
-                add(*self.rules[known:], self._at_most(terms, point.peak_bytes - base))
+                add(*self.rules[known:], self._at_most(terms, peak_bytes - base))
         return None, bool(result == z3.unsat)
 
     def _variable(self, name: str) -> z3.BoolRef:
@@ -155,19 +139,19 @@ class BlockModel:
                 stages[ran[0]].append(p)
         return tuple(tuple(stage) for stage in stages)
 
-    def _exceeded(self, option: Option, point: BudgetPoint) -> list[Step]:
+    def _exceeded(self, option: Option, peak_bytes: int) -> list[Step]:
         """Return the steps at which an option exceeds the peak."""
         steps = [("backward", t, p) for t, p in backward_steps(option.stages)]
         steps += [("forward", x, -1) for x in range(len(self.block.forward))]
         inside = backward_inside(self.block, option.stages, option.retained)
         inside += self._forward_inside(option.retained)
-        return [s for s, n in zip(steps, inside, strict=True) if n > point.peak_bytes]
+        return [s for s, n in zip(steps, inside, strict=True) if n > peak_bytes]
 
     def _forward_inside(self, retained: Sequence[int]) -> list[int]:
         whole = range(len(self.block.forward))
         return forward_inside(self.block, whole, {*self.block.exits(), *retained}, first=True)
 
-    def _at_most(self, terms: Terms, room: float) -> z3.BoolRef:
+    def _at_most(self, terms: Terms, room: int) -> z3.BoolRef:
         """Return: the bytes of the true literals are at most `room`; large ones in larger units."""
         total = sum(nbytes for _, nbytes in terms)
         if room < 0 or total <= room:
@@ -175,7 +159,7 @@ class BlockModel:
         unit = -(-total // LARGEST)
         self.rounded = self.rounded or unit > 1
         rounded_up = [(literal, -(-nbytes // unit)) for literal, nbytes in terms if nbytes]
-        return z3.PbLe(rounded_up, int(room) // unit)
+        return z3.PbLe(rounded_up, room // unit)
 
     def _row(self, kind: str, t: int, p: int) -> tuple[Terms, int]:
         """Return the terms of a step's row and the bytes that are there in any case.

@@ -7,6 +7,7 @@ leave for blocks < j. T(i, j, m) has f_i retained outside of m; all else is insi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 
 from remat_gen.solver.blocks.block_chain import Chain
@@ -41,7 +42,7 @@ class ChainCosts:
         self.around_backward = [
             self.outputs_before[-1] + self._passing(grads, i) for i in range(self.n)
         ]
-        self._advances: dict[tuple[int, bool, frozenset[int]], Advance] = {}
+        self._cached = cache(self._advance)
 
     def frontier_extra(self, i: int, k: int) -> int:
         """Return bytes(f_k minus f_i)."""
@@ -60,11 +61,7 @@ class ChainCosts:
 
     def advance(self, i: int, b: int, *, first: bool) -> Advance:
         """Run block b forward and keep only f_{b+1}, where f_i is paid for elsewhere."""
-        shared = self.chain.frontiers[b] & self.chain.frontiers[i]
-        key = (b, first, shared)
-        if key not in self._advances:
-            self._advances[key] = self._advance(b, shared, first)
-        return self._advances[key]
+        return self._cached(b, self.chain.frontiers[b] & self.chain.frontiers[i], first)
 
     def _gradients_held(self, grads: Gradients, j: int) -> int:
         """Return bytes(g_j), and the step's outputs that backward made down to block j."""

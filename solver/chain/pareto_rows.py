@@ -1,8 +1,7 @@
 """Least times over bytes, as staircases: points of rising bytes and falling time, one row a range.
 
-Points keep their exact bytes. Slots only thin them out: of the points that end in one slot the
-quickest stays, and the one of least bytes of all. Nothing is rounded, so nothing adds up over a
-long chain; a slot is a fraction of the peak with nothing re-run, never of the budget.
+Points keep their exact bytes, so that nothing adds up over a long chain. Slots only thin them out:
+of those that end in one slot the quickest stays, and the one of least bytes of all.
 """
 
 from __future__ import annotations

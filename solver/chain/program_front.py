@@ -1,8 +1,4 @@
-"""All programs a strategy has for a problem, from the smallest peak to the least time.
-
-Nothing here knows the budget: a budget only chooses among programs that are there anyway, so that
-more memory never costs time.
-"""
+"""All programs a strategy has for a problem, from the smallest peak to the least time."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ STEPS = 250  # programs read from one table
 class Front:
     """The programs of a strategy, in a grid; and of how many options z3 was asked, in vain or not.
 
-    What a strategy may improve, the grid does.
+    A budget only chooses among programs that are there anyway: more memory never costs time.
     """
 
     problem: Problem

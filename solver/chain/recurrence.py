@@ -1,17 +1,8 @@
-"""The chain recurrence: the least extra time for every budget at once.
-
-T(i, j, m) is the least time of re-runs when blocks i … j-1 go forward and back, with f_i retained
-outside of m and everything else, g_j included, inside m. It is rotor's recurrence (Beaumont et al.,
-"Optimal checkpointing for heterogeneous chains", 2019) with several options per block as in
-Rockmate (Zhao et al., 2023) and frontiers instead of single values. T(i, j, ·) is a staircase of
-exact points (`pareto_rows.py`). Ranges with equal moves and equal parts are one row: identical
-layers, and identical chains of layers, are solved once. The replay tells what is really used.
-"""
+"""The chain recurrence: the least extra time for every budget at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,20 +12,14 @@ from remat_gen.solver.chain.pareto_rows import Ints, ParetoRows, Points, Times
 from remat_gen.solver.law.search_types import Progress, silent
 
 
-class Advances(NamedTuple):
-    """Running blocks i … k - 1 forward for k = i + 1, …: `need` bytes must fit by themselves.
-
-    `held` ones, f_k and what is pinned on the way to it, stay while the range from k runs; `times`
-    is what is run again.
-    """
-
-    need: Ints
-    held: Ints
-    times: Times
-
-
 class ChainTable:
-    """The filled recurrence of one chain; its first point is the plan of least bytes."""
+    """T(i, j, m): the least time of re-runs when blocks i … j-1 go forward and back within m.
+
+    f_i is retained outside of m; everything else, g_j included, is inside. It is rotor's recurrence
+    (Beaumont et al., "Optimal checkpointing for heterogeneous chains", 2019) with several options
+    per block as in Rockmate (Zhao et al., 2023) and frontiers instead of single values. T(i, j, ·)
+    is a staircase of exact points. Ranges with equal moves and equal parts are one row.
+    """
 
     def __init__(
         self,
@@ -74,10 +59,11 @@ class ChainTable:
         self._write(runs, 0, self.n, int(self.stairs.nbytes[self.rows[0, self.n], point]))
         return runs
 
-    def _advances(self, i: int, first: bool) -> Advances:
-        """Return them for every k at once.
+    def _advances(self, i: int, first: bool) -> tuple[Ints, Ints, Times]:
+        """Return what running blocks i … k - 1 forward needs, holds and re-runs, for each k > i.
 
-        Only in the first run does what is there besides a block's own depend on the block.
+        Held are f_k and what is pinned on the way. Only in the first run does what is there besides
+        a block's own depend on the block.
         """
         costs = self.costs
         need, time_us = 0, 0.0
@@ -90,7 +76,7 @@ class ChainTable:
             needs.append(need)
             times.append(time_us)
         held = [self._held(i, k) for k in range(i + 1, costs.n)]
-        return Advances(np.array(needs, np.int64), np.array(held, np.int64), np.array(times))
+        return np.array(needs, np.int64), np.array(held, np.int64), np.array(times)
 
     def _held(self, i: int, k: int) -> int:
         return self.costs.frontier_extra(i, k) + self.costs.pinned(i, k)
@@ -143,9 +129,8 @@ class ChainTable:
         """Return the points at each step of the later range, and at each of the range again."""
         stairs, count = self.stairs, j - i - 1
         around = 0 if j == self.n else self.costs.around_forward(i, i, j)
-        moves = self.advances[i, j == self.n]
-        need, held = moves.need[:count, None] + around, moves.held[:count, None]
-        extra = moves.times[:count, None]
+        needs, holds, times = self.advances[i, j == self.n]
+        need, held, extra = needs[:count, None] + around, holds[:count, None], times[:count, None]
         later, again = self.rows[i + 1 : j, j][:, None], self.rows[i, i + 1 : j][:, None]
         offsets = np.arange(-1, i - j, -1)
 

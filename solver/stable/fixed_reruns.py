@@ -1,8 +1,7 @@
 """The problem that is left where all re-runs but those of some operations are decided.
 
-Each decided re-run becomes an operation of its own in backward, whose results are values of their
-own: from there on backward reads those. What is decided keeps its order, what is free may run
-again: any search of whole graphs finds the best re-runs of the free operations beside the others.
+A decided re-run is an operation of its own in backward, whose results, values of their own, are
+what backward reads from there on. Any search finds the best re-runs of the others beside it.
 """
 
 from __future__ import annotations

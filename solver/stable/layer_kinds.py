@@ -1,9 +1,7 @@
 """Layers of two versions of a model: which one is which, by what they are made of.
 
 Names alone would take a layer that was inserted for the one that stood in its place: `h.2` is
-`h.3` now. Layers are put side by side in order, as many as possible (a longest common subsequence);
-of several ways the one that parts the fewest blocks, then the one in which most keep their name, as
-the text of a generated file then stays.
+`h.3` now.
 """
 
 from __future__ import annotations
@@ -31,7 +29,11 @@ def kinds_of(names: Iterable[str], layers: Layers) -> dict[str, Kind]:
 def matched(
     old: Mapping[str, Kind], new: Mapping[str, Kind], starting: Collection[str]
 ) -> dict[str, str]:
-    """Return the old layer of each new one that has one; layers in `starting` begin a block."""
+    """Return the old layer of each new one that has one; layers in `starting` begin a block.
+
+    A longest common subsequence; of several that of the fewest blocks parted, then of most names
+    kept, as the text of a generated file then stays.
+    """
     # for what is left of both: layers matched, less the blocks parted, names kept; and the pairs
     nothing: tuple[tuple[int, int, int], _Pairs] = (0, 0, 0), None
     after = [*new.items()][::-1]

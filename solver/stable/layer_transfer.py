@@ -1,8 +1,7 @@
 """Carry a committed schedule over to another version of its model.
 
-Each layer takes its re-runs from a layer of the old version: its own, or, where it is new, one that
-is made of the same. What has no counterpart runs once. Frees follow from the runs, so that any
-choice of re-runs can run; whether it fits is for the replay to say. Blocks begin where they did.
+Each layer takes its re-runs from an old one; what has no counterpart runs once. Frees follow from
+the runs, so that any choice of re-runs can run; whether it fits is for the replay to say.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ class Transfer:
     """From a committed schedule to `problem`; `cuts` are those of the problem's own blocks."""
 
     def __init__(self, problem: Problem, committed: Committed, cuts: Sequence[int]) -> None:
-        """Find out which layer is which."""
         self.problem, self.committed, self.cuts = problem, committed, cuts
         self.names = [operation.name for operation in problem.operations]
         self.layer_of = cache(problem.layers.holding)  # by the name of an operation
@@ -80,8 +78,8 @@ class Transfer:
     def _order(self, renamer: _Renamer) -> list[int]:
         """Return the backward operations: those that stay in the old order, new ones behind them.
 
-        A new one follows what it is traced behind; those of a layer are in its source's order.
-        What an operation reads is made before it, wherever that puts its maker.
+        A new one follows what it is traced behind; those of a layer are in its source's order. The
+        replay tells whether that can run.
         """
         place = {name: i for i, name in enumerate(self.reruns)}
         traced = range(self.problem.forward_count, len(self.names))
@@ -96,7 +94,7 @@ class Transfer:
             else:
                 behind[last].append(slots.get(p, p))
         ordered = [-1, *sorted(stays, key=at.__getitem__)]
-        return self._made_first([q for p in ordered for q in (p, *behind[p]) if q >= 0])
+        return [q for p in ordered for q in (p, *behind[p]) if q >= 0]
 
     def _in_old_order(self, slots: Sequence[int], at: Mapping[int, int]) -> dict[int, int]:
         """Return what stands in each slot when those of one layer are in the old order."""
@@ -105,23 +103,6 @@ class Transfer:
             by_layer.setdefault(self.layer_of(self.names[p]), []).append(p)
         pairs = (zip(m, sorted(m, key=at.__getitem__), strict=True) for m in by_layer.values())
         return {slot: p for layer in pairs for slot, p in layer}
-
-    def _made_first(self, order: Sequence[int]) -> list[int]:
-        """Return backward operations in an order, but for makers that would come too late."""
-        producers = self.problem.producers()
-        placed: dict[int, None] = {}
-
-        def place(p: int) -> None:
-            for v in self.problem.operations[p].inputs:
-                maker = producers.get(v, -1)
-                if maker >= self.problem.forward_count and maker not in placed:
-                    place(maker)
-            placed[p] = None
-
-        for p in order:
-            if p not in placed:
-                place(p)
-        return list(placed)
 
     def program(self, runs: Sequence[int]) -> Program:
         """Return runs in segments: blocks begin where they did, and where new layers begin."""

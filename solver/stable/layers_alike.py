@@ -1,13 +1,9 @@
 """Plan layers alike where that costs next to nothing.
 
-A search decides for every layer by itself. Where schedules differ by less than costs are measured
-to, it may come out with four kinds of layers, each a class to read and to review, for a fifth of a
-percent of the step. So layers that are made of the same take their re-runs, and the order of their
-backward, from one of them, or the first ones from one and the others from another, the very first
-perhaps as it was: of the schedules with the fewest kinds, and of these with the fewest changes from
-one to another, that fit the budget and are within a tolerance of the best, the quickest. Where the
-best's own layers do not do, since it uses the budget up, all layers of a row are made like one of
-them, and that is made to fit by further re-runs.
+Where schedules differ by less than costs are measured to, a search may come out with four kinds of
+layers, each a class to read and to review, for a fifth of a percent of the step. So layers made of
+the same take their re-runs, and the order of their backward, from one of them, or the first ones
+from one and the others from another, the very first perhaps as it was.
 """
 
 from __future__ import annotations
@@ -56,7 +52,9 @@ class LayersAlike:
     def kept(self, contest: Contest) -> Entry | None:
         """Return what is kept instead of the contest's best, if anything is.
 
-        What is quicker than the best is offered to the contest.
+        Of what fits and is within a tolerance of the best that has the fewest kinds of layers, then
+        the fewest changes from one to another, then the least time. If the best's own layers do not
+        do, all of a row are made like one of them and fitted. What is quicker is offered.
         """
         if contest.best is None or self.subject.chain is None or not TOLERANCE[self.effort]:
             return None

@@ -1,14 +1,7 @@
 """Keep a committed schedule where it is about as good as the best that is found.
 
 People review the diff of a generated file: a schedule that is 0.1 % quicker, and another one in
-every layer, is not worth it. These are tried in this order, and the first is kept that fits the
-budget and is within a tolerance of the best:
-
-1. every layer as it was; new layers as one of those that are made of the same, the commonest first;
-2. the best runs of what is new, with all else as it was;
-3. the same with a layer or two beside what is new to be decided again, or of those that stand last.
-
-The problem itself may be the same, and its costs or its budget others.
+every layer, is not worth it. The problem may be the same, and its costs or its budget others.
 """
 
 from __future__ import annotations
@@ -51,7 +44,6 @@ class WarmStart:
 
     @cached_property
     def transfer(self) -> Transfer:
-        """Return the way from the committed schedule to the subject."""
         cuts = [start for start, _ in self.subject.block_ranges()]
         return Transfer(self.subject.whole, self.committed, cuts)
 
@@ -72,20 +64,13 @@ class WarmStart:
         """Return what is kept instead of the contest's best, if anything is."""
         if not self.related:
             return None
-        limit_us = math.inf
-        if contest.best is not None:
-            limit_us = contest.best.replay.time_us * (1 + TOLERANCE[self.effort])
-        entries = (self._judged(program) for program in self._programs(contest.budget_units))
-        return next(
-            (
-                entry
-                for entry in entries
-                if entry is not None
-                and entry.replay.peak_bytes <= contest.budget_bytes
-                and entry.replay.time_us <= limit_us
-            ),
-            None,
-        )
+        best_us = contest.best.replay.time_us if contest.best is not None else math.inf
+        for program in self._programs(contest.budget_units):
+            entry = self._judged(program)
+            fits = entry is not None and entry.replay.peak_bytes <= contest.budget_bytes
+            if entry and fits and entry.replay.time_us <= best_us * (1 + TOLERANCE[self.effort]):
+                return entry
+        return None
 
     def _judged(self, program: Program) -> Entry | None:
         """Return a program's entry; None where what is new cannot run in the old order."""
@@ -95,13 +80,20 @@ class WarmStart:
             return None
 
     def _programs(self, budget: int) -> Iterator[Program]:
-        """Yield what may be kept, that of the fewest changes first."""
+        """Yield what may be kept, that of the fewest changes first.
+
+        That is every layer as it was, new ones as one made of the same; then the best runs of what
+        is new; then some layers beside it decided again as well, or those that stand last.
+        """
         if self.transfer.same:
             yield self.transfer.committed_program()
         yield from (self._pruned(self.transfer.runs(source)) for source in self._sources())
         if not self.searching:
             return
-        decided = self._pruned(self.transfer.runs(self.transfer.matched)).flat()
+        before = self._pruned(self.transfer.runs(self.transfer.matched))
+        if self._judged(before) is None:
+            return
+        decided = before.flat()
         for free in self._widened():
             left, original = frozen(self.subject.whole, decided, free)
             found = search(left, budget, Effort.QUICK)

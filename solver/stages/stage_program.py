@@ -1,19 +1,15 @@
 """A relaxation that holds for every schedule: an integer program with memory at some first runs.
 
-*Stages* p_1 … p_m are operations whose first runs come in this order in every schedule. They cut it
-into intervals 0 … m; interval i ends with the first run of p_{i+1}. Variables:
+*Stages* p_1 … p_m are operations whose first runs come in this order in every schedule; interval i,
+of 0 … m, ends with the first run of p_{i+1}. Variables:
 - X[q,i], 0 or 1: operation q runs in interval i (counted once, however often it does);
 - K[v,i], 0 or 1: value v is there while p_i runs, and still after it;
 - E[q]: how often q runs again, at least the number of its intervals beyond one.
 Rows: an operation needs each value it reads from K of the interval's start or made within it; K
 needs K of the stage before or a run in between; memory holds at each stage. With every operation a
-stage, in a fixed order, this is Checkmate's program (Jain et al. 2020). With few of them, and those
-ordered by dependencies alone, it is a small program whose optimum bounds all schedules from
-below. In practice a handful of stages, at the memory's tight places, give the optimum itself.
-
-Rows *within* (q,i), 0 < i < m, are added as they are wanted: while q runs in interval i, a value
-that is there at both of its ends and is not made within is there too:
-S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i].
+stage, in a fixed order, this is Checkmate's program (Jain et al. 2020). Rows *within* (q,i),
+0 < i < m: while q runs in interval i, a value that is there at both of its ends and is not made
+within is there too: S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i].
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""A problem as bit masks, and what follows from the operations that ran: the *phase*.
-
-A bare graph (every operation backward and rerunnable) may run in any order that its inputs allow.
-A training problem runs its forward operations first, in traced order, each once; then the backward
-operations in any order within the segments of `partition`, which release what they hold.
-"""
+"""A problem as bit masks, and what follows from the operations that ran: the *phase*."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from remat_gen.solver.blocks.block_chain import Chain
 from remat_gen.solver.blocks.partition import partition
@@ -39,7 +36,12 @@ class SearchPhase:
 
 
 class BitGraph:
-    """Masks over operations (`reads`, `makes` per operation) and over values."""
+    """Masks over operations (`reads`, `makes` per operation) and over values.
+
+    A bare graph (every operation backward and rerunnable) may run in any order that its inputs
+    allow. A training problem runs its forward operations first, in traced order, each once; then
+    the backward ones in any order within the segments of `partition`, which release what they hold.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -71,7 +73,7 @@ class BitGraph:
         self.forced = mask_of(forced(problem))
         self.chain: Chain | None = partition(problem) if problem.forward_count else None
         self._releases = _releases(problem, self)
-        self._phases: dict[int, SearchPhase] = {}
+        self.phase: Callable[[int], SearchPhase] = cache(self._phase)  # of the operations that ran
 
     @property
     def every_order(self) -> bool:
@@ -86,12 +88,6 @@ class BitGraph:
 
     def bytes_of(self, values: int) -> int:
         return sum(self.nbytes[v] for v in members(values))
-
-    def phase(self, done: int) -> SearchPhase:
-        found = self._phases.get(done)
-        if found is None:
-            found = self._phases[done] = self._phase_of(done)
-        return found
 
     def reruns(self, resident: int, phase: SearchPhase) -> tuple[int, float]:
         """Return the operations that must run again, and their time: the must-run closure.
@@ -133,7 +129,7 @@ class BitGraph:
     def _held(self, held: Held) -> int:
         return mask_of(v for v, value in enumerate(self.problem.values) if value.held is held)
 
-    def _phase_of(self, done: int) -> SearchPhase:
+    def _phase(self, done: int) -> SearchPhase:
         undone = self.all & ~done
         made, needed = self.made_by(done), union(self.reads, undone)
         rest_us = sum(self.time_us[p] for p in members(undone))  # exact, in any order

@@ -14,9 +14,9 @@ from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.stages import milp as quiet_milp
 from remat_gen.solver.stages import stage_program as stages
+from remat_gen.solver.stages.exact_search import TOLERANCE, refined
 from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.stages.stage_program import Answers, solve_stages
-from remat_gen.solver.stages.stage_refinement import TOLERANCE, refined
 from remat_gen.solver.states.bit_graph import BitGraph
 
 WORK = 1_000_000

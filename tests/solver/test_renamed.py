@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remat_gen.solver.stable.committed_schedule import Committed
-from remat_gen.solver.stable.renamed_operations import renamed
+from remat_gen.solver.stable.committed_schedule import Committed, renamed
 
 NAMES = ("h.0.probs", "h.0.probs_drop", "h.0.x", "h.1.probs", "h.1.d_probs", "h.0.d_x")
 COMMITTED = Committed((NAMES[:4],), ((NAMES[1], *NAMES[4:]),))
