@@ -13,7 +13,7 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.stable.fixed_reruns import frozen
+from remat_gen.solver.stable.warm_start import frozen
 from remat_gen.solver.stages.exact_search import search
 
 
