@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.auto import SHORT_SEARCH, Auto
 from remat_gen.solver.contest.contest import ALL, Contest, Entry
-from remat_gen.solver.contest.registry import AUTO, FRONTS, SHORT_SEARCH, STRATEGIES, entrant_for
+from remat_gen.solver.contest.registry import AUTO, FRONTS, STRATEGIES, entrant_for
 from remat_gen.solver.contest.search_entrant import SearchEntrant
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.bare_graph import BareGraph

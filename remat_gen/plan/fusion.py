@@ -20,8 +20,14 @@ from remat_gen.ir.errors import GraphError
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Compiled
 from remat_gen.solver.compiled.fused import PartFigures, fuse, replay_fused
-from remat_gen.solver.compiled.parts import Part, ends_of, longest_parts
-from remat_gen.solver.compiled.pieces import cheapest, pieces_of, stretches
+from remat_gen.solver.compiled.parts import (
+    Part,
+    cheapest,
+    ends_of,
+    longest_parts,
+    pieces_of,
+    stretches,
+)
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from remat_gen.ask.pin_patterns import Pinned
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned
-from remat_gen.solver.all_sizes import highest_peak
+from remat_gen.solver.all_sizes import Elsewhere, highest_peak
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.solve import Solver, Status
-from remat_gen.solver.workspace_headroom import Elsewhere
 
 _ROUNDS = 4
 _LOWER = 0.6  # of a bound that nothing fits is tried: more room for what is run again

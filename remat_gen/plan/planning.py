@@ -17,7 +17,7 @@ from remat_gen.ir.fingerprint import graph_sha256
 from remat_gen.ir.graph import Graph
 from remat_gen.ir.plan import Plan
 from remat_gen.plan.fusion import Fusion
-from remat_gen.solver.all_sizes import AllSizesSolver
+from remat_gen.solver.all_sizes import AllSizesSolver, Elsewhere
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
@@ -25,7 +25,6 @@ from remat_gen.solver.law.search_types import Effort, News
 from remat_gen.solver.offload.offload_solver import OffloadSolver
 from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Solver
 from remat_gen.solver.stable.committed_schedule import Committed
-from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.terminal.progress import Step
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from remat_gen.problem.rung_problems import (
 )
 from remat_gen.problem.smaller_problems import elsewhere_of
 from remat_gen.problem.step_problem import problem_of
+from remat_gen.solver.all_sizes import Elsewhere
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.solve import Solver
-from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.terminal.progress import Stages
 
 WORTH = 0.003  # of a step's time: what a program more to read is chosen for

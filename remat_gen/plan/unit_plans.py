@@ -12,11 +12,10 @@ from remat_gen.codegen.units.unit_classes import UnitProgram
 from remat_gen.ir.byte_text import size
 from remat_gen.ir.errors import InfeasibleBudgetError
 from remat_gen.plan.planning import Planned, Search, make_plan
-from remat_gen.solver.all_sizes import highest_peak
+from remat_gen.solver.all_sizes import Elsewhere, highest_peak
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import Replay, replay
 from remat_gen.solver.law.schedule import Schedule
-from remat_gen.solver.workspace_headroom import Elsewhere
 from remat_gen.units.unit_programs import UnitRuns, unit_runs, unit_schedule, within_units
 
 _ROUNDS = 6  # of searches within less, by what the schedule put in order was over the budget

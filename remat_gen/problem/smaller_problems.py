@@ -11,8 +11,8 @@ from remat_gen.capture.lower.shorter_steps import sized
 from remat_gen.ir.costs import Cost, Costs
 from remat_gen.ir.graph import Graph
 from remat_gen.problem.step_problem import problem_of
+from remat_gen.solver.all_sizes import Elsewhere
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.workspace_headroom import Elsewhere
 
 
 def elsewhere_of(graph: Graph, costs: Costs, here: Problem | None = None) -> tuple[Elsewhere, ...]:

@@ -17,20 +17,32 @@ is found within smaller budgets is taken as well, so that more memory costs no t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.front_entrant import FrontEntrant
 from remat_gen.solver.contest.repairs import Repairs
-from remat_gen.solver.contest.search_entrant import ExactEntrant
+from remat_gen.solver.contest.search_entrant import ExactEntrant, least_program
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.search_types import Progress
+from remat_gen.solver.law.search_types import Effort, Progress
+from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
+from remat_gen.solver.stages.stage_program import Answers
 
+SHORT_SEARCH = 10_000  # operations up to which auto searches exactly
+LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
+"""Operations up to which auto searches a bare graph for the optimum again, for longer.
+
+Steps in training, where chain programs and their improvement find as much in less time, only where
+they are `FINE`, or at `THOROUGH`.
+"""
+NEAR = {Effort.QUICK: 5e-3, Effort.NORMAL: 2e-3, Effort.THOROUGH: 0.0}
+"""What part of a step's time is not worth rockmate's: measured costs are not as exact."""
+CLOSE = {Effort.QUICK: 5e-2, Effort.NORMAL: 2e-2, Effort.THOROUGH: 0.0}
+"""What part of a step's time no chain program has won back, beside plans of stages, improved."""
+SKETCHED = range(100, 6001)  # operations for which auto plans by a few stages
 LARGE = 500  # operations of a bare graph: rockmate takes minutes there
 FINE = 32  # operations of a graph that is searched in seconds, within many smaller budgets
 DEEP = 1000  # operations of a training step: plans of stages are near the bound in a second there
@@ -40,27 +52,31 @@ GRID, COARSE_GRID = 64, 8  # smaller budgets, as shares of the plain peak
 Searching: TypeAlias = ExactEntrant | StagesEntrant | Repairs | FrontEntrant
 
 
-@dataclass(frozen=True, slots=True)
 class Auto:
-    """See the module's text; `short`, `long` and `below`, for smaller budgets, search exactly.
+    """See the module's text. Bare graphs' programs are improved by rockmate alone."""
 
-    `near`: what part of the time above the bound is hardly anything; `close`: what part of it chain
-    programs do not win back. Bare graphs' programs are improved by rockmate alone.
-    """
+    name = "auto"
 
-    subject: Subject
-    short: ExactEntrant | None
-    stages: StagesEntrant | None
-    improve: Repairs | None
-    rotor: FrontEntrant
-    rockmate: FrontEntrant
-    long: ExactEntrant | None
-    below: ExactEntrant | None
-    near: float
-    close: float
-    progress: Progress
-    name: str = "auto"
-    smaller: dict[int, tuple[Contest, list[Searching | None]]] = field(default_factory=dict)
+    def __init__(self, subject: Subject, effort: Effort, progress: Progress) -> None:
+        """Set up: `short`, `long` and `below`, for smaller budgets, search exactly."""
+        self.subject, self.progress = subject, progress
+        self.near, self.close = NEAR[effort], CLOSE[effort]
+        size, bare = self._size(), subject.chain is None
+        answers: Answers = {}
+
+        def exact(limits: Limits, most: int, near: float = 0.0) -> ExactEntrant | None:
+            return ExactEntrant(subject, limits, answers, near) if size <= most else None
+
+        repairs, sketched = Repairs(subject, self.near), size in SKETCHED
+        self.stages = StagesEntrant(subject, repairs, effort, self.near) if sketched else None
+        self.improve = None if bare else repairs
+        self.rotor = FrontEntrant(subject, "rotor", progress, effort)
+        self.rockmate = FrontEntrant(subject, "rockmate", progress, effort, self.rotor)
+        self.short = exact(LIMITS[Effort.QUICK], SHORT_SEARCH, self.near)
+        shortly = not bare and effort is not Effort.THOROUGH
+        self.long = exact(LIMITS[effort], min(LONG_SEARCH[effort], FINE if shortly else size))
+        self.below = exact(LIMITS[Effort.QUICK] if size <= FINE else GLANCE, SHORT_SEARCH)
+        self.smaller: dict[int, tuple[Contest, list[Searching | None]]] = {}
 
     def enter(self, contest: Contest) -> None:
         contest.offer("none", self.subject.plain())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.schedule import Schedule
-from remat_gen.solver.law.search_types import Found, News, Standing
+from remat_gen.solver.law.search_types import Found, Incumbent, News, Standing
 
 ALL = "all schedules"
 _ROUNDING = 1e-9  # of sums of times that were added up in different orders
@@ -39,8 +39,7 @@ class Entry:
 class Contest:
     """What is known about one budget: the best entry, and bounds; `ruled_out` by a full search.
 
-    `news` hears of everything better; `heard_us` is the best bound for all schedules that a search
-    told of on its way. `failures` are the searches that raised, and what.
+    `news` hears of everything better. `failures` are the searches that raised, and what.
     """
 
     subject: Subject
@@ -49,7 +48,6 @@ class Contest:
     bounds: list[Found] = field(default_factory=list)
     ruled_out: bool = False
     news: News | None = None
-    heard_us: float = 0.0
     failures: dict[str, Exception] = field(default_factory=dict)
 
     @property
@@ -61,7 +59,7 @@ class Contest:
     def lower_bound_us(self) -> float:
         """Return the best bound that holds for all schedules."""
         proved = [found.lower_bound_us for found in self.bounds if found.bound_for == ALL]
-        return max([self.subject.least_time_us(), self.heard_us, *proved])
+        return max([self.subject.least_time_us(), *proved])
 
     @property
     def optimal(self) -> bool:
@@ -93,25 +91,18 @@ class Contest:
             self._tell()
 
     def give_way(self, kept: Entry) -> float | None:
-        """Put an entry in place of the best; return how much slower it is, as a share.
-
-        None where they are the same.
-        """
-        best, self.best = self.best, kept
+        """Put an entry in place of the best; return how much slower it is, as a share, or None."""
+        best = self.best
         if best is not None and best.schedule == kept.schedule:
-            self.best = best
             return None
+        self.best = kept
         if best is None or not best.replay.time_us:
             return 0.0
         return kept.replay.time_us / best.replay.time_us - 1
 
-    def listen(self, strategy: str) -> Callable[[tuple[int, ...], float], None]:
+    def listen(self, strategy: str) -> Incumbent:
         """Return what hears of a search's better and better runs."""
-
-        def hear(runs: tuple[int, ...], _time_us: float) -> None:
-            self.offer(strategy, self.subject.program(runs))
-
-        return hear
+        return lambda runs, _time_us: self.offer(strategy, self.subject.program(runs))
 
     @contextmanager
     def tolerating(self, strategy: str) -> Iterator[None]:
@@ -125,7 +116,7 @@ class Contest:
     def hear_bound(self, bound_us: float) -> None:
         """Keep a bound for all schedules, and tell of it while its search goes on."""
         if math.isfinite(bound_us) and bound_us > self.lower_bound_us:
-            self.heard_us = bound_us
+            self.bounds.append(Found(None, bound_us))
             self._tell()
 
     def _tell(self) -> None:

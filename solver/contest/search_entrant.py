@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
-from remat_gen.solver.contest.bisection import least_program
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.problem import Problem
@@ -15,7 +16,11 @@ from remat_gen.solver.stages.exact_search import Limits, search
 from remat_gen.solver.stages.stage_program import Answers
 
 EXACT = "exact"
+FINENESS = 1 << 7  # steps of the peak to which a least budget is known where a search takes long
 QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to the byte
+
+Attempt: TypeAlias = Callable[[int], Program | None]
+"""Search within a budget in units."""
 
 
 def searched(
@@ -104,3 +109,29 @@ class ExactEntrant:
             in_blocks=not contest.within(self.near),
         )
         contest.take(EXACT, found)
+
+
+def least_program(
+    subject: Subject, attempt: Attempt, known: Program, *, exact: bool, close: bool = False
+) -> Program:
+    """Return the program of least peak that attempts find, from a known one down.
+
+    What it finds is feasible; a smaller budget between those that were tried may be, too. Where
+    what is known is `close` to the least, an attempt far below takes the longest and finds nothing:
+    steps down double until one fails. Else, and then, what is left is halved.
+    """
+
+    def peak_of(program: Program) -> int:
+        return subject.judge(program)[1].peak_bytes // subject.unit
+
+    best, peak = known, peak_of(known)
+    least, step = subject.whole.floor_bytes(), 1 if exact else peak // FINENESS + 1
+    down = step if close else 0
+    while peak - least >= step:
+        budget = max(least, peak - down) if down else (least + peak - 1) // 2
+        found = attempt(budget)
+        if found is None:
+            least, down = budget + 1, 0
+        else:
+            best, peak, down = found, min(peak_of(found), budget), 2 * down
+    return best

@@ -7,20 +7,15 @@ done: a fetch in place of a re-run, a value kept, or made again, in place of a f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 from remat_gen.solver.contest.contest import Entry
+from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.problem import Problem
-from remat_gen.solver.law.program import Program
+from remat_gen.solver.law.program import Program, first_runs
 from remat_gen.solver.law.replay import IllegalScheduleError, replay
-from remat_gen.solver.offload.copy_places import with_copies
-from remat_gen.solver.offload.fetch_moves import (
-    in_place_of_reruns,
-    longest_away,
-    with_fetch,
-    without_fetches,
-)
+from remat_gen.solver.offload.copy_places import fetch_of, with_copies, with_fetches
 
 NAME = "offload"
 WORK = 3_000_000  # runs that are looked at while programs are made better
@@ -71,8 +66,7 @@ class OffloadSearch:
         """Return the quickest program that is one step away; None where none is quicker."""
         best = None
         least = trip.replay.time_us * (1 - GAIN)
-        fetching = in_place_of_reruns(self.problem, trip.program)
-        for program in chain(fetching, without_fetches(self.problem, trip.program)):
+        for program in otherwise(self.problem, trip.program):
             if self.work <= 0:
                 break
             found = self.judged(program)
@@ -80,3 +74,77 @@ class OffloadSearch:
             if found is not None and fits and found.replay.time_us < least:
                 best, least = found, found.replay.time_us
         return best
+
+
+def longest_away(problem: Problem, program: Program) -> list[int]:
+    """Return the values that could travel, those first that nothing reads for the longest time.
+
+    Steps are like stacks: what is made first is read last, so that it has the most time to travel
+    and makes room wherever memory is short.
+    """
+    gaps: list[tuple[float, int]] = []
+    runs, turn = program.flat(), program.starts()[program.block_count]
+    count, moment = len(problem.operations), 0.0
+    last: dict[int, float] = {}
+    seen: set[int] = set()
+    for i, p in enumerate(runs):
+        if p >= count:
+            seen.add(p - count)
+            continue
+        operation = problem.operations[p]
+        if i >= turn:
+            new = [v for v in operation.inputs if v not in seen and v in last]
+            gaps += [(moment - last[v], v) for v in new if problem.values[v].travels]
+            seen.update(operation.inputs, operation.outputs)
+        moment += operation.time_us
+        if i < turn:
+            last.update(dict.fromkeys((*operation.inputs, *operation.outputs), moment))
+    return [v for _, v in sorted(gaps, key=lambda gap: (-gap[0], gap[1]))]
+
+
+def with_fetch(problem: Problem, program: Program, v: int) -> Program:
+    """Return the program that fetches a value before backward reads it first."""
+    runs, turn = program.flat(), program.starts()[program.block_count]
+    at = _next_read(problem, runs, v, turn)
+    return program if at is None else program.replaced({at: [fetch_of(problem, v), runs[at]]})
+
+
+def otherwise(problem: Problem, program: Program) -> Iterator[Program]:
+    """Yield the programs in which one re-run or fetch is another choice, without what it alone is
+    for: a fetch of what a re-run makes; what a fetch brings kept, or made again.
+    """
+    runs, count, producers = program.flat(), len(problem.operations), problem.producers()
+    for i, first in enumerate(first_runs(runs)):
+        if runs[i] >= count:
+            maker = producers[runs[i] - count]
+            again = [[maker]] if problem.operations[maker].rerunnable else []
+            for other in ([], *again):
+                yield pruned(problem, program.replaced({i: other}))
+        elif not first:
+            outputs = problem.operations[runs[i]].outputs
+            read = {v: _next_read(problem, runs, v, i + 1) for v in outputs}
+            others: dict[int, list[int]] = {i: []}
+            for v, at in read.items():
+                if at is not None:
+                    others.setdefault(at, [runs[at]]).insert(0, fetch_of(problem, v))
+            if len(others) > 1 and all(problem.values[v].travels or read[v] is None for v in read):
+                yield pruned(problem, program.replaced(others))
+
+
+def pruned(problem: Problem, program: Program) -> Program:
+    """Return the program without re-runs and fetches of what nothing reads before it is there."""
+    return prune(with_fetches(problem), program, required=len(problem.operations))
+
+
+def _next_read(problem: Problem, runs: list[int], v: int, start: int) -> int | None:
+    """Return where a value is read from a position on, before it is made, or fetched, again."""
+    for i in range(start, len(runs)):
+        if runs[i] == fetch_of(problem, v):
+            return None
+        if runs[i] < len(problem.operations):
+            operation = problem.operations[runs[i]]
+            if v in operation.inputs:
+                return i
+            if v in operation.outputs:
+                return None
+    return None

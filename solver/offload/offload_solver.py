@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, highest_peak
+from remat_gen.solver.all_sizes import AllSizesSolution, AllSizesSolver, Elsewhere, highest_peak
 from remat_gen.solver.contest.contest import Entry
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import program_of
@@ -18,10 +18,8 @@ from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.sums import added
 from remat_gen.solver.offload.offload_search import NAME, OffloadSearch
 from remat_gen.solver.solve import InfeasibleError, Peak, Solution, Status
-from remat_gen.solver.workspace_headroom import Elsewhere
 
 BUDGETS = 12  # larger ones that schedules are found within
-GLANCES = 3  # of them for a glance
 REACH = 1.25  # the largest, in what an engine copies during forward
 REFINED = 4  # of the schedules, the quickest, are made better
 
@@ -41,7 +39,7 @@ class OffloadSolver:
     def glance(self, budget_bytes: int) -> Replay | None:
         """Return the figures of what little work finds, here alone, if it finds anything."""
         search = OffloadSearch(self.problem, budget_bytes)
-        budgets = (budget_bytes, *self._larger(budget_bytes, GLANCES))
+        budgets = (budget_bytes, *self._larger(budget_bytes)[3::4])  # a few of them
         found = (self.reruns.solver.glance(budget) for budget in budgets)
         trips = (search.fitted(program_of(one.schedule)) for one in found if one is not None)
         figures = (trip.replay for trip in trips if trip is not None)
@@ -89,7 +87,7 @@ class OffloadSolver:
 
     def _within_more(self, budget_bytes: int) -> Iterator[Solution]:
         """Yield schedules that only run again, within larger and larger budgets."""
-        for budget in self._larger(budget_bytes, BUDGETS):
+        for budget in self._larger(budget_bytes):
             try:
                 found = self.reruns.solver.solve(budget)
             except InfeasibleError:
@@ -98,13 +96,13 @@ class OffloadSolver:
             if not found.replay.reruns:
                 return
 
-    def _larger(self, budget_bytes: int, count: int) -> list[int]:
+    def _larger(self, budget_bytes: int) -> list[int]:
         """Return larger budgets, the last by as much as an engine may make room for."""
         assert self.problem.link is not None
         forward = self.problem.operations[: self.problem.forward_count]
         copied = self.problem.link.bytes_per_us * added(o.time_us for o in forward)
         most = max(0, min(int(REACH * copied), self.plain.peak_bytes - budget_bytes))
-        found = {budget_bytes + most * step // count for step in range(1, count + 1)}
+        found = {budget_bytes + most * step // BUDGETS for step in range(1, BUDGETS + 1)}
         return sorted(found - {budget_bytes})
 
     def _solution(self, best: Entry, known: AllSizesSolution | None) -> Solution:

@@ -21,8 +21,12 @@ from math import isqrt
 
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
-from remat_gen.solver.published.local_forwards import droppable_values, searching
+from remat_gen.solver.published.local_forwards import (
+    articulation_cuts,
+    droppable_values,
+    forward_vertices,
+    searching,
+)
 
 GRID = {Effort.QUICK: 30, Effort.NORMAL: 150, Effort.THOROUGH: 1000}
 """Thresholds b that are tried: all bytes divided by 1, 2, 3, …"""

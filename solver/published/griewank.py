@@ -22,7 +22,7 @@ from remat_gen.solver.blocks.judged_runs import IncumbentSchedule
 from remat_gen.solver.blocks.local_block import LocalBlock, gradients, localised
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
-from remat_gen.solver.published.articulation import articulation_cuts, forward_vertices
+from remat_gen.solver.published.local_forwards import articulation_cuts, forward_vertices
 
 SLOTS = {Effort.QUICK: 20, Effort.NORMAL: 60, Effort.THOROUGH: 1000}
 """Numbers of slots up to which each is tried."""

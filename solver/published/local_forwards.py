@@ -18,7 +18,7 @@ from remat_gen.solver.blocks.simple_programs import run_again_as_wholes
 from remat_gen.solver.law.pins import recomputable
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
-from remat_gen.solver.published.separation import components
+from remat_gen.solver.published.division import components
 
 
 def searching(
@@ -58,3 +58,31 @@ def _segments(problem: Problem, dropped: AbstractSet[int]) -> dict[int, int]:
     links = [(producer[v], p) for p in again for v in operations[p].inputs if v in producer]
     first = {p: segment[0] for segment in components(again, links) for p in segment}
     return {v: first[p] for v, p in producer.items()}
+
+
+def forward_vertices(problem: Problem) -> tuple[int, ...]:
+    """Return the forward operations that may have to run again."""
+    droppable = droppable_values(problem)
+    return tuple(
+        p
+        for p in range(problem.forward_count)
+        if not droppable.isdisjoint(problem.operations[p].outputs)
+    )
+
+
+def articulation_cuts(problem: Problem) -> dict[int, frozenset[int]]:
+    """Return positions between forward operations that at most one value crosses, and that value.
+
+    They are looked for behind each forward vertex but the last.
+    """
+    droppable = droppable_values(problem)
+    vertices = forward_vertices(problem)
+    last_read = {v: p for p in vertices for v in problem.operations[p].inputs if v in droppable}
+    cuts: dict[int, frozenset[int]] = {}
+    crossing: set[int] = set()
+    for p in vertices[:-1]:
+        crossing.update(v for v in problem.operations[p].outputs if v in last_read)
+        crossing = {v for v in crossing if last_read[v] > p}
+        if len(crossing) <= 1:
+            cuts[p + 1] = frozenset(crossing)
+    return cuts

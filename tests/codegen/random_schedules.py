@@ -15,7 +15,7 @@ from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.offload.copy_places import with_copies
-from remat_gen.solver.offload.fetch_moves import longest_away, with_fetch
+from remat_gen.solver.offload.offload_search import longest_away, with_fetch
 
 
 def random_schedule(problem: Problem, seed: int, limit: int, share: float) -> Schedule:

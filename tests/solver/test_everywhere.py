@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from solver_problems import problems, uniform_chain
 
-from remat_gen.solver.all_sizes import AllSizesSolver
+from remat_gen.solver.all_sizes import AllSizesSolver, Elsewhere, roomy
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Schedule
 from remat_gen.solver.law.search_types import INTERRUPTED
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver, Status
-from remat_gen.solver.workspace_headroom import Elsewhere, roomy
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from committed_problems import gpt
 
-from remat_gen.solver.contest.auto import Auto
+from remat_gen.solver.contest.auto import CLOSE, Auto
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.registry import CLOSE, entrant_for
+from remat_gen.solver.contest.registry import entrant_for
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.bare_graph import BareGraph, Node
@@ -81,8 +79,7 @@ def test_chain_programs_are_asked_where_the_gap_is_wide(
     assert isinstance(auto, Auto) and contest.best is not None
     gap = CLOSE[effort] * (1.1 if wide else 0.9)
     contest.bounds.append(Found(None, contest.best.replay.time_us / (1 + gap)))
-    alone = replace(auto, short=None, stages=None, improve=None, long=None, below=None)
-    alone._search(contest, (alone.rotor, alone.rockmate))
+    auto._search(contest, (auto.rotor, auto.rockmate))
     assert asked == (["rotor", "rockmate"] if wide else [])
 
 

@@ -15,7 +15,7 @@ from remat_gen.solver.law.problem import Held, HostLink, Problem
 from remat_gen.solver.law.replay import replay
 from remat_gen.solver.law.schedule import Fetch, Run, Send
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.offload.fetch_moves import pruned
+from remat_gen.solver.offload.offload_search import pruned
 from remat_gen.solver.offload.offload_solver import NAME, OffloadSolver
 from remat_gen.solver.solve import InfeasibleError, Solution, Solver
 

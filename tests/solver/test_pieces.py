@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remat_gen.solver.compiled.parts import Part
-from remat_gen.solver.compiled.pieces import cheapest, joined, pieces_of, stretches
+from remat_gen.solver.compiled.parts import Part, cheapest, joined, pieces_of, stretches
 from remat_gen.solver.law.problem import Operation, Problem, Value
 from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment
 

@@ -8,8 +8,8 @@ import pytest
 from solver_problems import gpt_like
 
 from remat_gen.solver.contest import auto, search_entrant
+from remat_gen.solver.contest.auto import NEAR
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.registry import NEAR
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.stages_entrant import StagesEntrant
 from remat_gen.solver.contest.subject import Subject, subject_of

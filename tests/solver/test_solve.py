@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from solver_problems import Builder, GptShape, gpt_like, problems, unet_like
 
+from remat_gen.solver.contest.auto import NEAR
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.registry import FRONTS, NEAR
+from remat_gen.solver.contest.registry import FRONTS
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.schedule import Schedule

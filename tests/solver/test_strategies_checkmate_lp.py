@@ -20,13 +20,12 @@ from strategy_problems import (
 from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
-from remat_gen.solver.published import checkmate_lp
-from remat_gen.solver.published.checkmate import in_given_order
+from remat_gen.solver.published import checkmate
 from remat_gen.solver.states.bit_graph import BitGraph
 
 
 def _not_below_the_optimum(problem: Problem, budget: int) -> float | None:
-    found = time_us(problem, check(checkmate_lp.search, problem, budget))
+    found = time_us(problem, check(checkmate.lp_search, problem, budget))
     optimum = least_time_in_stages(problem, budget)
     assert found is None or (optimum is not None and found >= optimum)
     return found
@@ -48,7 +47,7 @@ def test_not_below_the_optimum_of_any_graph(problem: Problem, share: float) -> N
 @given(problems(max_forward=6), st.floats(0.3, 1.1))
 @settings(max_examples=60, deadline=None)
 def test_promises_on_hard_training_problems(problem: Problem, share: float) -> None:
-    found = check(checkmate_lp.search, problem, int(plain_peak(problem) * share))
+    found = check(checkmate.lp_search, problem, int(plain_peak(problem) * share))
     assert found.runs is not None or share < 1
 
 
@@ -56,11 +55,11 @@ def test_promises_on_hard_training_problems(problem: Problem, share: float) -> N
 @settings(max_examples=60, deadline=None)
 def test_any_rounding_can_run(problem: Problem, carried: float) -> None:
     """Nothing carried: all runs again; everything carried: nothing does."""
-    graph = BitGraph(in_given_order(problem))
+    graph = BitGraph(checkmate.in_given_order(problem))
     stages = tuple(range(problem.forward_count, graph.count))
     shares = [[carried] * len(problem.values)] * len(stages)
-    rounded = checkmate_lp.rounded(graph, stages, shares)
-    for threshold, runs in zip(checkmate_lp.THRESHOLDS, rounded, strict=True):
+    rounded = checkmate.rounded(graph, stages, shares)
+    for threshold, runs in zip(checkmate.THRESHOLDS, rounded, strict=True):
         figures = judged(problem, runs)
         assert not figures.reruns or carried < threshold
 
@@ -68,13 +67,13 @@ def test_any_rounding_can_run(problem: Problem, carried: float) -> None:
 def test_rounding_is_near_the_optimum_of_a_chain() -> None:
     problem = chain(8, flagged=False)
     for slots, least in zip(range(3, 11), (45, 26, 22, 21, 20, 19, 18, 17), strict=True):
-        found = time_us(problem, check(checkmate_lp.search, problem, slots))
+        found = time_us(problem, check(checkmate.lp_search, problem, slots))
         assert found is not None and least <= found <= 1.5 * least
 
 
 def test_a_gpt_layer_at_80_percent() -> None:
     problem = gpt_like(1)
-    found = check(checkmate_lp.search, problem, plain_peak(problem) * 80 // 100)
+    found = check(checkmate.lp_search, problem, plain_peak(problem) * 80 // 100)
     once_us = sum(operation.time_us for operation in problem.operations)
     assert found.runs is not None
     assert once_us < (time_us(problem, found) or 0) < 1.3 * once_us
@@ -82,6 +81,6 @@ def test_a_gpt_layer_at_80_percent() -> None:
 
 def test_of_a_large_graph_some_operations_end_stages() -> None:
     problem = chain(100, flagged=False)
-    found = check(checkmate_lp.search, problem, 70)
+    found = check(checkmate.lp_search, problem, 70)
     assert 201 < (time_us(problem, found) or 0) < 400
-    assert searched(checkmate_lp.search, problem, 2, Effort.QUICK).runs is None
+    assert searched(checkmate.lp_search, problem, 2, Effort.QUICK).runs is None

@@ -26,7 +26,7 @@ from remat_gen.solver.blocks.judged_runs import SearchFunction
 from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published import chen
-from remat_gen.solver.published.articulation import articulation_cuts
+from remat_gen.solver.published.local_forwards import articulation_cuts
 
 BOTH = pytest.mark.parametrize("search", [chen.sqrt_search, chen.greedy_search])
 
