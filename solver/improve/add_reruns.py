@@ -15,8 +15,13 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.memory_measure import MemoryExcess, Trial
-from remat_gen.solver.improve.problem_arrays import PLACE_BITS, READ, ProblemArrays
-from remat_gen.solver.improve.run_timeline import Timeline, position_of
+from remat_gen.solver.improve.run_timeline import (
+    PLACE_BITS,
+    READ,
+    ProblemArrays,
+    Timeline,
+    position_of,
+)
 from remat_gen.solver.law.sums import added
 
 CHAIN = 16  # operations of one chain at most

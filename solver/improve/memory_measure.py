@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat_gen.solver.improve.problem_arrays import Ints, ProblemArrays
-from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
+from remat_gen.solver.improve.run_timeline import Ints, ProblemArrays, Timeline, timeline_of
 from remat_gen.solver.law.pins import honoured
 from remat_gen.solver.law.program import Program
 

@@ -14,11 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from remat_gen.solver.improve.memory_measure import Trial, over_budget, trial_of
-from remat_gen.solver.improve.move_effect import MoveEffect
-from remat_gen.solver.improve.problem_arrays import MADE, Ints
-from remat_gen.solver.improve.run_timeline import Timeline
+from remat_gen.solver.improve.run_timeline import MADE, Ints, Timeline
 
-TRIED = 24  # moves measured per step, those of the most bytes
+TRIED = 8  # moves measured per step, those of the most bytes
 STEPS = 200
 
 
@@ -28,17 +26,14 @@ def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
     for _ in range(steps):
         if not over:
             break
-        best, effect = None, MoveEffect(trial, budget)
+        best = trial
         for y, z in _moves(trial.timeline, int(trial.inside.argmax())):
-            if effect.knows(y):
-                area = effect.over(y, z)
-            else:
-                area = over_budget(trial_of(trial.timeline.moved(y, z)), budget)
-            if area < over:
-                best, over = (y, z), area
-        if best is None:
+            moved = trial_of(trial.timeline.moved(y, z))
+            if (area := over_budget(moved, budget)) < over:
+                best, over = moved, area
+        if best is trial:
             break
-        trial = trial_of(trial.timeline.moved(*best))
+        trial = best
     return trial
 
 
