@@ -1,12 +1,9 @@
 """Solve a problem for all its sizes: a schedule must fit at smaller ones, too, where it may not.
 
-A step of fewer samples holds less, but some operations need more workspace in it. Searches see one
-problem, that of the example's sizes. Its best schedule is replayed at the sizes where an operation
-needs more room; mostly it fits there. If not, the search is done again, with as much more workspace
-as the schedule lacked; then with all that is needed as if nothing else were smaller, for what fits
-then fits at all sizes. Below that there is the schedule with the least peak of the first problem.
-
-Predictions are of the example's sizes, and so are bounds: fewer schedules cannot be quicker.
+A step of fewer samples holds less, but some operations need more workspace in it. The search is
+done again with as much more workspace as the best schedule lacked, then with all that is needed as
+if nothing else were smaller; below that there is the schedule with the least peak. Predictions are
+of the example's sizes, and so are bounds: fewer schedules cannot be quicker.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Solve a scheduling problem within a budget: the solver's front door.
-
-Every figure handed out is that of the replay.
-"""
+"""Solve a scheduling problem within a budget: the front door. All figures are the replay's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from remat_gen.solver.contest.auto import SHORT_SEARCH, Auto
 from remat_gen.solver.contest.contest import ALL, Contest, Entry
@@ -122,7 +120,6 @@ class Solver:
         self.problem, self.strategy = self.subject.problem, strategy
         self.plain: Replay = self.subject.eager()
         self._entrant = entrant_for(strategy, self.subject, effort, progress)
-        self._least: Program | None = None
         self._news = news
         self._steady: WarmStart | None = None
         if committed is not None:
@@ -148,7 +145,7 @@ class Solver:
                 raise
             interrupted = True
         if kept is None and contest.best is None:  # a search may have found what it now does not
-            contest.offer(self.strategy, self._least_program())
+            contest.offer(self.strategy, self._least)
         slower = contest.give_way(kept) if kept else None
         if contest.best is None:
             for error in contest.failures.values():
@@ -168,7 +165,7 @@ class Solver:
 
     def smallest_budget(self) -> Peak:
         """Return the least peak of a schedule that the strategy finds: its smallest budget."""
-        judged = self.subject.judge(self._least_program())[1]
+        judged = self.subject.judge(self._least)[1]
         return Peak(judged.peak_bytes, judged.peak_at)
 
     def _kept(self, contest: Contest) -> Entry | None:
@@ -189,10 +186,9 @@ class Solver:
             return alike
         return steady
 
-    def _least_program(self) -> Program:
-        if self._least is None:
-            self._least = self._entrant.smallest()
-        return self._least
+    @cached_property
+    def _least(self) -> Program:
+        return self._entrant.smallest()
 
     def _solution(
         self, contest: Contest, best: Entry, *, interrupted: bool, slower: float | None

@@ -1,7 +1,6 @@
 """Move operations that fuse up to others that they share a value with, where the budget lets them.
 
-GELU's gradient reads what its re-run reads; a product between the two keeps them apart. Moved up,
-both are one part. An operation moves within its segment, past what it does not depend on.
+GELU's gradient reads what its re-run reads; a product between the two keeps them apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Parts of a schedule that are compiled together: runs of fusible operations, one after another.
 
-A part stands between two calls that cannot be compiled, within one block's forward or backward.
-While it runs, all its inputs and what it hands out are there; what dies inside never is.
+A part stands between two calls that cannot be compiled, within one block's forward or backward. It
+is cut where a kernel of its own stands, as a softmax's: what a compiler makes of it may be slower,
+and what stands before and behind it can still fuse.
 """
 
 from __future__ import annotations
@@ -106,11 +107,14 @@ class _Finder:
             if start >= 0 and not self._goes_on(step.operation):
                 yield Part(segment, start, stop)
                 start = -1
+            operation = self.problem.operations[step.operation]
             if self._may_join(step.operation):
-                start = index if start < 0 else start
+                if start < 0:
+                    start = index
+                    self.seen.clear()
                 stop = index + 1
-                self._see(step.operation, first=start == index)
-            self.resident.update(self.problem.operations[step.operation].outputs)
+                self.seen.update(operation.inputs, operation.outputs)
+            self.resident.update(operation.outputs)
         if start >= 0:
             yield Part(segment, start, stop)
 
@@ -119,12 +123,6 @@ class _Finder:
 
     def _goes_on(self, p: int) -> bool:
         return self._may_join(p) and self.seen.isdisjoint(self.problem.operations[p].outputs)
-
-    def _see(self, p: int, *, first: bool) -> None:
-        operation = self.problem.operations[p]
-        if first:
-            self.seen.clear()
-        self.seen.update(operation.inputs, operation.outputs)
 
 
 def pieces_of(

@@ -1,17 +1,11 @@
-"""Strategy auto: the best of what suits the size of the problem.
+"""Strategy auto: the best of what suits the size of the problem, until it is known to be the best.
 
-In this order, until something is known to be the best:
-1. the plain program, where it fits;
-2. the exact search by the stage program: it ends on most models, however large, since a few tight
-   places decide;
-3. plans of a few stages, repaired, up to some thousand operations: of a thousand on they come
-   first, and where they are near the bound the search that follows only bounds all other schedules;
-4. where a gap is left that is worth it, the chain programs: rotor's, which take next to no time,
-   then rockmate's, with options of blocks from z3. On small graphs without a chain the exact search
-   goes on for longer between the two, since what it proves spares all of z3's time.
-
-What stages or chain programs found is improved, while there is a gap. Where one is left still, what
-is found within smaller budgets is taken as well, so that more memory costs no time.
+The exact search ends on most models, however large, since a few tight places decide. Plans of a few
+stages follow; of a thousand operations on they come first, and where they are near the bound the
+search only bounds all other schedules. Chain programs come last, where a gap is left that is worth
+it: rotor's take next to no time; rockmate's wait on small graphs without a chain for a longer exact
+search, which may spare all of z3's time. While there is a gap, the best is improved, and what is
+found within smaller budgets is taken, so that more memory costs no time.
 """
 
 from __future__ import annotations
@@ -61,7 +55,8 @@ class Auto:
         """Set up: `short`, `long` and `below`, for smaller budgets, search exactly."""
         self.subject, self.progress = subject, progress
         self.near, self.close = NEAR[effort], CLOSE[effort]
-        size, bare = self._size(), subject.chain is None
+        self.size, self.bare = size, bare = len(subject.whole.operations), subject.chain is None
+        self.too_large = bare and size > LARGE and self.near > 0
         answers: Answers = {}
 
         def exact(limits: Limits, most: int, near: float = 0.0) -> ExactEntrant | None:
@@ -76,11 +71,11 @@ class Auto:
         shortly = not bare and effort is not Effort.THOROUGH
         self.long = exact(LIMITS[effort], min(LONG_SEARCH[effort], FINE if shortly else size))
         self.below = exact(LIMITS[Effort.QUICK] if size <= FINE else GLANCE, SHORT_SEARCH)
-        self.smaller: dict[int, tuple[Contest, list[Searching | None]]] = {}
+        self.smaller: dict[int, Contest] = {}
 
     def enter(self, contest: Contest) -> None:
         contest.offer("none", self.subject.plain())
-        deep = self._size() >= DEEP and self.subject.chain is not None and self.near > 0
+        deep = self.size >= DEEP and not self.bare and self.near > 0
         first = (self.stages, self.short) if deep else (self.short, self.stages)
         self._search(contest, (*first, self.improve))
         improved = contest.best
@@ -108,17 +103,10 @@ class Auto:
         """Tell whether an entrant's time is worth what it may gain."""
         if isinstance(entrant, FrontEntrant) and contest.within(max(self.near, self.close)):
             return False
-        return entrant is not self.rockmate or contest.best is None or not self._too_large()
+        return entrant is not self.rockmate or contest.best is None or not self.too_large
 
     def _has_gap(self, contest: Contest) -> bool:
         return not contest.settled and not contest.within(self.near)
-
-    def _too_large(self) -> bool:
-        bare = self.subject.chain is None
-        return bare and self._size() > LARGE and self.near > 0
-
-    def _size(self) -> int:
-        return len(self.subject.whole.operations)
 
     def _take_smaller(self, contest: Contest) -> None:
         """Offer what is found within smaller budgets, which fits as well, the largest first.
@@ -131,33 +119,27 @@ class Auto:
             assert contest.best is not None
             best_us = contest.best.replay.time_us
             self.progress("smaller budgets", number, len(budgets))
-            below = self._searched(units, best_us)
+            below = self._searched(units)
             if below.best is not None and below.best.replay.time_us < best_us:
                 contest.offer(below.best.strategy, below.best.program)
-            if below.best is None and self._size() > FINE:
+            if below.best is None and self.size > FINE:
                 return  # on small graphs less may be found where more was not
             if not self._has_gap(below) or below.own_bound_us >= best_us:
                 return
 
     def _smaller_units(self, units: int) -> list[int]:
         plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
-        count = GRID if self._size() <= FINE else COARSE_GRID
+        count = GRID if self.size <= FINE else COARSE_GRID
         shares = {plain * k // count for k in range(1, count)}
         return sorted((share for share in shares if 0 < share < units), reverse=True)
 
-    def _searched(self, units: int, enough_us: float) -> Contest:
-        """Return the contest of a smaller budget, as far as it may take less than `enough_us`.
-
-        What was searched stays; more of it cannot take less than the bound that ended it.
-        """
+    def _searched(self, units: int) -> Contest:
+        """Return the contest of a smaller budget, which is searched once."""
         if units not in self.smaller:
-            waiting: list[Searching | None] = [self.below or self.stages, self.rotor]
-            waiting += [self.long] * (self._size() <= FINE)
-            self.smaller[units] = Contest(self.subject, units * self.subject.unit), waiting
-        found, waiting = self.smaller[units]
-        while waiting and found.own_bound_us < enough_us:
-            self._search(found, [waiting.pop(0)])
-        return found
+            self.smaller[units] = found = Contest(self.subject, units * self.subject.unit)
+            long = self.long if self.size <= FINE else None
+            self._search(found, (self.below or self.stages, self.rotor, long))
+        return self.smaller[units]
 
     def smallest(self) -> Program:
         """Return the program of least peak that is found, in a number of searches that is bounded.
@@ -165,14 +147,14 @@ class Auto:
         Another search may find one of a lower peak.
         """
         self.progress("smallest budget", 1, ATTEMPTS)
-        fine = self.subject.chain is None and self._size() <= FINE
-        close = not fine and not self._too_large()  # rockmate's is
+        fine = self.bare and self.size <= FINE
+        close = not fine and not self.too_large  # rockmate's is
         numbers = count(2)
 
         def attempt(units: int) -> Program | None:
             self.progress("smallest budget", min(next(numbers), ATTEMPTS), ATTEMPTS)
             repairs = self.stages if self._repairs() else None
-            waits = close and repairs and self.subject.chain is None  # long, to find nothing mostly
+            waits = close and repairs and self.bare  # long, to find nothing mostly
             return self._within(units, None if waits else self.short, repairs)
 
         if fine and (found := attempt(self.subject.whole.floor_bytes())) is not None:
@@ -204,7 +186,7 @@ class Auto:
 
         There rockmate knows the least already, unless it is left out.
         """
-        return self.subject.chain is not None or self._size() <= WIDE or self._too_large()
+        return not self.bare or self.size <= WIDE or self.too_large
 
     def _peak_bytes(self, program: Program) -> int:
         return self.subject.judge(program)[1].peak_bytes

@@ -1,7 +1,4 @@
-"""The contest of one budget: strategies offer programs, the replay judges, the best one stays.
-
-Because every offer is judged as it comes, a search that is interrupted has its best behind it.
-"""
+"""The contest of one budget: strategies offer programs, the replay judges as they come."""
 
 from __future__ import annotations
 

@@ -54,11 +54,7 @@ class SearchEntrant:
     def enter(self, contest: Contest) -> None:
         """Offer every better schedule as it is found."""
         hear = contest.listen(self.name)
-
-        def on_better(runs: tuple[int, ...], time_us: float) -> None:
-            hear(self._unstaged(runs), time_us)
-
-        contest.take(self.name, self._found(contest.budget_units, self.effort, on_better))
+        contest.take(self.name, self._found(contest.budget_units, self.effort, hear))
 
     def smallest(self) -> Program:
         """Return the program of least peak that bisection finds, from the plain one."""
@@ -68,18 +64,21 @@ class SearchEntrant:
     def _attempt(self, budget_units: int) -> Program | None:
         """Return a program within a budget."""
         effort = Effort.QUICK if self.staged else self.effort
-        runs = self._found(budget_units, effort, None).runs
+        runs = self._found(budget_units, effort).runs
         return None if runs is None else self.subject.program(runs)
 
-    def _found(self, budget_units: int, effort: Effort, on_better: Incumbent | None) -> Found:
-        problem = self.subject.staged if self.staged else self.subject.whole
-        found = searched(self.search, problem, budget_units, effort, on_better)
-        if found.runs is None:
-            return found
-        return replace(found, runs=self._unstaged(found.runs))
+    def _found(
+        self, budget_units: int, effort: Effort, hear: Incumbent = lambda _runs, _time_us: None
+    ) -> Found:
+        if not self.staged:
+            return searched(self.search, self.subject.whole, budget_units, effort, hear)
+        order = self.subject.order
 
-    def _unstaged(self, runs: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self.subject.order[p] for p in runs) if self.staged else runs
+        def hear_unstaged(runs: tuple[int, ...], time_us: float) -> None:
+            hear(tuple(order[p] for p in runs), time_us)
+
+        found = searched(self.search, self.subject.staged, budget_units, effort, hear_unstaged)
+        return replace(found, runs=found.runs and tuple(order[p] for p in found.runs))
 
 
 @dataclass(frozen=True, slots=True)

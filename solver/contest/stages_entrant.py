@@ -3,7 +3,6 @@
 With a single stage, where the plain schedule is tightest, the stage program is a small one whose
 optimum is close to that of all schedules, and mostly over the budget elsewhere. Each round makes
 a stage of another tight place or, where there are enough, plans for a smaller budget than there is.
-The plan is replayed, re-runs are added until it fits, and it is improved like any other program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What is solved: the problem that judges, and the two views of it that searches have.
-
-Searches count bytes in their greatest common unit, so that the scale of bytes changes nothing.
-"""
+"""What is solved: the problem that judges, and the views of it that searches have, in units."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Programs improved up to fixed shares of the plain peak, each rung from the one below it.
 
-Improving for a budget itself could make a larger budget slower than a smaller one. Here a budget
-only chooses among programs that do not depend on it: more memory never costs time. On large
-problems rungs come in groups, climbed from the bottom of each, and a budget looks at its own group
-and the one below. What lies lower cannot be quicker: a rung takes no program that is quicker than
-the known one that the rung of its place in the next group has.
+A budget only chooses among programs that do not depend on it, so that more memory never costs time.
+On large problems rungs come in groups, climbed from the bottom of each, and a budget looks at its
+own group and the one below. What lies lower cannot be quicker: a rung takes no program that is
+quicker than the known one that the rung of its place in the next group has.
 """
 
 from __future__ import annotations

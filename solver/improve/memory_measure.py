@@ -1,8 +1,6 @@
 """Peak and time of a program, quickly: the same figures as `replay` of its schedule.
 
-A search measures thousands of programs; the replay of the chosen one stays the judge. Each stay of
-a value in memory is an interval of positions in the list of runs; a running sum of what enters and
-leaves gives the bytes inside each run.
+A search measures thousands of programs; the replay of the chosen one stays the judge.
 """
 
 from __future__ import annotations

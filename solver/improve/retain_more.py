@@ -1,9 +1,4 @@
-"""Local improvement on exact figures: use the slack that slots and persistent options left.
-
-A re-run is left out, and with it all re-runs that only served it, where its result fits in memory
-until it is read. Every trial is measured as a whole. Work is bounded by counts, never by time, so
-that the result does not depend on the machine.
-"""
+"""Leave out re-runs where a budget has room for what they make."""
 
 from __future__ import annotations
 

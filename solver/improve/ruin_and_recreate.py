@@ -3,9 +3,7 @@
 A large neighbourhood search by *ruin and recreate* (Schrimpf et al., "Record breaking optimization
 results using the ruin and recreate principle", 2000). The window is a stretch of the schedule, a
 handful of re-runs anywhere, or the same re-run in a row of identical layers, which is what has to
-change at once where every layer has the same peak. It is fitted in again by the cheapest
-additions; then re-runs that slack allows are left out. Every trial is measured as a whole. The
-random numbers are Python's own, from fixed seeds: the result depends on the problem alone.
+change at once where every layer has the same peak. Random numbers are Python's, from fixed seeds.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
+from remat_gen.solver.improve.add_reruns import PriceRule, additions, alike, random_taste
 from remat_gen.solver.improve.memory_measure import (
     MeasuredProgram,
     MemoryExcess,
@@ -108,17 +106,13 @@ class Window:
         choices = [together] * (len(together) > 1)
         choices += [[one] for one in found[: self.moving.measured]]
         for choice in choices:
-            added = trial_of(_with_additions(trial.timeline, choice).pruned())
-            added = reordered(added, self.budget, self.moving.after)
+            timeline = trial.timeline
+            for addition in sorted(choice, key=lambda addition: -addition.at):
+                timeline = timeline.inserted(addition.at, addition.operations)
+            added = reordered(trial_of(timeline.pruned()), self.budget, self.moving.after)
             if over_budget(added, self.budget) < excess.total:
                 return added
         return None
-
-
-def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
-    for addition in sorted(choice, key=lambda a: -a.at):
-        timeline = timeline.inserted(addition.at, addition.operations)
-    return timeline
 
 
 def lowered(trial: Trial, plain_us: float, moving: Moving) -> list[MeasuredProgram]:

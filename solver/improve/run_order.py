@@ -1,12 +1,9 @@
 """Move runs where that lowers what is over a budget; no move costs time.
 
 What makes a value long before its first read runs later; what frees a value that lies idle runs
-earlier (a parameter-gradient operation frees its input so). Forward operations keep their traced
-order, since random ones must: so do the first runs of every forward segment. Backward operations
-that are random or write keep their place; sums of gradients name their terms, so that moving one
-changes nothing of it. A backward operation
-stays in its segment, and each run between the makings of what it reads and the first read of what
-it makes, so that every run reads what it read before.
+earlier. Forward's first runs keep their traced order, and backward operations that are random or
+write keep their place; others stay in their segment. Sums of gradients name their terms, so that
+moving one changes nothing of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""A program as a timeline: when each value is made and read, in sorted arrays.
+"""A problem and a program of it as arrays: when each value is made and read.
 
 A touch is one number, (value, position, made or read) in this order of weight; sorted touches are
 each value's history. A *stay* is what one run of its producer leaves: the touches from a making up
-to the next one. What a search asks of a program (bytes, re-runs nobody reads, the next reader)
-follows from these arrays, at a tenth of the cost of walking over the runs.
+to the next one. All that a search asks follows, at a tenth of the cost of walking over the runs.
 """
 
 from __future__ import annotations
@@ -105,10 +104,6 @@ class Timeline:
         self.made_at = position_of(begins)
         self.last_at = position_of(self.touches[self.ends])
 
-    def key(self, v: int, position: int, kind: int) -> int:
-        """Return the number of a touch."""
-        return (v << PLACE_BITS) + 2 * position + kind
-
     def _touches(self) -> Ints:
         arrays, runs = self.arrays, self.runs
         counts = arrays.counts[runs]
@@ -175,19 +170,18 @@ class Timeline:
 
     def moved(self, y: int, z: int) -> Timeline:
         """Return the timeline with the run at y standing at z instead, in the same segment."""
-        runs = self.runs.copy()
-        low, high, by = (y, z + 1, -1) if y < z else (z, y + 1, 1)
-        runs[low:high] = np.roll(runs[low:high], by)
+        runs = np.insert(np.delete(self.runs, y), z, self.runs[y])
         return Timeline(self.arrays, runs, self.segments, self.count)
 
-    def is_there(self, v: int, at: int) -> bool:
-        """Tell whether `v` was made before a position and is read at it or later."""
+    def idle_since(self, v: int, at: int) -> int | None:
+        """Return where `v` was touched last before a position, None where nothing reads it there
+        or later as it is.
+        """
         touches = self.touch_list
-        after = bisect_left(touches, self.key(v, at, MADE))
-        if after == len(touches):
-            return False
-        touch = touches[after]
-        return touch >> PLACE_BITS == v and touch & 1 == READ
+        after = bisect_left(touches, (v << PLACE_BITS) + 2 * at)
+        if after == len(touches) or touches[after] >> PLACE_BITS != v or touches[after] & 1 == MADE:
+            return None
+        return position_of(touches[after - 1])
 
     @cached_property
     def touch_list(self) -> list[int]:

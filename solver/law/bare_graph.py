@@ -1,11 +1,8 @@
 """Bare graphs: nodes with a time, one value each, and inputs; no model, no torch.
 
-The cost model is DESIGN's: a node runs while its inputs and its output are resident together,
-freeing is free, every node runs at least once and any node may run again, in any order that its
-inputs allow. As a scheduling problem that is one in which *every* operation is a rerunnable
-backward one, since the replay lets those run at any time. Strategies over a chain of blocks need
-a forward and a backward half: they see the same graph *staged*, forward nodes first, and what they
-find is judged on the bare problem.
+A node runs while its inputs and its output are resident together, and any node may run again, in
+any order that its inputs allow: as a problem *every* operation is a rerunnable backward one.
+Strategies over a chain of blocks see the graph *staged*, and are judged on the bare problem.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Copies to the host and back: what a schedule must hold to, and the time of two copy engines.
 
-Each direction has an engine and a queue: copies go one after another, in the order in which they
-were queued, beside what is computed. A copy begins once it is queued, what was computed before it
-is done and its engine is free; one back to the device also once the copy out has ended.
-
-Memory goes by the schedule alone, whatever the engines do: a value that was sent holds its memory
-until it is freed, and that waits for its copy; one that is fetched holds it from where its copy is
-queued, and what reads it first, or frees it, waits. So a slow engine costs time, never memory.
+Each direction has an engine, and a queue in which copies go one after another. One begins once it
+is queued, what was computed before it is done and its engine is free; one back also once the copy
+out has ended. Memory goes by the schedule alone: a value that was sent holds its memory until it is
+freed, and that waits for its copy; one that is fetched holds it from where its copy is queued, and
+what reads it first, or frees it, waits. So a slow engine costs time, never memory.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """From runs to a schedule: drop re-runs that nobody needs, free every value as soon as it is dead.
 
-Both follow from one walk from the end to the start that carries the set of values needed later
-*as they are*: an operation's outputs leave the set where it runs, its inputs enter it. A value that
-is not in the set after a step is dead there, even if it is made again later.
+Both follow from one walk from the end that carries the set of values needed later *as they are*: an
+operation's outputs leave the set where it runs, its inputs enter it.
 """
 
 from __future__ import annotations
 
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.program import Program, first_runs
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.law.schedule import Free, Run, Schedule, Step, schedule_of
 
 
 def prune(problem: Problem, program: Program, required: int | None = None) -> Program:
@@ -48,10 +47,7 @@ def to_schedule(problem: Problem, program: Program) -> Schedule:
     n = program.block_count
     if n:
         lists[n][:0] = [Free(v) for v in _unread_given(problem)]
-    marks = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
-    return Schedule(
-        tuple(Segment(b, back, tuple(s)) for (b, back), s in zip(marks, lists, strict=True))
-    )
+    return schedule_of(lists)
 
 
 def _dead_after(problem: Problem, p: int, needed: set[int]) -> list[int]:

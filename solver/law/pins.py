@@ -1,10 +1,9 @@
 """Pins: values that a user wants kept, or recomputed, whatever a search would rather do.
 
-A *kept* value is made once: its operation may not run again, so that it stays until its last use.
-A *recomputed* value is not there when backward begins: what backward reads of it is made again.
-Both are part of the problem (`Operation.rerunnable`, `Value.recompute`), and the replay refuses a
-schedule that breaks them. No strategy needs to know: runs that leave a recomputed value in place
-are *honoured*, its operation runs again before the first read in backward, and only then judged.
+A *kept* value's operation may not run again (`Operation.rerunnable`). A *recomputed* value is not
+there when backward begins (`Value.recompute`); the replay refuses a schedule that breaks this. No
+strategy needs to know: runs that leave one in place are *honoured*, its operation runs again before
+the first read in backward, and only then judged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A schedule without its frees: which operations run, in order, in each segment.
-
-Given the runs, the best frees are known (`liveness.py`): a value goes right after its last use
-before it is made again. So every strategy only says what runs when; a value is *retained* by not
-running its operation again.
-"""
+"""A schedule without its frees: a value goes right after its last use before it is made again."""
 
 from __future__ import annotations
 

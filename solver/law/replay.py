@@ -17,13 +17,14 @@ The memory model is that of the emitted code on the device's allocator:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 from remat_gen.solver.law.hand_overs import hand_overs, waiting_gradients
 from remat_gen.solver.law.host_copies import Copies
 from remat_gen.solver.law.problem import Held, Operation, Problem
-from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, schedule_of
 
 
 class IllegalScheduleError(ValueError):
@@ -74,9 +75,7 @@ def replay(problem: Problem, schedule: Schedule, *, keep_gradients: bool = False
 
 
 def _check_segments(problem: Problem, schedule: Schedule) -> None:
-    n = schedule.block_count
-    expected = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
-    if [(s.block, s.backward) for s in schedule.segments] != expected:
+    if schedule_of([segment.steps for segment in schedule.segments]) != schedule:
         raise IllegalScheduleError("segments are not those of blocks 0…n-1 and back")
     firsts = dict.fromkeys(
         step.operation for s in schedule.segments for step in s.steps if isinstance(step, Run)
@@ -113,7 +112,8 @@ class Machine:
         waits = waiting_gradients(self.problem, self.schedule)
         for index, segment in enumerate(self.schedule.segments):
             if index == self.schedule.block_count:
-                self._refuse_kept()
+                kept = sorted(v for v in self.resident if self.problem.values[v].recompute)
+                self._refuse(kept, ": to be recomputed, but kept for backward")
                 self.retained = self.nbytes
                 self._add(self.problem.given)
             waiting = {v for v, until in waits.items() if until > index}
@@ -136,13 +136,13 @@ class Machine:
     def _run(self, index: int, position: int, p: int, segment: Segment) -> None:
         operation = self.problem.operations[p]
         missing = [v for v in operation.inputs if v not in self.resident]
-        if missing:
-            names = ", ".join(self.problem.values[v].name for v in missing)
-            raise IllegalScheduleError(f"{operation.name} needs {names}, which is not there")
+        self._refuse(missing, ", which is not there", f"{operation.name} needs ")
         if operation.backward and not segment.backward:
             raise IllegalScheduleError(f"{operation.name} belongs to backward")
+        if p in self.ran and not operation.rerunnable:
+            raise IllegalScheduleError(f"{operation.name} cannot run again")
         if p in self.ran:
-            self._count_rerun(p, operation)
+            self.reruns.append(p)
         elif segment.backward and not operation.backward:
             raise IllegalScheduleError(f"{operation.name} runs for the first time in backward")
         elif operation.ordered:
@@ -159,16 +159,11 @@ class Machine:
         self._add(operation.outputs)
         self.timeline.append(Moment(index, position, p, inside, self.nbytes))
 
-    def _refuse_kept(self) -> None:
-        kept = sorted(v for v in self.resident if self.problem.values[v].recompute)
-        if kept:
-            names = ", ".join(self.problem.values[v].name for v in kept)
-            raise IllegalScheduleError(f"{names}: to be recomputed, but kept for backward")
-
-    def _count_rerun(self, p: int, operation: Operation) -> None:
-        if not operation.rerunnable:
-            raise IllegalScheduleError(f"{operation.name} cannot run again")
-        self.reruns.append(p)
+    def _refuse(self, values: Sequence[int], why: str, what: str = "") -> None:
+        """Raise an error that names values, if there are any."""
+        if values:
+            names = ", ".join(self.problem.values[v].name for v in values)
+            raise IllegalScheduleError(f"{what}{names}{why}")
 
     def _keep_order(self, p: int, operation: Operation) -> None:
         if p < self.ordered:
@@ -232,13 +227,11 @@ class Machine:
         self.nbytes -= self.problem.values[v].nbytes
 
     def _result(self) -> Replay:
-        left = [v for v in self.resident if self.problem.values[v].held is Held.FREE]
-        if left:
-            names = ", ".join(self.problem.values[v].name for v in sorted(left))
-            raise IllegalScheduleError(f"{names} never freed")
-        if unused := self.copies.host.keys() - self.copies.fetched:
-            names = ", ".join(self.problem.values[v].name for v in sorted(unused))
-            raise IllegalScheduleError(f"{names} sent and never fetched")
+        left = sorted(v for v in self.resident if self.problem.values[v].held is Held.FREE)
+        self._refuse(left, " never freed")
+        self._refuse(
+            sorted(self.copies.host.keys() - self.copies.fetched), " sent and never fetched"
+        )
         kept = sum(
             self.problem.values[v].nbytes
             for v in self.resident

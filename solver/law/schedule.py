@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -58,3 +59,10 @@ class Schedule:
     @property
     def block_count(self) -> int:
         return len(self.segments) // 2
+
+
+def schedule_of(steps: Sequence[Sequence[Step]]) -> Schedule:
+    """Return the schedule of the steps of each segment, in their order."""
+    n = len(steps) // 2
+    marks = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
+    return Schedule(tuple(Segment(*mark, tuple(s)) for mark, s in zip(marks, steps, strict=False)))

@@ -1,9 +1,8 @@
 """Where in a schedule values are sent, freed and fetched, so that little waits, within the budget.
 
-What travels is known, and with it the least that is resident at every run. Between that and the
-budget is room for values on their way. A value is sent once it is made; it is freed where its copy
-has ended, or earlier where the room is needed. Seen from the end of the step, fetching is the same:
-a fetch stands as far before its first reader as its copy takes, or less far where there is no room.
+Between what is resident at least and the budget is room for values on their way. A value is sent
+once it is made, and freed where its copy has ended, or earlier where the room is needed. Seen from
+the end of the step, fetching is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Operation, Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import replay
-from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Segment, Send, Step
+from remat_gen.solver.law.schedule import Fetch, Free, Run, Schedule, Send, Step, schedule_of
 
 LEAD = 1.25  # how much longer than modelled a copy may take before anything waits
 
@@ -167,12 +166,10 @@ class _Lines:
         ]
 
     def schedule(self) -> Schedule:
-        starts = (0, *self.ends)
-        n = len(self.ends) // 2
-        places = [(b, False) for b in range(n)] + [(b, True) for b in reversed(range(n))]
         segments = []
-        for index, (start, end) in enumerate(pairwise(starts)):
-            steps: list[Step] = [Free(v) for v in self.unread] if index == n else []
+        for index, (start, end) in enumerate(pairwise((0, *self.ends))):
+            turns = index == len(self.ends) // 2
+            steps: list[Step] = [Free(v) for v in self.unread] if turns else []
             for i in range(start, end):
                 steps += [Fetch(v) for v in self.fetched[i]]
                 steps.append(Run(self.runs[i]))
@@ -180,8 +177,8 @@ class _Lines:
                 steps += [Free(v) for v in self.freed[i] if v not in own]
                 steps += [Send(v) for v in self.sent[i]]
                 steps += [Free(v) for v in self.freed[i] if v in own]
-            segments.append(Segment(*places[index], tuple(steps)))
-        return Schedule(tuple(segments))
+            segments.append(steps)
+        return schedule_of(segments)
 
 
 def with_fetches(problem: Problem) -> Problem:

@@ -1,8 +1,8 @@
 """Which values go to the host: from a schedule that only runs again, step by step, by the replay.
 
-A schedule that is found within more memory runs less again, and has too much resident. Values are
-sent away, those that have longest to travel first, until it fits. Then whatever makes it quicker is
-done: a fetch in place of a re-run, a value kept, or made again, in place of a fetch.
+A schedule found within more memory has too much resident: values are sent away, those that have
+longest to travel first, until it fits. Then whatever makes it quicker is done. Runs beyond the
+problem's operations are fetches (see `copy_places`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Re-runs and the host together: the third choice, on top of what any strategy finds.
 
 As much more memory as the engines can make room for in forward's time is what offload is worth at
-best. Within several such budgets schedules are found that only run again, brought down to the
-budget by sending values away, and made better; the replay judges.
+best: within several such budgets schedules are found that only run again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The fewest bytes of checkpoints for each limit on the bytes inside a segment.
 
-Source: Feng & Huang 2021 (see `division`). A segment whose vertices inside hold at most the limit
-runs forward again as a whole. A larger one is divided, with checkpoints where its parts meet; in a
-row of parts, those between two checkpoints may be run again together ("accessible"), and the least
-stored bytes are a shortest path. The limit that minimises stored + limit is the paper's answer.
+Source: Feng & Huang 2021 (see `ogc`). A segment whose vertices inside hold at most the limit runs
+forward again as a whole. A larger one is divided, with checkpoints where its parts meet; in a row
+of parts, those between two checkpoints may be run again together ("accessible"), and the least
+stored bytes are a shortest path.
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@ Source: Tianqi Chen, Bing Xu, Chiyuan Zhang and Carlos Guestrin, "Training Deep 
 Memory Cost", 2016 (arXiv:1604.06174).
 
 - *sqrt*: a chain of n layers is cut into √n segments of equal length, and only what crosses the
-  cuts is retained: O(√n) memory for one more forward. On other graphs the cuts are the articulation
-  points nearest to the equal parts; without any, nothing can be cut. It knows no budget: there is
-  one schedule, or nothing re-run where that fits.
+  cuts is retained; on other graphs at the articulation points nearest to them. It knows no budget.
 - *greedy* (algorithm 3 and appendix A): walk forward, sum the bytes that operations make, cut at
-  the next articulation point once the sum exceeds b, and search b over a grid. The quickest of the
-  grid's schedules within the budget is taken.
+  the next articulation point once the sum exceeds b, and search b over a grid.
 
 A bare graph without backward flags has no forward graph to cut.
 """
@@ -57,23 +54,17 @@ def equal_cuts(problem: Problem, cuts: Collection[int]) -> list[int]:
 
 
 def _greedy_choices(problem: Problem, effort: Effort) -> Iterator[frozenset[int]]:
-    made, droppable = bytes_by_vertex(problem), droppable_values(problem)
-    cuts = articulation_cuts(problem)
+    cuts, droppable = articulation_cuts(problem), droppable_values(problem)
+    made = {
+        p: sum(problem.values[v].nbytes for v in problem.operations[p].outputs if v in droppable)
+        for p in forward_vertices(problem)
+    }
     thresholds = [sum(made.values()) // parts for parts in range(1, GRID[effort] + 1)]
     for chosen in dict.fromkeys(tuple(greedy_cuts(made, cuts, b)) for b in thresholds):
         yield droppable.difference(*(cuts[position] for position in chosen))
 
 
 greedy_search = searching(_greedy_choices)
-
-
-def bytes_by_vertex(problem: Problem) -> dict[int, int]:
-    """Return for each forward operation that may run again the bytes that backward may need."""
-    droppable = droppable_values(problem)
-    return {
-        p: sum(problem.values[v].nbytes for v in problem.operations[p].outputs if v in droppable)
-        for p in forward_vertices(problem)
-    }
 
 
 def greedy_cuts(made: dict[int, int], cuts: Collection[int], threshold: int) -> list[int]:

@@ -1,12 +1,10 @@
 """The division of a forward graph into independent segments.
 
-Source: Jianwei Feng and Dong Huang, "Optimal Gradient Checkpoint Search for Arbitrary Computation
-Graphs", CVPR 2021 (arXiv:1808.00079). An *independent segment* [s, t] is a set of vertices inside,
+Source: Feng & Huang 2021 (see `ogc`). An *independent segment* [s, t] is a set of vertices inside,
 on paths from s to t, which no edge links to the outside but through s and t. It is divided
 - *linear*: at its splitting vertices, which no edge passes by;
 - *branched*: into the parts that fall apart without s and t;
 - else: into its largest independent segments, chosen greedily by their edges.
-Checkpoints stand where parts meet.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From the values that are retained to runs: each segment runs forward once more, as a whole.
 
 What Chen et al. (2016) and Feng & Huang (2021) share. Operations whose results are dropped and that
-read each other's form a *segment*; it starts from retained values only. Right before the first
-backward operation that reads a value from inside, the segment's operations run again, those whose
-results backward needs ("local forward"); they then live until their last use.
+read each other's form a *segment*. Right before the first backward operation that reads a value
+from inside, its operations run again, those whose results backward needs ("local forward").
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Strategy `ogc`: optimal gradient checkpoints on arbitrary graphs.
 
 Source: Jianwei Feng and Dong Huang, "Optimal Gradient Checkpoint Search for Arbitrary Computation
-Graphs", CVPR 2021 (arXiv:1808.00079). The forward graph is divided into independent segments
-(`division`); for each limit on what a segment holds, the checkpoints of least bytes are found
-(`checkpoints`); every segment runs forward once more, right before its backward
-(`local_forwards`). The paper knows no budget: it takes the limit that minimises checkpoints plus
-limit. Here the quickest of all limits' schedules that fits the budget is taken.
+Graphs", CVPR 2021 (arXiv:1808.00079). The paper knows no budget: it takes the limit on what a
+segment holds that minimises checkpoints plus limit. Here the quickest of all limits' schedules that
+fits the budget is taken.
 
 Vertices are forward operations rather than tensors: several outputs are one checkpoint. A vertex
 holds, inside a segment, the outputs that backward reads; as a checkpoint, all that is read. A bare

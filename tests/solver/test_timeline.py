@@ -63,7 +63,7 @@ def test_what_is_there_is_read_later(drawn: tuple[Problem, Program], data: st.Da
         if v in problem.operations[p].inputs or v in problem.operations[p].outputs:
             expected = v in problem.operations[p].inputs
             break
-    assert timeline.is_there(v, at) == expected
+    assert (timeline.idle_since(v, at) is not None) == expected
 
 
 def test_inserted_runs_stand_in_the_segment_they_precede() -> None:
