@@ -19,7 +19,7 @@ from solver_problems import GptShape, gpt_like
 
 from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.blocks.judged_runs import incumbent_of
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.published import checkmate

@@ -17,8 +17,8 @@ from solver_problems import gpt_like
 
 from remat_gen.bare.graph_file import parse_graph
 from remat_gen.solver.contest.contest import Contest
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.contest.registry import STRATEGIES, entrant_for
-from remat_gen.solver.contest.search_entrant import searched
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort

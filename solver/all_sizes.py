@@ -100,7 +100,8 @@ class AllSizesSolver:
         with contextlib.suppress(InfeasibleError):
             yield from self._nearer(first, budget_bytes)
         with contextlib.suppress(InfeasibleError):
-            yield self._judged(self.make(self._roomy()).solve(budget_bytes), first)
+            roomier = self.make(roomy(self.solver.problem, self.elsewhere))
+            yield self._judged(roomier.solve(budget_bytes), first)
         yield from (self._judged(found, first) for found in self._least())
 
     def _nearer(self, first: Solution, budget_bytes: int) -> Iterator[Solution]:
@@ -132,12 +133,9 @@ class AllSizesSolver:
             interrupted=interrupted,
         )
 
-    def _roomy(self) -> Problem:
-        return roomy(self.solver.problem, self.elsewhere)
-
     def _least(self) -> Iterator[Solution]:
         """Yield schedules within smallest budgets, the same whatever was searched before."""
-        for problem in (self._roomy(), self.solver.problem):
+        for problem in (roomy(self.solver.problem, self.elsewhere), self.solver.problem):
             solver = self.make(problem)
             yield solver.solve(solver.smallest_budget().nbytes)
 

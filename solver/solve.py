@@ -8,8 +8,8 @@ from functools import cached_property
 
 from remat_gen.solver.contest.auto import SHORT_SEARCH, Auto
 from remat_gen.solver.contest.contest import ALL, Contest, Entry
+from remat_gen.solver.contest.entrants import SearchEntrant
 from remat_gen.solver.contest.registry import AUTO, FRONTS, STRATEGIES, entrant_for
-from remat_gen.solver.contest.search_entrant import SearchEntrant
 from remat_gen.solver.contest.subject import subject_of
 from remat_gen.solver.law.bare_graph import BareGraph
 from remat_gen.solver.law.problem import Problem

@@ -6,13 +6,15 @@ freed while it runs is freed when it has returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from remat_gen.solver.compiled.parts import Ends, Part, ends_of
+from remat_gen.solver.compiled.parts import Part, ends_of
+from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Operation, Problem
+from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.replay import Replay, replay
-from remat_gen.solver.law.schedule import Free, Run, Schedule, Segment, Step
+from remat_gen.solver.law.schedule import Run, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +42,20 @@ class Fused:
 def fuse(problem: Problem, schedule: Schedule, parts: Mapping[Part, PartFigures]) -> Fused:
     """Return the problem and the schedule in which each part is one operation."""
     ordered = tuple(sorted(parts))
-    ends = {part: ends_of(problem, schedule, part) for part in ordered}
-    made = (_operation(problem, schedule, part, ends[part], parts[part]) for part in ordered)
+    made = (_operation(problem, schedule, part, parts[part]) for part in ordered)
     operations = (*problem.operations, *made)
     numbers = {part: len(problem.operations) + i for i, part in enumerate(ordered)}
-    lists = [_steps(schedule, index, numbers) for index in range(len(schedule.segments))]
-    run = sorted({p for steps in lists for p in _runs(steps)})
+    lists = [_calls(schedule, index, numbers) for index in range(len(schedule.segments))]
+    run = sorted({p for calls in lists for p in calls})
     renumbered = {p: i for i, p in enumerate(run)}
-    forward = {p for steps in lists[: schedule.block_count] for p in _runs(steps)}
+    forward = {p for calls in lists[: schedule.block_count] for p in calls}
     # what forward runs inside of a part only is first run in backward, as far as calls go
     whole = replace(
         problem,
         operations=tuple(replace(operations[p], backward=p not in forward) for p in run),
     )
-    segments = (
-        replace(segment, steps=tuple(_renumbered(steps, renumbered)))
-        for segment, steps in zip(schedule.segments, lists, strict=True)
-    )
-    return Fused(whole, _without_unmade(whole, schedule.block_count, segments), ordered)
+    program = Program(tuple(tuple(renumbered[p] for p in calls) for calls in lists))
+    return Fused(whole, to_schedule(whole, program), ordered)
 
 
 def replay_fused(
@@ -73,10 +71,8 @@ def replay_fused(
     return replace(figures, reruns=reruns), replace(without, reruns=reruns)
 
 
-def _operation(
-    problem: Problem, schedule: Schedule, part: Part, ends: Ends, figures: PartFigures
-) -> Operation:
-    runs = _runs(schedule.segments[part.segment].steps[part.start : part.stop])
+def _operation(problem: Problem, schedule: Schedule, part: Part, figures: PartFigures) -> Operation:
+    ends = ends_of(problem, schedule, part)
     return Operation(
         name=f"part of segment {part.segment} from step {part.start}",
         time_us=figures.time_us,
@@ -84,46 +80,17 @@ def _operation(
         inputs=ends.inputs,
         outputs=ends.results,
         backward=False,
-        keeps=tuple({v: None for p in runs for v in problem.operations[p].keeps}),
+        keeps=tuple({v: None for p in part.runs(schedule) for v in problem.operations[p].keeps}),
     )
 
 
-def _steps(schedule: Schedule, segment: int, numbers: Mapping[Part, int]) -> list[Step]:
-    """Return a segment's steps, with one run for each part and its frees behind it."""
-    steps = schedule.segments[segment].steps
-    found: list[Step] = []
-    at = 0
-    for part, number in numbers.items():
-        if part.segment == segment:
-            found += [*steps[at : part.start], Run(number), *map(Free, part.frees(schedule))]
-            at = part.stop
-    return [*found, *steps[at:]]
-
-
-def _runs(steps: Iterable[Step]) -> Iterator[int]:
-    return (step.operation for step in steps if isinstance(step, Run))
-
-
-def _renumbered(steps: Iterable[Step], numbers: Mapping[int, int]) -> Iterator[Step]:
-    for step in steps:
-        yield Run(numbers[step.operation]) if isinstance(step, Run) else step
-
-
-def _without_unmade(problem: Problem, count: int, segments: Iterable[Segment]) -> Schedule:
-    """Return a schedule without frees of what dies inside of parts: it never was there."""
-    resident: set[int] = set()
-    kept = []
-    for index, segment in enumerate(segments):
-        if index == count:
-            resident.update(problem.given)
-        steps: list[Step] = []
-        for step in segment.steps:
-            if isinstance(step, Run):
-                resident.update(problem.operations[step.operation].outputs)
-            elif step.value not in resident:
-                continue
-            else:
-                resident.remove(step.value)
-            steps.append(step)
-        kept.append(replace(segment, steps=tuple(steps)))
-    return Schedule(tuple(kept))
+def _calls(schedule: Schedule, segment: int, numbers: Mapping[Part, int]) -> list[int]:
+    """Return what a segment runs, with one number for each part."""
+    own = {part: number for part, number in numbers.items() if part.segment == segment}
+    instead = {part.start: number for part, number in own.items()}
+    inside = {i for part in own for i in range(part.start, part.stop)}
+    return [
+        instead.get(i, step.operation)
+        for i, step in enumerate(schedule.segments[segment].steps)
+        if isinstance(step, Run) and (i in instead or i not in inside)
+    ]

@@ -6,7 +6,7 @@ GELU's gradient reads what its re-run reads; a product between the two keeps the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Problem
@@ -21,7 +21,8 @@ def gathered(
     problem: Problem, schedule: Schedule, fusible: Sequence[bool], budget_bytes: int
 ) -> Schedule:
     """Return the schedule with fusible operations beside each other, within the budget."""
-    return _Gatherer(problem, fusible, budget_bytes, program_of(schedule), schedule).run()
+    touched = [frozenset(o.inputs + o.outputs) for o in problem.operations]
+    return _Gatherer(problem, fusible, budget_bytes, touched, program_of(schedule), schedule).run()
 
 
 @dataclass(slots=True)
@@ -29,14 +30,10 @@ class _Gatherer:
     problem: Problem
     fusible: Sequence[bool]
     budget_bytes: int
+    touched: list[frozenset[int]]  # values, by operation
     program: Program
     schedule: Schedule
     tries: int = _TRIES
-    touched: list[frozenset[int]] = field(init=False)  # values, by operation
-
-    def __post_init__(self) -> None:
-        operations = self.problem.operations
-        self.touched = [frozenset(o.inputs + o.outputs) for o in operations]
 
     def run(self) -> Schedule:
         for segment in range(len(self.program.segments)):
@@ -60,9 +57,8 @@ class _Gatherer:
 
     def _depends(self, p: int, other: int) -> bool:
         """Tell whether the order of two operations matters, or both make one value."""
-        one, two = self.problem.operations[p], self.problem.operations[other]
-        made, theirs = frozenset(one.outputs), frozenset(two.outputs)
-        return bool(theirs & self.touched[p] or made & self.touched[other])
+        made, theirs = (self.problem.operations[q].outputs for q in (p, other))
+        return not (self.touched[p].isdisjoint(theirs) and self.touched[other].isdisjoint(made))
 
     def _shares(self, p: int, runs: tuple[int, ...], place: int) -> bool:
         while place > 0 and self.fusible[runs[place - 1]]:

@@ -15,10 +15,8 @@ from itertools import count
 from typing import TypeAlias
 
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.repairs import Repairs
-from remat_gen.solver.contest.search_entrant import ExactEntrant, least_program
-from remat_gen.solver.contest.stages_entrant import StagesEntrant
+from remat_gen.solver.contest.entrants import ExactEntrant, FrontEntrant, least_program
+from remat_gen.solver.contest.repairs import Repairs, StagesEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
@@ -48,8 +46,6 @@ Searching: TypeAlias = ExactEntrant | StagesEntrant | Repairs | FrontEntrant
 
 class Auto:
     """See the module's text. Bare graphs' programs are improved by rockmate alone."""
-
-    name = "auto"
 
     def __init__(self, subject: Subject, effort: Effort, progress: Progress) -> None:
         """Set up: `short`, `long` and `below`, for smaller budgets, search exactly."""
@@ -106,7 +102,7 @@ class Auto:
         return entrant is not self.rockmate or contest.best is None or not self.too_large
 
     def _has_gap(self, contest: Contest) -> bool:
-        return not contest.settled and not contest.within(self.near)
+        return not (contest.settled or contest.within(self.near))
 
     def _take_smaller(self, contest: Contest) -> None:
         """Offer what is found within smaller budgets, which fits as well, the largest first.
@@ -114,7 +110,10 @@ class Auto:
         They are fixed shares of the plain peak: what is found within one does not depend on the
         budget asked for. So more memory costs no time, between these at least.
         """
-        budgets = self._smaller_units(contest.budget_units)
+        plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
+        parts = GRID if self.size <= FINE else COARSE_GRID
+        shares = {plain * k // parts for k in range(1, parts)}
+        budgets = sorted((s for s in shares if 0 < s < contest.budget_units), reverse=True)
         for number, units in enumerate(budgets, 1):
             assert contest.best is not None
             best_us = contest.best.replay.time_us
@@ -126,12 +125,6 @@ class Auto:
                 return  # on small graphs less may be found where more was not
             if not self._has_gap(below) or below.own_bound_us >= best_us:
                 return
-
-    def _smaller_units(self, units: int) -> list[int]:
-        plain = self._peak_bytes(self.subject.plain()) // self.subject.unit
-        count = GRID if self.size <= FINE else COARSE_GRID
-        shares = {plain * k // count for k in range(1, count)}
-        return sorted((share for share in shares if 0 < share < units), reverse=True)
 
     def _searched(self, units: int) -> Contest:
         """Return the contest of a smaller budget, which is searched once."""
@@ -149,13 +142,15 @@ class Auto:
         self.progress("smallest budget", 1, ATTEMPTS)
         fine = self.bare and self.size <= FINE
         close = not fine and not self.too_large  # rockmate's is
+        # Repairs take long on wide graphs, where rockmate knows the least already, unless left out;
+        # beside them the exact search takes long on bare graphs, to find nothing mostly.
+        repairs = self.stages if not self.bare or self.size <= WIDE or self.too_large else None
+        short = None if close and repairs and self.bare else self.short
         numbers = count(2)
 
         def attempt(units: int) -> Program | None:
             self.progress("smallest budget", min(next(numbers), ATTEMPTS), ATTEMPTS)
-            repairs = self.stages if self._repairs() else None
-            waits = close and repairs and self.bare  # long, to find nothing mostly
-            return self._within(units, None if waits else self.short, repairs)
+            return self._within(units, short, repairs)
 
         if fine and (found := attempt(self.subject.whole.floor_bytes())) is not None:
             return found  # what one operation alone needs, which is often the answer
@@ -180,13 +175,6 @@ class Auto:
             if entrant is not None and contest.best is None and not contest.settled:
                 entrant.enter(contest)
         return None if contest.best is None else contest.best.program
-
-    def _repairs(self) -> bool:
-        """Tell whether an attempt is worth plans of stages, whose repairs take long on wide graphs.
-
-        There rockmate knows the least already, unless it is left out.
-        """
-        return not self.bare or self.size <= WIDE or self.too_large
 
     def _peak_bytes(self, program: Program) -> int:
         return self.subject.judge(program)[1].peak_bytes

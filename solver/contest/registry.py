@@ -6,15 +6,13 @@ from typing import TypeAlias
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction
 from remat_gen.solver.contest.auto import Auto
-from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.search_entrant import SearchEntrant
+from remat_gen.solver.contest.entrants import FrontEntrant, SearchEntrant
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.search_types import Effort, Progress, silent
 from remat_gen.solver.published import checkmate, chen, griewank, ogc
 
 Entrant: TypeAlias = Auto | FrontEntrant | SearchEntrant
 """A strategy on one subject."""
-
 
 AUTO = "auto"
 FRONTS = ("rockmate", "rotor", "per-layer", "none")
@@ -26,8 +24,6 @@ PUBLISHED: dict[str, SearchFunction] = {
     "chen-greedy": chen.greedy_search,
     "griewank": griewank.search,
 }
-BY_PROGRAMS = ("checkmate", "checkmate-lp")
-"""Those of them that search the whole graph, by integer or linear programs."""
 STRATEGIES = (AUTO, *FRONTS, *PUBLISHED)
 
 
@@ -39,4 +35,5 @@ def entrant_for(
         return Auto(subject, effort, progress)
     if name in FRONTS:
         return FrontEntrant(subject, name, progress, effort)
-    return SearchEntrant(subject, name, PUBLISHED[name], effort, name not in BY_PROGRAMS)
+    staged = not name.startswith("checkmate")  # programs over stages see the whole graph
+    return SearchEntrant(subject, name, PUBLISHED[name], effort, staged)

@@ -23,9 +23,8 @@ from remat_gen.solver.law.sums import added
 class Subject:
     """`problem` judges; `whole` and `staged` are what searches see, in units of `unit` bytes.
 
-    `staged` has its forward operations first, for strategies over a chain; its operation p is
-    operation `order[p]` of the others. `chain` is the default chain of a training problem, None
-    for a bare graph.
+    `staged` has its forward operations first: its operation p is `order[p]` of the others.
+    `chain` is the default chain of a training problem, None for a bare graph.
     """
 
     problem: Problem
@@ -70,9 +69,8 @@ class Subject:
 
     def least_time_us(self) -> float:
         """Return the time of running everything once, and again what pins ask for: no less does."""
-        operations = self.problem.operations
-        again = added(operations[p].time_us for p in forced(self.problem))
-        return added(operation.time_us for operation in operations) + again
+        again = (self.problem.operations[p].time_us for p in forced(self.problem))
+        return self.problem.once_us + added(again)
 
 
 def subject_of(given: Problem | BareGraph) -> Subject:

@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
-from remat_gen.solver.improve.retain_more import retain_more
-from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, STILL, Moving, Window, lowered
+from remat_gen.solver.improve.ruin_and_recreate import (
+    ANYWHERE,
+    STILL,
+    Moving,
+    Window,
+    lowered,
+    retain_more,
+)
 from remat_gen.solver.improve.run_timeline import ProblemArrays
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program

@@ -72,6 +72,5 @@ def spans(timeline: Timeline) -> tuple[Ints, Ints]:
     here = np.arange(timeline.length)
     still = timeline.segments < timeline.first_backward
     still |= timeline.arrays.ordered[timeline.runs]
-    return np.where(still, here, np.minimum(low, here)), np.where(
-        still, here, np.maximum(high, here)
-    )
+    low, high = np.minimum(low, here), np.maximum(high, here)
+    return np.where(still, here, low), np.where(still, here, high)

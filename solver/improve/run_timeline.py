@@ -185,18 +185,15 @@ class Timeline:
 
     @cached_property
     def touch_list(self) -> list[int]:
-        """Return the touches, for single look-ups."""
-        touches: list[int] = self.touches.tolist()
-        return touches
+        found: list[int] = self.touches.tolist()  # for single look-ups
+        return found
 
     @cached_property
     def touch_values(self) -> Ints:
-        """Return the value of each touch."""
         return self.touches >> PLACE_BITS
 
     @cached_property
     def touch_positions(self) -> Ints:
-        """Return the position of each touch."""
         return position_of(self.touches)
 
     @cached_property

@@ -7,6 +7,7 @@ Strategies over a chain of blocks see the graph *staged*, and are judged on the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remat_gen.solver.law.liveness import to_schedule
@@ -39,11 +40,7 @@ class BareGraph:
 
     def problem(self) -> Problem:
         """Return the problem that judges: value i is what node i makes."""
-        positions = range(len(self.nodes))
-        return Problem(
-            tuple(self._operation(i, i, self.nodes[i].inputs, backward=True) for i in positions),
-            tuple(self._value(i) for i in positions),
-        )
+        return self._problem(range(len(self.nodes)), [True] * len(self.nodes))
 
     def staged(self) -> tuple[Problem, tuple[int, ...]]:
         """Return the graph as forward and backward, and the node behind each of its operations.
@@ -55,14 +52,7 @@ class BareGraph:
         for node, flag in zip(self.nodes, self._flags(), strict=True):
             backward.append(flag or any(backward[i] for i in node.inputs))
         order = sorted(range(len(self.nodes)), key=lambda i: backward[i])
-        place = {node: p for p, node in enumerate(order)}
-        operations = (
-            self._operation(
-                i, place[i], tuple(place[j] for j in self.nodes[i].inputs), backward=backward[i]
-            )
-            for i in order
-        )
-        return Problem(tuple(operations), tuple(self._value(i) for i in order)), tuple(order)
+        return self._problem(order, backward), tuple(order)
 
     def _flags(self) -> list[bool]:
         flags = [node.backward for node in self.nodes]
@@ -73,14 +63,13 @@ class BareGraph:
         peak_at = replay(problem, plain).peak_at
         return [i >= peak_at for i in range(len(flags))]
 
-    def _operation(
-        self, i: int, place: int, inputs: tuple[int, ...], *, backward: bool
-    ) -> Operation:
-        node = self.nodes[i]
-        return Operation(
-            node.name, node.time, 0, inputs, (place,), backward, rerunnable=True, layer=node.layer
-        )
-
-    def _value(self, i: int) -> Value:
-        held = Held.STEP if i in self.outputs else Held.FREE
-        return Value(self.nodes[i].name, self.nodes[i].nbytes, held)
+    def _problem(self, order: Sequence[int], backward: Sequence[bool]) -> Problem:
+        place = {i: p for p, i in enumerate(order)}
+        operations, values = [], []
+        for i in order:
+            node, inputs = self.nodes[i], tuple(place[j] for j in self.nodes[i].inputs)
+            made = (node.name, node.time, 0, inputs, (place[i],), backward[i])
+            operations.append(Operation(*made, layer=node.layer))
+            held = Held.STEP if i in self.outputs else Held.FREE
+            values.append(Value(node.name, node.nbytes, held))
+        return Problem(tuple(operations), tuple(values))

@@ -46,7 +46,9 @@ def to_schedule(problem: Problem, program: Program) -> Schedule:
     lists = reversed_segments[::-1]
     n = program.block_count
     if n:
-        lists[n][:0] = [Free(v) for v in _unread_given(problem)]
+        read = {v for operation in problem.operations for v in operation.inputs}
+        unread = (v for v in problem.given if v not in read)
+        lists[n][:0] = [Free(v) for v in unread if problem.values[v].held is Held.FREE]
     return schedule_of(lists)
 
 
@@ -54,8 +56,3 @@ def _dead_after(problem: Problem, p: int, needed: set[int]) -> list[int]:
     operation = problem.operations[p]
     touched = dict.fromkeys(operation.inputs + operation.outputs)
     return [v for v in touched if v not in needed and problem.values[v].held is Held.FREE]
-
-
-def _unread_given(problem: Problem) -> list[int]:
-    read = {v for operation in problem.operations for v in operation.inputs}
-    return [v for v in problem.given if v not in read and problem.values[v].held is Held.FREE]

@@ -12,6 +12,7 @@ from functools import cached_property
 from math import gcd
 
 from remat_gen.ir.paths import OUTERMOST, Layers
+from remat_gen.solver.law.sums import added
 
 
 class Held(Enum):
@@ -111,6 +112,11 @@ class Problem:
     def forward_count(self) -> int:
         """Return the number of forward operations; the first backward one stands at this index."""
         return sum(not operation.backward for operation in self.operations)
+
+    @cached_property
+    def once_us(self) -> float:
+        """Return the time of running each operation once, in microseconds."""
+        return added(operation.time_us for operation in self.operations)
 
     def producers(self) -> dict[int, int]:
         """Return for each value the operation that makes it; given values are absent."""

@@ -210,17 +210,15 @@ class Machine:
 
     def _release_held(self, index: int, last_use: dict[int, int], waiting: set[int]) -> None:
         for v in sorted(self.resident - waiting):
+            kept = self.keep_gradients and v not in last_use and v not in self.problem.given
             held = self.problem.values[v].held is Held.SEGMENT
-            if held and last_use.get(v, -1) <= index and not self._kept(v, last_use):
+            if held and last_use.get(v, -1) <= index and not kept:
                 self._drop(v)
 
     def _hand_over(self, gradients: frozenset[int]) -> None:
         if not self.keep_gradients:
             for v in gradients & self.resident:
                 self._drop(v)
-
-    def _kept(self, v: int, last_use: dict[int, int]) -> bool:
-        return self.keep_gradients and v not in last_use and v not in self.problem.given
 
     def _drop(self, v: int) -> None:
         self.resident.remove(v)

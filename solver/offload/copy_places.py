@@ -97,7 +97,6 @@ class _Lines:
     backward.
     """
 
-    count: int
     runs: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     fetched: list[list[int]] = field(default_factory=list)
@@ -108,7 +107,7 @@ class _Lines:
     @classmethod
     def of(cls, problem: Problem, program: Program) -> _Lines:
         """Return the lines that free all as soon as they may, and fetch right before readers."""
-        lines = cls(len(problem.operations))
+        lines, count = cls(), len(problem.operations)
         schedule = to_schedule(with_fetches(problem), program)
         waiting: list[int] = []
         for index, segment in enumerate(schedule.segments):
@@ -117,10 +116,13 @@ class _Lines:
                     begun = len(lines.runs) > (lines.ends[-1] if lines.ends else 0)
                     first = index == schedule.block_count and not begun
                     (lines.unread if first else lines.freed[-1]).append(step.value)
-                elif isinstance(step, Run) and step.operation >= lines.count:
-                    waiting.append(step.operation - lines.count)
+                elif isinstance(step, Run) and step.operation >= count:
+                    waiting.append(step.operation - count)
                 elif isinstance(step, Run):
-                    lines._run(step.operation, waiting)
+                    lines.runs.append(step.operation)
+                    lines.fetched.append(waiting)
+                    lines.freed.append([])
+                    lines.sent.append([])
                     waiting = []
             lines.ends.append(len(lines.runs))
         lines._send(problem)
@@ -129,12 +131,6 @@ class _Lines:
     @property
     def turn(self) -> int:
         return self.ends[len(self.ends) // 2 - 1]
-
-    def _run(self, p: int, fetched: list[int]) -> None:
-        self.runs.append(p)
-        self.fetched.append(fetched)
-        self.freed.append([])
-        self.sent.append([])
 
     def _send(self, problem: Problem) -> None:
         """Send what is fetched as soon as it is made."""

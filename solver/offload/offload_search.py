@@ -70,8 +70,9 @@ class OffloadSearch:
             if self.work <= 0:
                 break
             found = self.judged(program)
-            fits = found is not None and found.replay.peak_bytes <= self.budget_bytes
-            if found is not None and fits and found.replay.time_us < least:
+            if found is None or found.replay.peak_bytes > self.budget_bytes:
+                continue
+            if found.replay.time_us < least:
                 best, least = found, found.replay.time_us
         return best
 
@@ -117,8 +118,7 @@ def otherwise(problem: Problem, program: Program) -> Iterator[Program]:
     for i, first in enumerate(first_runs(runs)):
         if runs[i] >= count:
             maker = producers[runs[i] - count]
-            again = [[maker]] if problem.operations[maker].rerunnable else []
-            for other in ([], *again):
+            for other in ([], [maker])[: 1 + problem.operations[maker].rerunnable]:
                 yield pruned(problem, program.replaced({i: other}))
         elif not first:
             outputs = problem.operations[runs[i]].outputs

@@ -105,7 +105,6 @@ class OffloadSolver:
         return sorted(found - {budget_bytes})
 
     def _solution(self, best: Entry, known: AllSizesSolution | None) -> Solution:
-        least = added(operation.time_us for operation in self.problem.operations)
         return Solution(
             strategy=NAME,
             schedule=best.schedule,
@@ -115,7 +114,7 @@ class OffloadSolver:
             notes=(),
             blocks=self.reruns.solver.subject.block_ranges(),
             status=Status.FEASIBLE,
-            lower_bound_us=least,
+            lower_bound_us=self.problem.once_us,
             interrupted=known is not None and known.solution.interrupted,
         )
 

@@ -9,6 +9,7 @@ on paths from s to t, which no edge links to the outside but through s and t. It
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,7 +50,9 @@ class Dag:
         links = [(a, b) for a, b in edges if a in inside and b in inside]
         groups = components(segment.inside, links)
         if len(groups) > 1 or segment.direct:
-            return _branches(segment, groups)
+            source, target = segment.source, segment.target
+            direct = [DivisionSegment(source, target, (), True)] * segment.direct
+            return (*direct, *(DivisionSegment(source, target, group, False) for group in groups))
         return self._largest(segment, edges)
 
     def shatter(self, segment: DivisionSegment) -> tuple[DivisionSegment, ...]:
@@ -76,14 +79,10 @@ class Dag:
         return row
 
     def _row(self, segment: DivisionSegment, row: list[int]) -> tuple[DivisionSegment, ...]:
-        parts, start = [], 0
+        parts, inside = [], segment.inside
         for a, b in pairwise(row):
-            stop = start
-            while stop < len(segment.inside) and segment.inside[stop] < b:
-                stop += 1
-            inside = segment.inside[start:stop]
-            start = stop + 1
-            parts.append(DivisionSegment(a, b, inside, b in self.successors[a]))
+            between = inside[bisect_right(inside, a) : bisect_left(inside, b)]
+            parts.append(DivisionSegment(a, b, between, b in self.successors[a]))
         return tuple(parts)
 
     def _largest(
@@ -105,14 +104,6 @@ class Dag:
                 for edge in own:
                     del left[edge]
         return (*parts, *(DivisionSegment(a, b, (), True) for a, b in left))
-
-
-def _branches(
-    segment: DivisionSegment, groups: list[tuple[int, ...]]
-) -> tuple[DivisionSegment, ...]:
-    source, target = segment.source, segment.target
-    direct = [DivisionSegment(source, target, (), True)] if segment.direct else []
-    return (*direct, *(DivisionSegment(source, target, group, False) for group in groups))
 
 
 def components(vertices: Sequence[int], edges: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:

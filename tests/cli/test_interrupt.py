@@ -18,8 +18,7 @@ from remat_gen.ir.header import split_header
 from remat_gen.ir.plan import read_plan
 from remat_gen.solver.contest.auto import Auto
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.front_entrant import FrontEntrant
-from remat_gen.solver.contest.search_entrant import ExactEntrant
+from remat_gen.solver.contest.entrants import ExactEntrant, FrontEntrant
 from remat_gen.solver.law.search_types import INTERRUPTED, Effort, silent
 from remat_gen.terminal.interrupt import Interruptible
 from remat_gen.terminal.progress import Progress

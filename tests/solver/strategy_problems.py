@@ -10,7 +10,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Held, Operation, Problem, Value
 from remat_gen.solver.law.replay import Replay
 from remat_gen.solver.law.search_types import Effort, Found

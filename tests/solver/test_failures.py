@@ -48,7 +48,7 @@ def _open_problem(monkeypatch: pytest.MonkeyPatch) -> Problem:
 
 def test_a_failure_costs_no_schedule_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
-    monkeypatch.setattr("remat_gen.solver.contest.search_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.entrants.search", _raise)
     solver = Solver(problem, "auto")
     with pytest.warns(SearchFailedWarning, match="exact: .*a defect"):
         found = solver.solve(solver.plain.peak_bytes * 80 // 100)
@@ -60,7 +60,7 @@ def test_a_failure_costs_no_schedule_and_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_failure_that_leaves_nothing_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
     monkeypatch.setattr(Contest, "offer", lambda *_: None)
-    monkeypatch.setattr("remat_gen.solver.contest.search_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.entrants.search", _raise)
     with pytest.raises(_Defect):
         Solver(problem, "auto").solve(10**6)
 
@@ -68,7 +68,7 @@ def test_a_failure_that_leaves_nothing_is_raised(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.filterwarnings("error::remat_gen.solver.contest.contest.SearchFailedWarning")
 def test_tests_see_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _open_problem(monkeypatch)
-    monkeypatch.setattr("remat_gen.solver.contest.search_entrant.search", _raise)
+    monkeypatch.setattr("remat_gen.solver.contest.entrants.search", _raise)
     solver = Solver(problem, "auto")
     with pytest.raises(SearchFailedWarning):
         solver.solve(solver.plain.peak_bytes * 80 // 100)

@@ -7,7 +7,7 @@ from committed_problems import gpt
 
 from remat_gen.solver.contest.auto import CLOSE, Auto
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.front_entrant import FrontEntrant
+from remat_gen.solver.contest.entrants import FrontEntrant
 from remat_gen.solver.contest.registry import entrant_for
 from remat_gen.solver.contest.repairs import Repairs
 from remat_gen.solver.contest.subject import Subject, subject_of

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from solver_problems import gpt_like
 
-from remat_gen.solver.contest import auto, search_entrant
+from remat_gen.solver.contest import auto, entrants
 from remat_gen.solver.contest.auto import NEAR
 from remat_gen.solver.contest.contest import Contest
-from remat_gen.solver.contest.repairs import Repairs
-from remat_gen.solver.contest.stages_entrant import StagesEntrant
+from remat_gen.solver.contest.repairs import Repairs, StagesEntrant
 from remat_gen.solver.contest.subject import Subject, subject_of
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.solve import Solver
@@ -69,7 +68,7 @@ def test_a_deep_model_is_planned_by_stages_first(monkeypatch: pytest.MonkeyPatch
         return search(*arguments, in_blocks=in_blocks, **options)
 
     monkeypatch.setattr(auto, "DEEP", 0)
-    monkeypatch.setattr(search_entrant, "search", watched)
+    monkeypatch.setattr(entrants, "search", watched)
     stages_first = Solver(problem, "auto", effort=Effort.NORMAL).solve(budget_bytes)
     assert asked[0] is False
     assert stages_first.replay.peak_bytes <= budget_bytes

@@ -8,7 +8,7 @@ from solver_problems import gpt_like
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.retain_more import removable
+from remat_gen.solver.improve.ruin_and_recreate import removable
 from remat_gen.solver.improve.run_timeline import ProblemArrays, Timeline, timeline_of
 
 

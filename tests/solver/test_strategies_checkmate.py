@@ -20,7 +20,7 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Found
 from remat_gen.solver.published import checkmate

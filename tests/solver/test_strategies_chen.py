@@ -23,7 +23,7 @@ from strategy_problems import (
 )
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published import chen
 from remat_gen.solver.published.local_forwards import articulation_cuts

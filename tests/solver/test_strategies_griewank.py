@@ -19,7 +19,7 @@ from strategy_problems import (
     time_us,
 )
 
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published import griewank
 

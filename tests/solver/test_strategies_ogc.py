@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from solver_problems import gpt_like, problems
 from strategy_problems import check, graph, graphs, least_time_anyhow, plain_peak, time_us
 
-from remat_gen.solver.contest.search_entrant import searched
+from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.published import ogc
-from remat_gen.solver.published.checkpoints import Weights, cheapest, division_tree, limits
 from remat_gen.solver.published.division import Dag, DivisionSegment
+from remat_gen.solver.published.ogc import Weights, cheapest, division_tree, limits
 
 
 @given(problems(), st.floats(0, 1.1))

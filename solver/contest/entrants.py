@@ -1,26 +1,25 @@
-"""Searches of whole graphs, anew for each budget, as the contest of a budget sees them."""
+"""Strategies as the contest of a budget sees them: all programs first, or a search for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import cached_property
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
+from remat_gen.solver.chain.program_front import Front, build_front
 from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
+from remat_gen.solver.improve.budget_grid import BudgetGrid, bare_ladder
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
-from remat_gen.solver.law.search_types import Effort, Found, Incumbent
+from remat_gen.solver.law.search_types import Effort, Found, Incumbent, Progress
 from remat_gen.solver.stages.exact_search import Limits, search
 from remat_gen.solver.stages.stage_program import Answers
 
 EXACT = "exact"
 FINENESS = 1 << 7  # steps of the peak to which a least budget is known where a search takes long
 QUICK_OPERATIONS = 150  # up to which a quick search's least budget is known to the byte
-
-Attempt: TypeAlias = Callable[[int], Program | None]
-"""Search within a budget in units."""
 
 
 def searched(
@@ -111,7 +110,12 @@ class ExactEntrant:
 
 
 def least_program(
-    subject: Subject, attempt: Attempt, known: Program, *, exact: bool, close: bool = False
+    subject: Subject,
+    attempt: Callable[[int], Program | None],  # within a budget in units
+    known: Program,
+    *,
+    exact: bool,
+    close: bool = False,
 ) -> Program:
     """Return the program of least peak that attempts find, from a known one down.
 
@@ -134,3 +138,58 @@ def least_program(
         else:
             best, peak, down = found, min(peak_of(found), budget), 2 * down
     return best
+
+
+@dataclass(frozen=True)
+class FrontEntrant:
+    """A strategy of `program_front.py`; all but per-layer know the given order of bare graphs.
+
+    The front is built when it is first asked for, `rotor`'s before rockmate's.
+    """
+
+    subject: Subject
+    name: str
+    progress: Progress
+    effort: Effort
+    rotor: FrontEntrant | None = None
+
+    @cached_property
+    def front(self) -> Front:
+        rotor = self.rotor.front if self.rotor else None
+        return build_front(self.subject.staged, self.name, self.progress, self.effort, rotor)
+
+    def enter(self, contest: Contest) -> None:
+        """Offer the plain program, then the quickest one that fits: as it was found, improved."""
+        if self.name != "per-layer":
+            contest.offer(self.name, self.subject.plain())
+            if contest.optimal:
+                return
+        free, units = self._orders_freely(), contest.budget_units
+        grid = self.ladder if free else self.front.grid
+        for found in (grid.known(units), grid.best(units, self.progress)):
+            if found is not None:
+                program = found.program if free else self.subject.unstaged(found.program)
+                contest.offer(self.name, program)
+
+    @cached_property
+    def ladder(self) -> BudgetGrid:
+        """Return the front's programs of a bare graph, improved with runs in any order."""
+        programs = [self.subject.unstaged(c.program) for c in self.front.grid.candidates]
+        programs = [self.subject.plain(), *programs]
+        return bare_ladder(self.subject.whole, programs, self.effort)
+
+    def smallest(self) -> Program:
+        if self._orders_freely():
+            return self.ladder.candidates[0].program
+        programs = [self.subject.unstaged(self.front.grid.candidates[0].program)]
+        programs += [self.subject.plain()] * (self.name != "per-layer")
+        return min(programs, key=lambda program: self.subject.judge(program)[1].peak_bytes)
+
+    def _orders_freely(self) -> bool:
+        return self.name == "rockmate" and self.subject.chain is None
+
+    def unproved(self) -> tuple[int, int]:
+        """Return how many block options were not proved, of how many."""
+        if "front" not in vars(self):
+            return 0, 0
+        return self.front.unproved, self.front.asked
