@@ -201,20 +201,17 @@ def sent_instead(problem: Problem, schedule: Schedule, v: int, budget_bytes: int
 
 
 def program_with_fetches(problem: Problem, schedule: Schedule) -> Program:
-    """Return what a schedule runs and fetches, each fetch right before what reads it first."""
-    waiting: list[int] = []
-    segments: list[tuple[int, ...]] = []
-    for segment in schedule.segments:
-        runs: list[int] = []
-        for step in segment.steps:
-            if isinstance(step, Fetch):
-                waiting.append(step.value)
-            elif isinstance(step, Run):
-                read = [v for v in waiting if v in problem.operations[step.operation].inputs]
-                waiting = [v for v in waiting if v not in read]
-                runs += [*(fetch_of(problem, v) for v in read), step.operation]
-        segments.append(tuple(runs))
-    return Program(tuple(segments))
+    """Return what a schedule runs and fetches."""
+    return Program(
+        tuple(
+            tuple(
+                step.operation if isinstance(step, Run) else fetch_of(problem, step.value)
+                for step in segment.steps
+                if isinstance(step, Run | Fetch)
+            )
+            for segment in schedule.segments
+        )
+    )
 
 
 def _travelling(

@@ -108,7 +108,7 @@ class _Lines:
     def of(cls, problem: Problem, program: Program) -> _Lines:
         """Return the lines that free all as soon as they may, and fetch right before readers."""
         lines, count = cls(), len(problem.operations)
-        schedule = to_schedule(with_fetches(problem), program)
+        schedule = to_schedule(with_fetches(problem), _late(problem, program))
         waiting: list[int] = []
         for index, segment in enumerate(schedule.segments):
             for step in segment.steps:
@@ -184,3 +184,21 @@ def with_fetches(problem: Problem) -> Problem:
         for v, value in enumerate(problem.values)
     )
     return replace(problem, operations=problem.operations + fetches)
+
+
+def _late(problem: Problem, program: Program) -> Program:
+    """Return the program with each fetch right before the first run that reads its value."""
+    count = len(problem.operations)
+    segments: list[tuple[int, ...]] = []
+    waiting: list[int] = []
+    for segment in program.segments:
+        runs: list[int] = []
+        for p in segment:
+            if p >= count:
+                waiting.append(p)
+                continue
+            wanted = [f for f in waiting if f - count in problem.operations[p].inputs]
+            waiting = [f for f in waiting if f not in wanted]
+            runs += [*dict.fromkeys(wanted), p]
+        segments.append(tuple(runs))
+    return Program(tuple(segments))

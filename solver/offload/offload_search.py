@@ -122,13 +122,9 @@ def otherwise(problem: Problem, program: Program) -> Iterator[Program]:
                 yield pruned(problem, program.replaced({i: other}))
         elif not first:
             outputs = problem.operations[runs[i]].outputs
-            read = {v: _next_read(problem, runs, v, i + 1) for v in outputs}
-            others: dict[int, list[int]] = {i: []}
-            for v, at in read.items():
-                if at is not None:
-                    others.setdefault(at, [runs[at]]).insert(0, fetch_of(problem, v))
-            if len(others) > 1 and all(problem.values[v].travels or read[v] is None for v in read):
-                yield pruned(problem, program.replaced(others))
+            read = [v for v in outputs if _next_read(problem, runs, v, i + 1) is not None]
+            if read and all(problem.values[v].travels for v in read):
+                yield pruned(problem, program.replaced({i: [fetch_of(problem, v) for v in read]}))
 
 
 def pruned(problem: Problem, program: Program) -> Program:
