@@ -13,7 +13,7 @@ from remat_gen.solver.blocks.simple_programs import in_segments, keep_all, per_l
 from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
-from remat_gen.solver.improve.memory_measure import MeasuredProgram, started
+from remat_gen.solver.improve.memory_measure import started
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
 from remat_gen.solver.improve.run_timeline import ProblemArrays
 from remat_gen.solver.law.problem import Problem
