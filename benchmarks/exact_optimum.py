@@ -7,14 +7,13 @@ DATA_FOLDER holds vgg16.json and unet.json, the profiled training graphs of Chec
 
 from __future__ import annotations
 
-import random
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "solver"))
 
-from exact_oracle import Node, bare
+from exact_oracle import graph_of, layered
 from solver_problems import GptShape, gpt_like
 
 from remat_gen.bare.graph_file import parse_graph
@@ -68,7 +67,7 @@ def table(problems: dict[str, Problem]) -> None:
 
 def auto(problem: Problem, budget: int) -> str:
     """Return the time of what `auto` finds, over running each operation once."""
-    solver = Solver(problem, "auto")
+    solver = Solver(problem if problem.forward_count else graph_of(problem), "auto")
     try:
         found = solver.solve(budget).replay.time_us
     except InfeasibleError:
@@ -101,28 +100,6 @@ def gpt(layers: int) -> Problem:
     problem = gpt_like(layers, GptShape(vocabulary=1000))
     once = (replace(o, rerunnable=o.rerunnable and not o.backward) for o in problem.operations)
     return replace(problem, operations=tuple(once))
-
-
-def layered(count: int, seed: int) -> Problem:
-    """Return a random forward pass with skips, and its backward pass, as a bare graph."""
-    rng = random.Random(seed)
-    nodes: list[Node] = []
-    forward = count // 2
-    users: list[list[int]] = [[] for _ in range(forward)]
-    for i in range(forward):
-        reads = {i - 1 if rng.random() < 0.7 else max(0, i - 1 - rng.randrange(6))} if i else set()
-        if i and rng.random() < 0.4:
-            reads.add(max(0, i - 1 - rng.randrange(15)))
-        for u in reads:
-            users[u].append(i)
-        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
-    gradient: dict[int, int] = {}
-    for i in reversed(range(forward)):
-        reads = {gradient[u] for u in users[i]} | {*nodes[i][2]}
-        reads |= {i} if rng.random() < 0.5 else set()
-        gradient[i] = len(nodes)
-        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
-    return bare(nodes)
 
 
 def row(*cells: str) -> None:

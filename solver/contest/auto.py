@@ -21,7 +21,6 @@ from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Progress
 from remat_gen.solver.stages.exact_search import GLANCE, LIMITS, Limits
-from remat_gen.solver.stages.stage_program import Answers
 
 SHORT_SEARCH = 10_000  # operations up to which auto searches exactly
 LONG_SEARCH = {Effort.QUICK: 0, Effort.NORMAL: 120, Effort.THOROUGH: 400}
@@ -53,10 +52,9 @@ class Auto:
         self.near, self.close = NEAR[effort], CLOSE[effort]
         self.size, self.bare = size, bare = len(subject.whole.operations), subject.chain is None
         self.too_large = bare and size > LARGE and self.near > 0
-        answers: Answers = {}
 
         def exact(limits: Limits, most: int, near: float = 0.0) -> ExactEntrant | None:
-            return ExactEntrant(subject, limits, answers, near) if size <= most else None
+            return ExactEntrant(subject, limits, near) if size <= most else None
 
         repairs, sketched = Repairs(subject, self.near), size in SKETCHED
         self.stages = StagesEntrant(subject, repairs, effort, self.near) if sketched else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from remat_gen.solver.blocks.judged_runs import SearchFunction, incumbent_of
@@ -15,7 +15,6 @@ from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent, Progress
 from remat_gen.solver.stages.exact_search import Limits, search
-from remat_gen.solver.stages.stage_program import Answers
 
 EXACT = "exact"
 FINENESS = 1 << 7  # steps of the peak to which a least budget is known where a search takes long
@@ -89,7 +88,6 @@ class ExactEntrant:
 
     subject: Subject
     limits: Limits
-    answers: Answers = field(default_factory=dict)
     near: float = 0.0
     name: str = EXACT
 
@@ -103,7 +101,6 @@ class ExactEntrant:
             on_better=contest.listen(EXACT),
             on_bound=contest.hear_bound,
             limits=self.limits,
-            answers=self.answers,
             in_blocks=not contest.within(self.near),
         )
         contest.take(EXACT, found)

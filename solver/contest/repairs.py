@@ -105,7 +105,7 @@ class StagesEntrant:
             outcome = sketch_stages(graph, order, int(budget * share), choice.stages)
             if share == 1.0 and not outcome.infeasible:
                 bound_us = max(bound_us, outcome.bound_us)
-            runs = None if outcome.plan is None else expand(graph, outcome.plan)
+            runs = None if outcome.plan is None else expand(graph, order, outcome.plan)
             planned = None if runs is None else judge(graph.problem, graph.chain, runs)
             if planned is None:
                 break

@@ -24,7 +24,7 @@ from remat_gen.solver.blocks.judged_runs import IncumbentSchedule
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages import exact_search
-from remat_gen.solver.stages.first_run_order import first_runs
+from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
 from remat_gen.solver.stages.plan_runs import expand
 from remat_gen.solver.stages.stage_program import StagePlan, relaxed_stages
 from remat_gen.solver.states.bit_graph import BitGraph
@@ -60,12 +60,12 @@ def lp_search(incumbent: IncumbentSchedule, effort: Effort) -> Found:
     for headroom in HEADROOMS:
         carried = relaxed_stages(graph, order, int(incumbent.budget_bytes * (1 - headroom)), stages)
         if carried is not None:
-            incumbent.offer_all(rounded(graph, stages, carried))
+            incumbent.offer_all(rounded(graph, order, stages, carried))
     return replace(incumbent.found(), bound_for=CLASS)
 
 
 def rounded(
-    graph: BitGraph, stages: tuple[int, ...], carried: list[list[float]]
+    graph: BitGraph, order: FirstRuns, stages: tuple[int, ...], carried: list[list[float]]
 ) -> Iterator[list[int]]:
     """Yield the runs for S rounded at each threshold, with the least re-runs that S needs.
 
@@ -79,7 +79,7 @@ def rounded(
             wanted & (always | mask_of(v for v, share in enumerate(shares) if share >= threshold))
             for wanted, shares in zip(useful, carried, strict=True)
         ]
-        yield expand(graph, StagePlan(stages, runs, (0, *kept)))
+        yield expand(graph, order, StagePlan(stages, runs, (0, *kept)))
 
 
 def _useful(graph: BitGraph, done: int) -> int:

@@ -13,8 +13,15 @@ from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, Judged
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Found, Incumbent
 from remat_gen.solver.stages.first_run_order import FirstRuns, first_runs
-from remat_gen.solver.stages.plan_runs import StageChoice, Within, expand, tight_turns, tight_within
-from remat_gen.solver.stages.stage_program import Answers, solve_stages
+from remat_gen.solver.stages.plan_runs import (
+    StageChoice,
+    Within,
+    expand,
+    sequence_of,
+    tight_turns,
+    tight_within,
+)
+from remat_gen.solver.stages.stage_program import StagePlan, solve_stages
 from remat_gen.solver.states.bit_graph import NEVER, BitGraph
 from remat_gen.solver.states.state_search import StateSearch
 
@@ -28,6 +35,7 @@ SMALL = 32  # operations: more work on states still may
 MIDDLING = 64  # operations beyond which it hardly ever does
 SMALL_SHARE = 5  # times as much of it
 AGAIN = 5  # what part of the work on programs goes to all schedules after those block by block
+IN_ORDER = 8  # what part of it goes to a plan's own order: that finds something soon, or not at all
 PROGRAMS = 500  # work on programs per operation, at least: some hundred nodes of one stage
 IN_BLOCKS = "schedules whose backward operations run block by block"
 
@@ -58,21 +66,21 @@ def search(
     on_bound: Callable[[float], None] | None = None,
     *,
     limits: Limits | None = None,
-    answers: Answers | None = None,
     in_blocks: bool = True,
 ) -> Found:
     """Return the quickest runs within a budget, proved or with a bound; `incumbent` is a start.
 
     `on_better` hears of each better schedule, `on_bound` of each better bound for all schedules.
-    `limits` take the place of the effort's; `answers` are those of earlier searches of the problem.
-    Without `in_blocks` programs of schedules whose backward runs block by block are left out.
+    `limits` take the place of the effort's. Without `in_blocks` programs of schedules whose
+    backward runs block by block are left out.
     """
     if not problem.operations:
         return Found((), complete=True)
     graph = BitGraph(problem)
     best = IncumbentSchedule(problem, graph.chain, budget_bytes, on_better)
-    searching = _Search(graph, best, {} if answers is None else answers, on_bound)
-    return searching.run(incumbent, limits or LIMITS[effort], in_blocks=in_blocks)
+    return _Search(graph, best, on_bound).run(
+        incumbent, limits or LIMITS[effort], in_blocks=in_blocks
+    )
 
 
 @dataclass(slots=True)
@@ -81,7 +89,6 @@ class _Search:
 
     graph: BitGraph
     incumbent: IncumbentSchedule
-    answers: Answers
     on_bound: Callable[[float], None] | None
     bounds: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})
 
@@ -97,10 +104,10 @@ class _Search:
         if not self._closed() and graph.count <= FEW:
             self._states(limits.first_states)
         if not self._closed() and graph.chain is not None and in_blocks:
-            self._stages(plain, programs, in_blocks=True)
+            self._stages(plain, programs, in_blocks=True, in_order=True)
         if self.bounds[False] < self.incumbent.time_us:
             share = 1 if graph.chain is None else AGAIN
-            self._stages(plain, programs // share, in_blocks=False)
+            self._stages(plain, programs // share, in_blocks=False, in_order=in_blocks)
         if not self._closed() and graph.count <= MIDDLING:
             self._states(limits.last_states * (SMALL_SHARE if graph.count <= SMALL else 1))
         return self._found()
@@ -113,10 +120,17 @@ class _Search:
         bound_us = min(found.bound_us, self.incumbent.time_us)
         self._bound(bound_us, in_blocks=not self.graph.every_order)
 
-    def _stages(self, plain: Judged, work: int, *, in_blocks: bool) -> None:
+    def _stages(self, plain: Judged, work: int, *, in_blocks: bool, in_order: bool) -> None:
+        """Solve by stages; if that ends open, `in_order` of the last plan, which bounds none.
+
+        That finds schedules where the order that all have in common says too little.
+        """
         order = first_runs(self.graph, in_blocks=in_blocks)
-        bound_us = refined(self.graph, order, self.incumbent, plain, work, self.answers)
+        bound_us, plan = refined(self.graph, order, self.incumbent, plain, work)
         self._bound(bound_us, in_blocks=in_blocks)
+        if in_order and plan is not None and not self._closed():
+            order = order.in_order(sequence_of(order, plan))
+            refined(self.graph, order, self.incumbent, plain, work // IN_ORDER, easy=True)
 
     def _bound(self, bound_us: float, *, in_blocks: bool) -> None:
         for smaller in {in_blocks, True}:  # what holds for all holds block by block
@@ -144,31 +158,34 @@ def refined(
     incumbent: IncumbentSchedule,
     plain: Judged,
     work: int,
-    answers: Answers | None = None,
-) -> float:
-    """Offer what plans are as schedules; return a bound of the time (us) of all in the order.
+    *,
+    easy: bool = False,
+) -> tuple[float, StagePlan | None]:
+    """Offer what plans are as schedules; return a bound (us) of all in the order, the last plan.
 
     The first stage is where the plain schedule is tightest. A plan is put in order and replayed:
     where it exceeds the budget, the tight operations become stages, or, where none is left to add,
     rows within an interval. The bound is infinite where there is no schedule. `work` limits
-    HiGHS's on all programs, as `StageSolution` counts it; `answers` are those of earlier ones.
+    HiGHS's on all programs, as `StageSolution` counts it. With `easy` only the first program of
+    several stages is begun where a hard one would take more work than is left.
     """
     budget_bytes, tolerance = incumbent.budget_bytes, graph.total_us * TOLERANCE
     choice = StageChoice.of(order, tight_turns(plain, budget_bytes))
     within: frozenset[Within] = frozenset()
-    bound_us, hard = 0.0, False
+    bound_us, hard, last = 0.0, False, None
     while work > 0 and incumbent.time_us > bound_us + tolerance:
         stages = choice.stages
-        outcome = solve_stages(
-            graph, order, budget_bytes, stages, work, answers, within=within, hard=hard
-        )
+        outcome = solve_stages(graph, order, budget_bytes, stages, work, within=within, hard=hard)
         if outcome.infeasible:
-            return incumbent.time_us
+            return incumbent.time_us, None
         work -= outcome.work
-        hard = outcome.branched  # not at an end at its root: nor will those with more stages be
+        # one that does not end at its root: nor will those with more stages
+        hard = outcome.branched or (easy and len(stages) > 1)
         bound_us = max(bound_us, min(outcome.bound_us, incumbent.time_us))
-        plan = outcome.plan
-        judged = None if plan is None else incumbent.offer(expand(graph, plan))
+        if outcome.plan is None:
+            break
+        last = outcome.plan
+        judged = incumbent.offer(expand(graph, order, last))
         if judged is None:
             break
         if not choice.add(tight_turns(judged, budget_bytes), STAGES_A_ROUND, APART):
@@ -177,4 +194,4 @@ def refined(
             if not new:
                 break
             within |= frozenset(new)
-    return bound_us
+    return bound_us, last

@@ -13,13 +13,25 @@ from remat_gen.solver.states.bit_sets import members, transposed
 class FirstRuns:
     """For each operation those that surely run first before it, and those surely after it.
 
-    `held` are the values that cannot be freed before its first run, once they are made. Operations
-    are numbered in an order that agrees with all this.
+    `held` are the values that cannot be freed before its first run, once they are made. `rank` is
+    its place in one order that agrees with all this.
     """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
     held: tuple[int, ...]
+    rank: tuple[int, ...]
+
+    def in_order(self, sequence: Sequence[int]) -> FirstRuns:
+        """Return the same with all first runs in one sequence, which must agree with this order."""
+        before, after, rank = [0] * len(sequence), [0] * len(sequence), [0] * len(sequence)
+        earlier, later = 0, (1 << len(sequence)) - 1
+        for place, p in enumerate(sequence):
+            before[p], rank[p] = earlier, place
+            earlier |= 1 << p
+            later &= ~(1 << p)
+            after[p] = later
+        return FirstRuns(tuple(before), tuple(after), self.held, tuple(rank))
 
 
 def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
@@ -42,7 +54,8 @@ def first_runs(graph: BitGraph, *, in_blocks: bool = False) -> FirstRuns:
                 before[p] |= before[u] | 1 << u
             ordered |= 1 << p
     held = [graph.step_held | (graph.held_at(p) if in_blocks else 0) for p in range(graph.count)]
-    return FirstRuns(tuple(before), tuple(transposed(before)), tuple(held))
+    after, rank = transposed(before), range(graph.count)
+    return FirstRuns(tuple(before), tuple(after), tuple(held), tuple(rank))
 
 
 def heaviest_chain(order: FirstRuns, weights: Sequence[float]) -> int:
@@ -51,9 +64,9 @@ def heaviest_chain(order: FirstRuns, weights: Sequence[float]) -> int:
     Weights are positive: the best chain before an operation ends with one of its last predecessors.
     """
     best, previous = [0.0] * len(weights), [-1] * len(weights)
-    for p, weight in enumerate(weights):
+    for p in sorted(range(len(weights)), key=order.rank.__getitem__):
         last = max(_last(order, order.before[p]), key=lambda u: best[u], default=-1)
-        best[p] = weight + (best[last] if last >= 0 else 0.0)
+        best[p] = weights[p] + (best[last] if last >= 0 else 0.0)
         previous[p] = last
     p = max(range(len(weights)), key=lambda u: best[u])
     chain = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,8 +16,8 @@ Within: TypeAlias = tuple[int, int]
 """An operation, and the last stage that ran first before it."""
 
 
-def expand(graph: BitGraph, plan: StagePlan) -> list[int]:
-    """Return a plan's runs: first runs as they are numbered, re-runs as late as possible."""
+def expand(graph: BitGraph, order: FirstRuns, plan: StagePlan) -> list[int]:
+    """Return a plan's runs: first runs by rank, re-runs as late as possible."""
     runs: list[int] = []
     ran = there = 0  # so far, and the values that the plan has at this moment
 
@@ -36,7 +36,7 @@ def expand(graph: BitGraph, plan: StagePlan) -> list[int]:
     for i, planned in enumerate(plan.runs):
         there = plan.kept[i]
         last = plan.stages[i] if i < len(plan.stages) else -1
-        for p in members(planned):
+        for p in sorted(members(planned), key=order.rank.__getitem__):
             if p != last and not ran >> p & 1:
                 run(p)
         if last >= 0:
@@ -46,7 +46,17 @@ def expand(graph: BitGraph, plan: StagePlan) -> list[int]:
     return runs
 
 
-def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:
+def sequence_of(order: FirstRuns, plan: StagePlan) -> list[int]:
+    """Return all operations in the order in which a plan runs them first."""
+    sequence: list[int] = []
+    seen = 0
+    for planned, last in zip(plan.runs, (*plan.stages, -1), strict=True):
+        sequence += sorted(members(planned & ~seen), key=lambda p: (p == last, order.rank[p]))
+        seen |= planned
+    return sequence
+
+
+def tight_turns(judged: Judged, budget_bytes: int) -> dict[int, int]:
     """Return first runs at which memory is over the budget, or was since the one before.
 
     Those over by the most come first. What re-runs are for is there until the first run that they
@@ -62,7 +72,7 @@ def tight_turns(judged: Judged, budget_bytes: int) -> list[int]:
                 over[p] = most
             most = 0
         ran |= 1 << p
-    return sorted(over, key=lambda p: (-over[p], p))
+    return {p: over[p] for p in sorted(over, key=lambda p: (-over[p], p))}
 
 
 def tight_within(judged: Judged, budget_bytes: int, stages: Sequence[int]) -> list[Within]:
@@ -83,28 +93,31 @@ def tight_within(judged: Judged, budget_bytes: int, stages: Sequence[int]) -> li
 class StageChoice:
     """Stages, of the operations that are ordered and were tightest in the plain schedule."""
 
+    order: FirstRuns
     allowed: int
     stages: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, order: FirstRuns, tight: list[int]) -> StageChoice:
+    def of(cls, order: FirstRuns, tight: dict[int, int]) -> StageChoice:
         """Return the choice of the tightest; the first of `tight` weigh most."""
         weights = [1.0] * len(order.before)
-        for rank, p in enumerate(tight):
-            weights[p] += float((len(tight) - rank) * len(weights))
-        choice = cls(heaviest_chain(order, weights))
+        most = max(tight.values(), default=1)
+        for p, nbytes in tight.items():
+            weights[p] += len(weights) * (1 + nbytes / most)
+        choice = cls(order, heaviest_chain(order, weights))
         choice.add(tight, 1, 0)
         return choice
 
-    def add(self, tight: list[int], most: int, apart: int, beside: Sequence[int] = ()) -> bool:
+    def add(self, tight: Iterable[int], most: int, apart: int, beside: Sequence[int] = ()) -> bool:
         """Make at most so many tight operations stages; tell whether any was.
 
         Those added have more than `apart` operations between them and those `beside`.
         """
         added: list[int] = []
+        rank = self.order.rank
         for p in tight:
             free = self.allowed >> p & 1 and p not in self.stages and len(added) < most
-            if free and all(abs(p - q) > apart for q in (*beside, *added)):
+            if free and all(abs(rank[p] - rank[q]) > apart for q in (*beside, *added)):
                 added.append(p)
-        self.stages = tuple(sorted((*self.stages, *added)))
+        self.stages = tuple(sorted((*self.stages, *added), key=rank.__getitem__))
         return bool(added)

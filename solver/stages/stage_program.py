@@ -15,7 +15,7 @@ within is there too: S[v,i] >= K[v,i] + K[v,i+1] - 1 - X[producer,i].
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
@@ -38,7 +38,7 @@ ROUGH_NODES = 1  # strong branching would take most of the time, and gains nothi
 NO_RENS = {"mip_heuristic_run_rens": False}
 """A heuristic that takes up to half of a program's time on its way to an optimum, and spares no
 nodes; where the first good solution is enough, it finds that."""
-SOLVED, INFEASIBLE = 0, 2  # scipy's status of an optimum, and of a program without a solution
+INFEASIBLE = 2  # scipy's status of a program without a solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +66,24 @@ class StageSolution:
     branched: bool = False
 
 
-Answers: TypeAlias = dict[bytes, StageSolution]
-"""Programs that were solved to their end: two orders may say the same about a few stages."""
-
-
 def solve_stages(
     graph: BitGraph,
     order: FirstRuns,
     budget_bytes: int,
     stages: tuple[int, ...],
     work: int,
-    known: Answers | None = None,
     *,
     within: frozenset[tuple[int, int]] = frozenset(),
     hard: bool = False,
 ) -> StageSolution:
     """Solve the program by HiGHS, within about as much work as given; not at all if it is less.
 
-    Answers are looked up in `known`, and added to it. Rows `within` are each of an operation and
-    the stage at the interval's start. A `hard` program is not expected to end at its root.
+    Rows `within` are each of an operation and the stage at the interval's start. A `hard` program
+    is not expected to end at its root.
     """
     rows = StageRows(graph, order, budget_bytes, stages)
     if not rows.build(sorted(within)):
         return StageSolution(True, float("inf"))
-    answers = {} if known is None else known
-    fingerprint = rows.fingerprint()
-    if fingerprint in answers:
-        return answers[fingerprint]
     entries = len(rows.entries)
     one = len(stages) == 1
     root = ROOT * max(entries, LARGE) // LARGE
@@ -103,10 +94,7 @@ def solve_stages(
     nodes = int(getattr(result, "mip_node_count", 0) or 0)
     branched = nodes > 1 and not one
     took = node_work * (nodes + (max(root, BRANCHED) if branched else root))
-    outcome = replace(_outcome(rows, result, took), branched=branched)
-    if result.status in (SOLVED, INFEASIBLE):
-        answers[fingerprint] = replace(outcome, work=0)
-    return outcome
+    return replace(_outcome(rows, result, took), branched=branched)
 
 
 def sketch_stages(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -57,13 +56,6 @@ class StageRows:
         whole = np.ones(self.size)
         whole[self.size - len(self.stages) * len(self.graph.nbytes) :] = 0
         return whole
-
-    def fingerprint(self) -> bytes:
-        """Return what tells this program from others of the graph."""
-        digest = hashlib.sha256()
-        for numbers in (self.entries, self.low, self.high, self.least, self.most):
-            digest.update(np.asarray(numbers, dtype=np.float64).tobytes())
-        return digest.digest()
 
     def build(self, within: Iterable[tuple[int, int]] = ()) -> bool:
         """Add all rows; False where a stage alone exceeds the budget.

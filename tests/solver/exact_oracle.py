@@ -8,6 +8,7 @@ operation whose inputs are there, backward ones once.
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
@@ -33,15 +34,41 @@ def bare(nodes: Sequence[Node], outputs: Sequence[int] = ()) -> Problem:
     return Problem(operations, values)
 
 
-def smallest(problem: Problem) -> int:
-    """Return the least budget that auto finds for a bare problem."""
+def layered(count: int, seed: int) -> Problem:
+    """Return a random forward pass with skips, and its backward pass, as a bare graph."""
+    rng = random.Random(seed)
+    nodes: list[Node] = []
+    forward = count // 2
+    users: list[list[int]] = [[] for _ in range(forward)]
+    for i in range(forward):
+        reads = {i - 1 if rng.random() < 0.7 else max(0, i - 1 - rng.randrange(6))} if i else set()
+        if i and rng.random() < 0.4:
+            reads.add(max(0, i - 1 - rng.randrange(15)))
+        for u in reads:
+            users[u].append(i)
+        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
+    gradient: dict[int, int] = {}
+    for i in reversed(range(forward)):
+        reads = {gradient[u] for u in users[i]} | {*nodes[i][2]}
+        reads |= {i} if rng.random() < 0.5 else set()
+        gradient[i] = len(nodes)
+        nodes.append((rng.randint(1, 100), rng.randint(1, 100), sorted(reads)))
+    return bare(nodes)
+
+
+def graph_of(problem: Problem) -> bare_graph.BareGraph:
+    """Return a bare problem as the graph that people have."""
     nodes = (
         bare_graph.Node(o.name, o.time_us, value.nbytes, False, o.inputs)
         for o, value in zip(problem.operations, problem.values, strict=True)
     )
     held = (v for v, value in enumerate(problem.values) if value.held is Held.STEP)
-    graph = bare_graph.BareGraph(tuple(nodes), frozenset(held))
-    return Solver(graph, "auto").smallest_budget().nbytes
+    return bare_graph.BareGraph(tuple(nodes), frozenset(held))
+
+
+def smallest(problem: Problem) -> int:
+    """Return the least budget that auto finds for a bare problem."""
+    return Solver(graph_of(problem), "auto").smallest_budget().nbytes
 
 
 def least_time(problem: Problem, budget_bytes: int) -> float | None:

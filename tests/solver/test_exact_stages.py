@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from exact_oracle import dags, ladder, least_time, nine_nodes
+from exact_oracle import dags, ladder, layered, least_time, nine_nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +13,9 @@ from remat_gen.solver.blocks.judged_runs import IncumbentSchedule, incumbent_of
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.stages import milp as quiet_milp
 from remat_gen.solver.stages import stage_program as stages
-from remat_gen.solver.stages.exact_search import TOLERANCE, refined
+from remat_gen.solver.stages.exact_search import TOLERANCE, refined, search
 from remat_gen.solver.stages.first_run_order import first_runs
-from remat_gen.solver.stages.stage_program import Answers, solve_stages
+from remat_gen.solver.stages.stage_program import solve_stages
 from remat_gen.solver.states.bit_graph import BitGraph
 
 WORK = 1_000_000
@@ -27,7 +26,21 @@ def _staged(problem: Problem, budget_bytes: int) -> tuple[IncumbentSchedule, flo
     incumbent = incumbent_of(problem, budget_bytes)
     plain = incumbent.offer(range(graph.count))
     assert plain is not None
-    return incumbent, refined(graph, first_runs(graph), incumbent, plain, WORK)
+    return incumbent, refined(graph, first_runs(graph), incumbent, plain, WORK)[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "seed", "share", "ratio"), [(40, 1, 50, 1.0307), (40, 2, 70, 1.0067), (100, 1, 70, 1)]
+)
+def test_a_random_layered_graph(count: int, seed: int, share: int, ratio: float) -> None:
+    """What is quickest here is found in the order of a plan alone, and by stages that are tight."""
+    problem = layered(count, seed)
+    plain = incumbent_of(problem, 0).offer(range(count))
+    assert plain is not None
+    found = search(problem, plain.replay.peak_bytes * share // 100)
+    judged = incumbent_of(problem, 0).offer(found.runs or ())
+    assert judged is not None
+    assert judged.time_us <= problem.once_us * (ratio + 1e-4)
 
 
 @settings(max_examples=150, deadline=None)
@@ -43,17 +56,6 @@ def test_bound_holds_for_all_schedules(problem: Problem, budget_bytes: int) -> N
         assert bound_us <= optimum + tolerance
         assert incumbent.time_us >= optimum
         assert incumbent.time_us > bound_us + tolerance or incumbent.time_us == optimum
-
-
-def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In another order that says the same about the stage, and with no work left."""
-    graph = BitGraph(ladder(3))
-    known: Answers = {}
-    first = solve_stages(graph, first_runs(graph), 9, (3,), WORK, known)
-    monkeypatch.delattr(stages, "quiet_milp")
-    again = solve_stages(graph, first_runs(graph, in_blocks=True), 9, (3,), 0, known)
-    assert first.plan is not None
-    assert again == replace(first, work=0)
 
 
 def test_a_hard_program_is_not_begun_with_less_than_its_root_takes() -> None:
