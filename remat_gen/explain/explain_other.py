@@ -19,8 +19,9 @@ import numpy as np
 
 from remat_gen.solver.improve.add_reruns import PriceRule, random_taste
 from remat_gen.solver.improve.memory_measure import Trial, trial_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import Window
-from remat_gen.solver.improve.run_timeline import ProblemArrays, timeline_of
+from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.pins import pinned
 from remat_gen.solver.law.problem import Problem

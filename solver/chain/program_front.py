@@ -14,8 +14,8 @@ from remat_gen.solver.chain.chain_costs import ChainCosts
 from remat_gen.solver.chain.recurrence import ChainTable
 from remat_gen.solver.improve.budget_grid import BudgetGrid, pareto, work_for
 from remat_gen.solver.improve.memory_measure import started
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import IN_SEGMENTS, lowered
-from remat_gen.solver.improve.run_timeline import ProblemArrays
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort, Progress, evenly, silent
 
@@ -74,7 +74,7 @@ def build_front(
         least = started(arrays, grid.candidates[0].program)
         more = lowered(least, eager.time_us, IN_SEGMENTS)
         grid.candidates = pareto(grid.candidates + more)
-        grid.rungs, grid.trials = work_for(len(problem.operations), effort)
+        grid.work = work_for(len(problem.operations), effort)
     return front
 
 

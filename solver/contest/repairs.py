@@ -17,8 +17,9 @@ from remat_gen.solver.contest.contest import Contest
 from remat_gen.solver.contest.subject import Subject
 from remat_gen.solver.improve.add_reruns import PriceRule
 from remat_gen.solver.improve.memory_measure import started
-from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window, retain_more
-from remat_gen.solver.improve.run_timeline import ProblemArrays
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
+from remat_gen.solver.improve.retain_more import retain_more
+from remat_gen.solver.improve.ruin_and_recreate import ANYWHERE, IN_SEGMENTS, Window
 from remat_gen.solver.law.program import Program
 from remat_gen.solver.law.search_types import Effort, Found
 from remat_gen.solver.stages.exact_search import ALL, IN_BLOCKS

@@ -1,11 +1,13 @@
 """Which re-runs to add where a program is over its budget: the cheapest by what they take off.
 
 A value that is there only for a later read can be given up if its operation runs again before that
-read, and with it whatever that operation needs and is not there: a *chain* of re-runs.
+read, and with it whatever that operation needs and is not there. The price of such a *chain* of
+re-runs is its time over what all the values that it makes again take off together.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -13,7 +15,8 @@ from random import Random
 import numpy as np
 
 from remat_gen.solver.improve.memory_measure import MemoryExcess, Trial
-from remat_gen.solver.improve.run_timeline import READ, ProblemArrays, Timeline
+from remat_gen.solver.improve.problem_arrays import PLACE_BITS, READ, ProblemArrays
+from remat_gen.solver.improve.run_timeline import Timeline, position_of
 from remat_gen.solver.law.sums import added
 
 CHAIN = 16  # operations of one chain at most
@@ -133,7 +136,7 @@ def _chain(timeline: Timeline, v: int, at: int, dearest: float) -> tuple[int, ..
             return ()
         chosen.add(p)
         for u in arrays.problem.operations[p].inputs:
-            if arrays.may_go[u] and timeline.idle_since(u, at) is None:
+            if arrays.may_go[u] and not timeline.is_there(u, at):
                 q = arrays.producers[u]
                 if arrays.times[q] <= dearest * arrays.sizes[u]:
                     stack.append(q)
@@ -144,8 +147,13 @@ def _gains(
     timeline: Timeline, excess: MemoryExcess, made: tuple[int, ...], at: int
 ) -> Iterator[int]:
     """Yield what the area falls by, at most, for each value made again at a position."""
+    arrays, touches = timeline.arrays, timeline.touch_list
     for p in made:
-        for u in timeline.arrays.problem.operations[p].outputs:
-            since = timeline.idle_since(u, at)
-            if since is not None:
-                yield excess.gain(timeline.arrays.sizes[u], since + 1, at)
+        for u in arrays.problem.operations[p].outputs:
+            after = bisect_left(touches, timeline.key(u, at, 0))
+            if 0 < after < len(touches):
+                before, next_one = touches[after - 1], touches[after]
+                same = before >> PLACE_BITS == u == next_one >> PLACE_BITS
+                if same and next_one & 1 == READ:
+                    start = position_of(before) + 1
+                    yield excess.gain(arrays.sizes[u], start, at) if start < at else 0

@@ -1,6 +1,8 @@
 """Peak and time of a program, quickly: the same figures as `replay` of its schedule.
 
-A search measures thousands of programs; the replay of the chosen one stays the judge.
+A search measures thousands of programs; the replay of the chosen one stays the judge. Each stay of
+a value in memory is an interval of positions in the list of runs; a running sum of what enters and
+leaves gives the bytes inside each run.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remat_gen.solver.improve.run_timeline import Ints, ProblemArrays, Timeline, timeline_of
+from remat_gen.solver.improve.problem_arrays import Ints, ProblemArrays
+from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
 from remat_gen.solver.law.pins import honoured
 from remat_gen.solver.law.program import Program
 

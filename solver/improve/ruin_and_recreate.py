@@ -3,18 +3,19 @@
 A large neighbourhood search by *ruin and recreate* (Schrimpf et al., "Record breaking optimization
 results using the ruin and recreate principle", 2000). The window is a stretch of the schedule, a
 handful of re-runs anywhere, or the same re-run in a row of identical layers, which is what has to
-change at once where every layer has the same peak. Random numbers are Python's, from fixed seeds.
+change at once where every layer has the same peak. It is fitted in again by the cheapest
+additions; then re-runs that slack allows are left out. Every trial is measured as a whole. The
+random numbers are Python's own, from fixed seeds: the result depends on the problem alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
 
 import numpy as np
 
-from remat_gen.solver.improve.add_reruns import PriceRule, additions, alike, random_taste
+from remat_gen.solver.improve.add_reruns import Addition, PriceRule, additions, alike, random_taste
 from remat_gen.solver.improve.memory_measure import (
     MeasuredProgram,
     MemoryExcess,
@@ -22,8 +23,9 @@ from remat_gen.solver.improve.memory_measure import (
     over_budget,
     trial_of,
 )
+from remat_gen.solver.improve.retain_more import retain_more
 from remat_gen.solver.improve.run_order import reordered
-from remat_gen.solver.improve.run_timeline import Ints, Timeline
+from remat_gen.solver.improve.run_timeline import Timeline
 
 STRETCH = 12  # re-runs of a stretch, at most
 HANDFUL = 4
@@ -32,9 +34,6 @@ LOOSE = 0.15  # share of the re-runs' time that a trial may be slower by before 
 WORSE = 0.05  # share by which the current program may be worse than the best, at the start
 LOWERED = 40  # steps below the smallest peak found otherwise
 STEP_DOWN = 50  # such a step is the peak over this
-WORK = 200_000  # runs measured in all, per improvement
-
-Rerun: TypeAlias = tuple[int, int]  # its operation and the first runs before it: as others go too
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +108,17 @@ class Window:
         choices = [together] * (len(together) > 1)
         choices += [[one] for one in found[: self.moving.measured]]
         for choice in choices:
-            timeline = trial.timeline
-            for addition in sorted(choice, key=lambda addition: -addition.at):
-                timeline = timeline.inserted(addition.at, addition.operations)
-            added = reordered(trial_of(timeline.pruned()), self.budget, self.moving.after)
+            added = trial_of(_with_additions(trial.timeline, choice).pruned())
+            added = reordered(added, self.budget, self.moving.after)
             if over_budget(added, self.budget) < excess.total:
                 return added
         return None
+
+
+def _with_additions(timeline: Timeline, choice: list[Addition]) -> Timeline:
+    for addition in sorted(choice, key=lambda a: -a.at):
+        timeline = timeline.inserted(addition.at, addition.operations)
+    return timeline
 
 
 def lowered(trial: Trial, plain_us: float, moving: Moving) -> list[MeasuredProgram]:
@@ -153,47 +156,3 @@ def _stretch(positions: list[int], most: int, random: Random) -> list[int]:
     count = 1 + int(random.random() * min(most, len(positions)))
     start = int(random.random() * (len(positions) - count + 1))
     return positions[start : start + count]
-
-
-def retain_more(start: Trial, budget_bytes: int) -> Trial:
-    """Leave out re-runs, the most expensive first, while the peak fits the budget.
-
-    What did not fit is not tried again: what is retained instead hardly ever makes room.
-    """
-    best, tried, work = start, set[Rerun](), WORK
-    while True:
-        for position, rerun in removable(best.timeline, budget_bytes - best.inside):
-            if rerun in tried:
-                continue
-            work -= best.timeline.length
-            trial = trial_of(best.timeline.without([position]))
-            if trial.peak_bytes <= budget_bytes and trial.time_us < best.time_us:
-                best = trial
-                break
-            if work < 0:
-                return best
-            tried.add(rerun)
-        else:
-            return best
-
-
-def removable(timeline: Timeline, slack: Ints) -> list[tuple[int, Rerun]]:
-    """Return the re-runs whose results may fit in the slack, with positions, by falling time.
-
-    `slack` is what is left of the budget inside each run.
-    """
-    arrays = timeline.arrays
-    wanted = np.flatnonzero((timeline.reads > 0) & ~timeline.newest)
-    position = timeline.made_at[wanted]
-    need = np.zeros(timeline.length, dtype=np.int64)
-    np.add.at(need, position, arrays.nbytes[timeline.values[wanted]])
-    since = np.arange(timeline.length)
-    np.minimum.at(since, position, timeline.last_at[wanted - 1])
-    before = np.cumsum(timeline.firsts)
-    found = []
-    for x in np.flatnonzero(~timeline.firsts).tolist():
-        p = int(timeline.runs[x])
-        room = int(slack[since[x] + 1 : x + 1].min(initial=2**62))
-        if need[x] <= room + arrays.read_bytes[p]:
-            found.append((-float(arrays.time_us[p]), x, (p, int(before[x]))))
-    return [(x, rerun) for _, x, rerun in sorted(found)]

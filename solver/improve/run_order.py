@@ -1,9 +1,12 @@
 """Move runs where that lowers what is over a budget; no move costs time.
 
 What makes a value long before its first read runs later; what frees a value that lies idle runs
-earlier. Forward's first runs keep their traced order, and backward operations that are random or
-write keep their place; others stay in their segment. Sums of gradients name their terms, so that
-moving one changes nothing of it.
+earlier (a parameter-gradient operation frees its input so). Forward operations keep their traced
+order, since random ones must: so do the first runs of every forward segment. Backward operations
+that are random or write keep their place; sums of gradients name their terms, so that moving one
+changes nothing of it. A backward operation
+stays in its segment, and each run between the makings of what it reads and the first read of what
+it makes, so that every run reads what it read before.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from __future__ import annotations
 import numpy as np
 
 from remat_gen.solver.improve.memory_measure import Trial, over_budget, trial_of
-from remat_gen.solver.improve.run_timeline import MADE, Ints, Timeline
+from remat_gen.solver.improve.move_effect import MoveEffect
+from remat_gen.solver.improve.problem_arrays import MADE, Ints
+from remat_gen.solver.improve.run_timeline import Timeline
 
-TRIED = 8  # moves measured per step, those of the most bytes
+TRIED = 24  # moves measured per step, those of the most bytes
 STEPS = 200
 
 
@@ -23,14 +28,17 @@ def reordered(trial: Trial, budget: int, steps: int = STEPS) -> Trial:
     for _ in range(steps):
         if not over:
             break
-        best = trial
+        best, effect = None, MoveEffect(trial, budget)
         for y, z in _moves(trial.timeline, int(trial.inside.argmax())):
-            moved = trial_of(trial.timeline.moved(y, z))
-            if (area := over_budget(moved, budget)) < over:
-                best, over = moved, area
-        if best is trial:
+            if effect.knows(y):
+                area = effect.over(y, z)
+            else:
+                area = over_budget(trial_of(trial.timeline.moved(y, z)), budget)
+            if area < over:
+                best, over = (y, z), area
+        if best is None:
             break
-        trial = best
+        trial = trial_of(trial.timeline.moved(*best))
     return trial
 
 
@@ -72,5 +80,6 @@ def spans(timeline: Timeline) -> tuple[Ints, Ints]:
     here = np.arange(timeline.length)
     still = timeline.segments < timeline.first_backward
     still |= timeline.arrays.ordered[timeline.runs]
-    low, high = np.minimum(low, here), np.maximum(high, here)
-    return np.where(still, here, low), np.where(still, here, high)
+    return np.where(still, here, np.minimum(low, here)), np.where(
+        still, here, np.maximum(high, here)
+    )

@@ -1,88 +1,32 @@
-"""A problem and a program of it as arrays: when each value is made and read.
+"""A program as a timeline: when each value is made and read, in sorted arrays.
 
 A touch is one number, (value, position, made or read) in this order of weight; sorted touches are
 each value's history. A *stay* is what one run of its producer leaves: the touches from a making up
-to the next one. All that a search asks follows, at a tenth of the cost of walking over the runs.
+to the next one. What a search asks of a program (bytes, re-runs nobody reads, the next reader)
+follows from these arrays, at a tenth of the cost of walking over the runs.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from remat_gen.solver.law.pins import made_again
-from remat_gen.solver.law.problem import Held, Operation, Problem
+from remat_gen.solver.improve.problem_arrays import (
+    MADE,
+    PLACE_BITS,
+    READ,
+    Flags,
+    Ints,
+    ProblemArrays,
+)
 from remat_gen.solver.law.program import Program
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-MADE, READ = 0, 1  # in this order: a given value is there before the first step that reads it
-PLACE_BITS = 32  # of a touch: twice the position, and made or read; what is above is the value
 _PLACE = (1 << PLACE_BITS) - 1
 Touches = TypeVar("Touches", int, Ints)
-
-
-class ProblemArrays:
-    """Backward operations run again in bare graphs only.
-
-    Operation p has the touches `touches[first[p]:first[p] + counts[p]]`, as at position 0.
-    `given` leaves out what is freed unread; `appears` marks the values in it. `read_bytes` are
-    those of an operation's inputs that can be freed; `remakeable` values take memory, can be freed
-    and made again. `may_go` are those that can be made again, with or without bytes; `producer_of`
-    has 0 for given values. `times`, `sizes` and `may_go` are lists, for single look-ups;
-    `kinds_of` are equal for operations that do the same work. `recompute` marks the values that
-    must not be there when backward begins.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        operations, values = problem.operations, problem.values
-        self.times = [o.time_us for o in operations]
-        self.time_us = np.array(self.times, dtype=np.float64)
-        self.extra_bytes = _ints([problem.extra_bytes(o) for o in operations])
-        self.kinds_of: list[object] = [o.signature or p for p, o in enumerate(operations)]
-        self.ordered = _flags([o.ordered for o in operations])
-        self.sizes = [value.nbytes for value in values]
-        self.nbytes = _ints(self.sizes)
-        self.free = _flags([value.held is Held.FREE for value in values])
-        self.to_the_end = _flags([value.held is Held.STEP for value in values])
-        self.recompute = _flags([value.recompute for value in values])
-        self.any_recompute = bool(self.recompute.any())
-        counts = [len(o.inputs) + len(o.outputs) for o in operations]
-        self.touches = _ints([touch for operation in operations for touch in _touches(operation)])
-        self.first = _ints([0, *accumulate(counts)][:-1])
-        self.counts = _ints(counts)
-        read = {v for operation in operations for v in operation.inputs}
-        self.given = _ints([v for v in problem.given if not self.free[v] or v in read])
-        self.appears = np.zeros(len(values), dtype=np.bool_)
-        self.appears[self.given] = True
-        free_reads = ([v for v in o.inputs if self.free[v]] for o in operations)
-        self.read_bytes = _ints([sum(self.sizes[v] for v in read) for read in free_reads])
-        again = made_again(problem, operations[: problem.forward_count] or operations)
-        self.may_go = [v in again for v in range(len(values))]
-        self.remakeable = _flags(self.may_go) & (self.nbytes > 0)
-        self.producers = problem.producers()
-        self.producer_of = _ints([self.producers.get(v, 0) for v in range(len(values))])
-
-
-def _touches(operation: Operation) -> Iterator[int]:
-    yield from ((v << PLACE_BITS) + READ for v in operation.inputs)
-    yield from ((v << PLACE_BITS) + MADE for v in operation.outputs)
-
-
-def _ints(numbers: list[int]) -> Ints:
-    return np.array(numbers, dtype=np.int64)
-
-
-def _flags(truths: list[bool]) -> Flags:
-    return np.array(truths, dtype=np.bool_)
 
 
 class Timeline:
@@ -103,6 +47,10 @@ class Timeline:
         self.values: Ints = begins >> PLACE_BITS
         self.made_at = position_of(begins)
         self.last_at = position_of(self.touches[self.ends])
+
+    def key(self, v: int, position: int, kind: int) -> int:
+        """Return the number of a touch."""
+        return (v << PLACE_BITS) + 2 * position + kind
 
     def _touches(self) -> Ints:
         arrays, runs = self.arrays, self.runs
@@ -170,30 +118,55 @@ class Timeline:
 
     def moved(self, y: int, z: int) -> Timeline:
         """Return the timeline with the run at y standing at z instead, in the same segment."""
-        runs = np.insert(np.delete(self.runs, y), z, self.runs[y])
+        runs = self.runs.copy()
+        low, high, by = (y, z + 1, -1) if y < z else (z, y + 1, 1)
+        runs[low:high] = np.roll(runs[low:high], by)
         return Timeline(self.arrays, runs, self.segments, self.count)
 
-    def idle_since(self, v: int, at: int) -> int | None:
-        """Return where `v` was touched last before a position, None where nothing reads it there
-        or later as it is.
-        """
+    def is_there(self, v: int, at: int) -> bool:
+        """Tell whether `v` was made before a position and is read at it or later."""
         touches = self.touch_list
-        after = bisect_left(touches, (v << PLACE_BITS) + 2 * at)
-        if after == len(touches) or touches[after] >> PLACE_BITS != v or touches[after] & 1 == MADE:
-            return None
-        return position_of(touches[after - 1])
+        after = bisect_left(touches, self.key(v, at, MADE))
+        if after == len(touches):
+            return False
+        touch = touches[after]
+        return touch >> PLACE_BITS == v and touch & 1 == READ
 
     @cached_property
     def touch_list(self) -> list[int]:
-        found: list[int] = self.touches.tolist()  # for single look-ups
-        return found
+        """Return the touches, for single look-ups."""
+        touches: list[int] = self.touches.tolist()
+        return touches
+
+    @cached_property
+    def run_list(self) -> list[int]:
+        """Return the runs, for single look-ups."""
+        runs: list[int] = self.runs.tolist()
+        return runs
+
+    @cached_property
+    def _begin_list(self) -> list[int]:
+        begins: list[int] = self.begins.tolist()
+        return begins
+
+    def stay(self, v: int, position: int, kind: int) -> int:
+        """Return the stay that a touch belongs to."""
+        touch = bisect_left(self.touch_list, self.key(v, position, kind))
+        return bisect_right(self._begin_list, touch) - 1
+
+    def touched_before(self, v: int, position: int) -> int:
+        """Return where a value that is read at a position was touched last before."""
+        touches = self.touch_list
+        return position_of(touches[bisect_left(touches, self.key(v, position, READ)) - 1])
 
     @cached_property
     def touch_values(self) -> Ints:
+        """Return the value of each touch."""
         return self.touches >> PLACE_BITS
 
     @cached_property
     def touch_positions(self) -> Ints:
+        """Return the position of each touch."""
         return position_of(self.touches)
 
     @cached_property

@@ -6,8 +6,9 @@ from random import Random
 
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.run_order import spans
-from remat_gen.solver.improve.run_timeline import ProblemArrays, timeline_of
+from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program

@@ -10,7 +10,8 @@ from remat_gen.solver.blocks.block_chain import build_chain
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.run_timeline import ProblemArrays, timeline_of
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
+from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune, to_schedule
 from remat_gen.solver.law.problem import Held, Problem
 from remat_gen.solver.law.program import Program

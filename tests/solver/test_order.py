@@ -13,10 +13,12 @@ from solver_problems import gpt_like, problems
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import keep_all, per_layer
 from remat_gen.solver.improve.budget_grid import bare_ladder
-from remat_gen.solver.improve.memory_measure import Trial, measured, trial_of
+from remat_gen.solver.improve.memory_measure import Trial, measured, over_budget, trial_of
+from remat_gen.solver.improve.move_effect import MoveEffect
+from remat_gen.solver.improve.problem_arrays import ProblemArrays
 from remat_gen.solver.improve.ruin_and_recreate import Window
 from remat_gen.solver.improve.run_order import reordered, spans
-from remat_gen.solver.improve.run_timeline import ProblemArrays, Timeline, timeline_of
+from remat_gen.solver.improve.run_timeline import Timeline, timeline_of
 from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.liveness import to_schedule
 from remat_gen.solver.law.problem import Operation, Problem, Value
@@ -55,6 +57,35 @@ def test_every_place_in_a_span_is_legal(problem: Problem, seed: int) -> None:
     judged = replay(problem, to_schedule(problem, moved.program()))
     assert judged.peak_bytes == measured(moved).peak_bytes
     assert judged.time_us == pytest.approx(timeline.time_us)
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems(), st.booleans(), st.integers(0, 10**6))
+def test_the_effect_of_a_move_is_what_is_measured(problem: Problem, bare: bool, seed: int) -> None:
+    random = Random(seed)
+    if bare:
+        problem = layered(random.randint(4, 30), seed).problem()
+        trial = trial_of(timeline_of(ProblemArrays(problem), with_reruns(problem, random)))
+    else:
+        trial = trial_of(
+            timeline_of(ProblemArrays(problem), per_layer(problem, partition(problem)))
+        )
+    budget = random.randint(0, trial.peak_bytes)
+    effect, (low, high) = MoveEffect(trial, budget), spans(trial.timeline)
+    for y in range(trial.timeline.length):
+        for z in {int(low[y]), int(high[y]), random.randint(int(low[y]), int(high[y]))} - {y}:
+            if effect.knows(y):
+                moved = trial_of(trial.timeline.moved(y, z))
+                assert effect.over(y, z) == over_budget(moved, budget)
+
+
+def with_reruns(problem: Problem, random: Random) -> Program:
+    """Return a bare graph's program that makes again, here and there, what is read next."""
+    runs: list[int] = []
+    for p, operation in enumerate(problem.operations):
+        runs += [problem.producers()[v] for v in operation.inputs if random.random() < 0.3]
+        runs.append(p)
+    return Program(((), tuple(runs)))
 
 
 @settings(max_examples=60, deadline=None)

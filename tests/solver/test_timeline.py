@@ -10,7 +10,8 @@ from test_liveness import programs
 from remat_gen.solver.blocks.partition import partition
 from remat_gen.solver.blocks.simple_programs import per_layer
 from remat_gen.solver.improve.memory_measure import measured
-from remat_gen.solver.improve.run_timeline import ProblemArrays, timeline_of
+from remat_gen.solver.improve.problem_arrays import MADE, READ, ProblemArrays
+from remat_gen.solver.improve.run_timeline import timeline_of
 from remat_gen.solver.law.liveness import prune
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.program import Program
@@ -63,7 +64,7 @@ def test_what_is_there_is_read_later(drawn: tuple[Problem, Program], data: st.Da
         if v in problem.operations[p].inputs or v in problem.operations[p].outputs:
             expected = v in problem.operations[p].inputs
             break
-    assert (timeline.idle_since(v, at) is not None) == expected
+    assert timeline.is_there(v, at) == expected
 
 
 def test_inserted_runs_stand_in_the_segment_they_precede() -> None:
@@ -91,5 +92,22 @@ def test_a_moved_run_stands_where_it_was_sent(
     expected = list(program.flat())
     expected.insert(z, expected.pop(y))
     moved = timeline.moved(y, z)
-    assert moved.runs.tolist() == expected
+    assert moved.runs.tolist() == moved.run_list == expected
     assert moved.segments.tolist() == timeline.segments.tolist()
+
+
+@given(programs())
+@settings(max_examples=200, deadline=None)
+def test_a_stay_begins_with_what_made_it(drawn: tuple[Problem, Program]) -> None:
+    problem, program = drawn
+    timeline = timeline_of(ProblemArrays(problem), program)
+    made: dict[int, int] = {}
+    turn = sum(len(segment) for segment in program.segments[: timeline.first_backward])
+    for x, p in enumerate(program.flat()):
+        for v in problem.operations[p].inputs:
+            stay = timeline.stay(v, x, READ)
+            assert timeline.values[stay] == v
+            assert timeline.made_at[stay] == made.get(v, turn)
+        for v in problem.operations[p].outputs:
+            made[v] = x
+            assert timeline.made_at[timeline.stay(v, x, MADE)] == x
