@@ -32,7 +32,7 @@ def _orders(draw: st.DrawFn) -> FirstRuns:
     for p in range(1, count):
         for u in draw(st.sets(st.integers(0, p - 1))):
             before[p] |= before[u] | 1 << u
-    return FirstRuns(tuple(before), tuple(transposed(before)), (0,) * count)
+    return FirstRuns(tuple(before), tuple(transposed(before)), (0,) * count, tuple(range(count)))
 
 
 @given(_orders(), st.data())
