@@ -51,7 +51,7 @@ class Limits:
 
 LIMITS = {
     Effort.QUICK: Limits(5_000, 700_000, 12_500),
-    Effort.NORMAL: Limits(12_500, 2_500_000, 125_000),
+    Effort.NORMAL: Limits(12_500, 2_500_000, 250_000),
     Effort.THOROUGH: Limits(50_000, 30_000_000, 5_000_000),
 }
 GLANCE = Limits(2_500, 100_000, 2_500)

@@ -52,8 +52,8 @@ def test_the_heaviest_chain_against_all_sets(order: FirstRuns, data: st.DataObje
 
 def test_stages_added_at_once_are_apart() -> None:
     before = [(1 << p) - 1 for p in range(12)]
-    order = FirstRuns(tuple(before), tuple(transposed(before)), (0,) * 12)
-    choice = StageChoice.of(order, [5])
+    order = FirstRuns(tuple(before), tuple(transposed(before)), (0,) * 12, tuple(range(12)))
+    choice = StageChoice.of(order, {5: 1})
     assert choice.stages == (5,)
     assert choice.add([5, 6, 10, 0], 3, 3)
     assert choice.stages == (0, 5, 6, 10)

@@ -43,7 +43,7 @@ def test_rockmate_is_the_same_where_it_begins_with_what_rotor_found(
     problem = deep_chain(12).staged()[0]
     anew = program_front.build_front(problem, "rockmate")
     rotor = program_front.build_front(problem, "rotor")
-    monkeypatch.delattr(program_front, "_add_simple")
+    monkeypatch.delattr(program_front, "simple_choices")
     begun = program_front.build_front(problem, "rockmate", rotor=rotor)
     assert begun.grid.candidates == anew.grid.candidates
 

@@ -21,6 +21,7 @@ from remat_gen.solver.contest.entrants import searched
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.published import checkmate
+from remat_gen.solver.stages.first_run_order import first_runs
 from remat_gen.solver.states.bit_graph import BitGraph
 
 
@@ -58,7 +59,7 @@ def test_any_rounding_can_run(problem: Problem, carried: float) -> None:
     graph = BitGraph(checkmate.in_given_order(problem))
     stages = tuple(range(problem.forward_count, graph.count))
     shares = [[carried] * len(problem.values)] * len(stages)
-    rounded = checkmate.rounded(graph, stages, shares)
+    rounded = checkmate.rounded(graph, first_runs(graph), stages, shares)
     for threshold, runs in zip(checkmate.THRESHOLDS, rounded, strict=True):
         figures = judged(problem, runs)
         assert not figures.reruns or carried < threshold
