@@ -1,4 +1,4 @@
-"""When garbage is looked for: less often while a model is traced, at once where a trace failed.
+"""Look for garbage less often while a model is traced, and not among what libraries have made.
 
 Tracing makes millions of objects that stay, and Python looks through them again and again: up to
 a quarter of the processor time of tracing a GPT of 48 layers (docs/findings/trace.md).
@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import gc
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
 
 _THRESHOLDS = (100_000, 50, 50)
 
@@ -26,22 +23,6 @@ def fewer_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def drop_frames(error: BaseException) -> None:
-    """Let go of all that the frames of a failed trace hold, and leave the dispatcher as it is.
-
-    A guard of `torch.func` among it puts the dispatcher back to where it was amid the trace when
-    it is collected, whenever that is: from then on operators would not see `vmap`.
-    """
-    included = torch._C._dispatch_tls_local_include_set()
-    excluded = torch._C._dispatch_tls_local_exclude_set()
-    with torch._C._ForceDispatchKeyGuard(included, excluded):
-        raised: BaseException | None = error
-        while raised is not None:
-            traceback.clear_frames(raised.__traceback__)
-            raised = raised.__cause__ or raised.__context__
-        gc.collect(1)  # with so few collections nothing of a trace is older
 
 
 class _Libraries:

@@ -38,12 +38,12 @@ from remat_gen.capture.fx.second_paths import tell_first_paths
 from remat_gen.capture.layouts.written_in_place import layouts_of_written
 from remat_gen.capture.load.arguments import Call
 from remat_gen.capture.process.caches import Caches
-from remat_gen.capture.process.garbage import drop_frames
 from remat_gen.capture.process.generators import kept_generators
 from remat_gen.capture.process.quiet import quiet
 from remat_gen.capture.process.state import kept_state
 from remat_gen.capture.refuse.reasons import explain
 from remat_gen.capture.trace import operation_lines as told_lines
+from remat_gen.capture.trace.failed_frames import drop_frames
 from remat_gen.capture.trace.lengths_as_numbers import lengths_as_numbers
 from remat_gen.capture.trace.ties import merge_ties
 from remat_gen.capture.values.answered import Answering

@@ -11,7 +11,8 @@ import pytest
 import torch
 from tracing import LINEAR, source, traced
 
-from remat_gen.capture.process.garbage import drop_frames, fewer_collections
+from remat_gen.capture.process.garbage import fewer_collections
+from remat_gen.capture.trace.failed_frames import drop_frames
 from remat_gen.ir.errors import TraceError
 
 
