@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from exact_oracle import bare, dags
+from exact_oracle import bare, dags, graph_of
 from hypothesis import HealthCheck, given, settings
 
-from remat_gen.solver.law.bare_graph import BareGraph, Node
 from remat_gen.solver.law.problem import Problem
 from remat_gen.solver.law.search_types import Effort
 from remat_gen.solver.solve import InfeasibleError, Solver
@@ -44,18 +43,9 @@ _RANDOM_26 = (  # time, bytes, inputs
 _LITTLE = Limits(first_states=40, programs=1, last_states=40)
 
 
-def _graph(problem: Problem) -> BareGraph:
-    """Return the bare graph of a bare problem."""
-    nodes = (
-        Node(o.name, o.time_us, problem.values[i].nbytes, False, o.inputs)
-        for i, o in enumerate(problem.operations)
-    )
-    return BareGraph(tuple(nodes))
-
-
 @pytest.mark.parametrize(("budget", "ratio"), [(37, 1.3312), (39, 1.3182)])
 def test_a_random_graph_of_26_nodes(budget: int, ratio: float) -> None:
-    solver = Solver(_graph(bare(_RANDOM_26)), "auto")
+    solver = Solver(graph_of(bare(_RANDOM_26)), "auto")
     found = solver.solve(budget)
     assert found.replay.time_us / solver.plain.time_us == pytest.approx(ratio, abs=1e-4)
 
@@ -71,7 +61,7 @@ def test_also_where_nothing_is_proved(monkeypatch: pytest.MonkeyPatch, problem: 
         for effort in Effort:
             patched.setitem(LIMITS, effort, _LITTLE)
         patched.setattr(exact_search, "PROGRAMS", 1)
-        solver = Solver(_graph(problem), "auto")
+        solver = Solver(graph_of(problem), "auto")
         times = []
         for budget in range(1, min(solver.plain.peak_bytes, 64) + 1):
             try:
